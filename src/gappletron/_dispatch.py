@@ -1,0 +1,359 @@
+"""Pieces, and how they are compiled: the only module that knows Numba's machinery.
+
+A *piece* (a loss, an optimizer, an exploration rule, a learner, ...) is an immutable tuple of numbers and other pieces. Its
+behaviour is written as ordinary methods; those that its family marks with :func:`compiled` also run inside compiled loops,
+where Numba finds them through the class of the tuple. So pieces compose without a cost per round, and the same source runs
+interpreted (:func:`interpreted`) to be debugged and compared.
+
+Three of Numba's habits are answered here, each with a test in ``tests/test_dispatch.py``:
+
+* Its fingerprint of a named tuple is the name and the fields, not the class. :func:`specialised` therefore keeps one
+  dispatcher for each nested tuple of *classes*, by identity, so a class redefined in a notebook takes effect.
+* Its on-disk cache does not notice an edit in a callee's file, and crashes when a class was renamed. The cache files of the
+  package carry a hash of all its sources, and of the classes they were compiled for: processes that start together on a cold
+  cache never write to each other's index.
+* A piece from outside the package has sources that nobody hashes, so code that contains one is never cached on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import inspect
+import typing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
+
+import numba
+from numba.core import types
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, NullCache
+from numba.core.errors import NumbaError
+from numba.extending import models, overload_method, register_jitable, register_model, typeof_impl
+
+from gappletron._validate import UserError, number, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Piece", "compiled", "helper", "interpreted"]
+
+PACKAGE = Path(__file__).parent
+F = TypeVar("F", bound="Callable[..., Any]")
+
+OPTIONS = {"error_model": "numpy", "_nrt": False, "forceinline": True}
+
+helper: Callable[[F], F] = register_jitable(**OPTIONS)
+"""Marks a plain function that compiled methods call; interpreted, it is the function itself."""
+
+
+# ---------------------------------------------------------------------------------------------------------------- pieces
+
+
+class CompiledPiece(types.NamedTuple):  # type: ignore[misc]
+    """A piece as Numba sees it. A type of its own, so that a state may have a field named as some method is."""
+
+    def __bool__(self) -> bool:  # Numba asks a method call's receiver for its truth, and a piece without fields has length 0
+        return True
+
+
+register_model(CompiledPiece)(models.TupleModel)
+
+
+def compiled(method: F) -> F:
+    """Mark a method of an abstract family: every piece's version of it also runs inside compiled loops."""
+    method.__compiled__ = True  # type: ignore[attr-defined]
+    return method
+
+
+_declared: dict[str, tuple[str, ...]] = {}
+_of_the_package: dict[str, Any] = {}
+
+
+def _declare(method: Callable[..., Any], family: str) -> None:
+    """Teach Numba that `piece.name(...)` is the method `name` of the piece's class; once for each name."""
+    name = method.__name__
+    if name in _declared:
+        if _arguments(method) != _declared[name]:
+            raise UserError(f"{family}.{name} takes ({', '.join(_arguments(method))}), but another family declares {name}"
+                            f"({', '.join(_declared[name])}): choose another name, compiled methods are shared by all families")
+        return
+    _declared[name] = _arguments(method)
+
+    def find(self: Any, *args: Any) -> Any:
+        return getattr(self.instance_class, name, None)
+
+    find.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
+    # strict would also compare annotations, which may differ: a piece names its own state. The metaclass compares the names.
+    overload_method(CompiledPiece, name, strict=False, jit_options=OPTIONS)(find)
+
+
+def _arguments(function: Callable[..., Any]) -> tuple[str, ...]:
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount]
+
+
+class PieceType(type):
+    """Makes a class statement into a named tuple class, and refuses a piece that its family could not run."""
+
+    _fields: tuple[str, ...]
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], abstract: bool = False) -> PieceType:
+        if not bases or bases == (tuple,):
+            return super().__new__(mcs, name, bases, body)
+        for base in bases:
+            if getattr(base, "_final", False):
+                raise UserError(f"{name} extends {base.__name__}, and a piece cannot be extended: extend {base.__base__.__name__}")
+        fields = tuple(field for field in body.get("__annotations__", {}) if not field.startswith("_"))
+        defaults = {field: body.pop(field) for field in fields if field in body}
+        body.update(__slots__=(), _final=not abstract)
+        if not abstract:
+            body.update(_fields=fields, _field_defaults=defaults, __match_args__=fields)
+            body.update({field: property(functools.partial(_item, position), doc=field) for position, field in enumerate(fields)})
+        cls = super().__new__(mcs, name, bases, body)
+        family = {key: value for base in cls.__mro__[1:] for key, value in vars(base).items() if hasattr(value, "__compiled__")}
+        for key, value in vars(cls).items():
+            if hasattr(value, "__compiled__"):
+                _declare(value, name)
+            elif key in family and _arguments(value) != _arguments(family[key]):
+                raise UserError(f"{name}.{key} takes ({', '.join(_arguments(value))}), but its family calls it with "
+                                f"({', '.join(_arguments(family[key]))}): use those names")
+        if not abstract:
+            missing = sorted(key for key in dir(cls) if getattr(getattr(cls, key, None), "__isabstractmethod__", False))
+            if missing:
+                raise UserError(f"{name} lacks {', '.join(missing)}: a {bases[0].__name__} needs "
+                                f"{'it' if len(missing) == 1 else 'them'}")
+            if _ours(cls):
+                _of_the_package[name] = cls
+        return cls
+
+    def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], abstract: bool = False) -> None:
+        super().__init__(name, bases, body)
+
+
+def _item(position: int, piece: tuple[Any, ...]) -> Any:
+    return tuple.__getitem__(piece, position)
+
+
+@dataclass_transform(frozen_default=True)
+class Piece(tuple, metaclass=PieceType):  # type: ignore[type-arg]
+    """An immutable, picklable tuple of numbers and other pieces that prints itself.
+
+    A family is declared with ``class Loss(Piece, abstract=True)``; a piece with ``class SmoothHinge(Loss)``, its fields
+    annotated ``float``, ``int``, ``bool`` or with a family of pieces. Numbers are normalised on every way of construction, so
+    that ``FixedOGD(1)`` and ``FixedOGD(1.0)`` are one compilation, and pieces of different classes are never equal.
+
+    >>> from gappletron import FixedOGD
+    >>> FixedOGD(rate=1)
+    FixedOGD(rate=1.0, radius=inf)
+    >>> FixedOGD(1) == FixedOGD(1.0) == FixedOGD(2)._replace(rate=1)
+    True
+    """
+
+    __slots__ = ()
+    _final: ClassVar[bool] = False
+    _fields: ClassVar[tuple[str, ...]] = ()
+    _field_defaults: ClassVar[dict[str, Any]] = {}
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if not cls._final:
+            raise UserError(f"{cls.__name__} is a family of pieces, not a piece: use one of its members")
+        if len(args) > len(cls._fields):
+            raise UserError(f"{cls.__name__} takes {len(cls._fields)} numbers or pieces, not {len(args)}")
+        given = dict(zip(cls._fields, args, strict=False))
+        for key, value in kwargs.items():
+            if key not in cls._fields:
+                raise UserError(f"{cls.__name__} has no {key!r}: it takes ({', '.join(cls._fields)})")
+            if key in given:
+                raise UserError(f"{cls.__name__} got {key!r} twice")
+            given[key] = value
+        values = {**cls._field_defaults, **given}
+        missing = [field for field in cls._fields if field not in values]
+        if missing:
+            raise UserError(f"{cls.__name__} needs {', '.join(missing)}")
+        kinds = _field_kinds(cls)
+        self = super().__new__(cls, (_normal(values[f], kinds[f], f"{cls.__name__}'s {f}") for f in cls._fields))
+        self.check()
+        return self
+
+    def check(self) -> None:
+        """Raise UserError where the numbers make no sense; called on every construction."""
+
+    @classmethod
+    def _make(cls, values: Any) -> Any:
+        return cls(*values)
+
+    def _replace(self, **changes: Any) -> Any:
+        return type(self)(**{**self._asdict(), **changes})
+
+    def _asdict(self) -> dict[str, Any]:
+        return dict(zip(self._fields, self, strict=True))
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return tuple(self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self._asdict().items())})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and tuple.__eq__(self, other)  # type: ignore[arg-type]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((type(self), tuple(self)))
+
+
+@typeof_impl.register(Piece)
+def _typeof(piece: Piece, context: Any) -> CompiledPiece:
+    return CompiledPiece([typeof_impl(value, context) for value in piece], type(piece))
+
+
+@functools.cache
+def _field_kinds(cls: type[Piece]) -> dict[str, type]:
+    """The declared kind of each field: float, int, bool or a family of pieces."""
+    try:
+        hints = typing.get_type_hints(cls)
+    except NameError:  # a name that only the class statement's function could see
+        basic = {"float": float, "int": int, "bool": bool}
+        hints = {f: basic.get(str(cls.__annotations__[f]), Piece) for f in cls._fields}
+    for field in cls._fields:
+        kind = hints[field]
+        if kind not in (float, int, bool) and not (isinstance(kind, type) and issubclass(kind, Piece)):
+            raise UserError(f"{cls.__name__}.{field} is annotated {kind!r}: a piece holds float, int, bool or other pieces")
+    return {field: hints[field] for field in cls._fields}
+
+
+def _normal(value: Any, kind: type, name: str) -> Any:
+    if kind is float:
+        return number(value, name, finite=False)
+    if kind is int:
+        return whole(value, name, least=-(2**62))
+    if kind is bool:
+        if type(value) is not bool:
+            raise UserError(f"{name} must be True or False, not {value!r}")
+        return value
+    if not isinstance(value, kind):
+        raise UserError(f"{name} must be a {kind.__name__}, not {value!r}")
+    return value
+
+
+def spelled(piece: Piece) -> dict[str, Any]:
+    """A piece as plain data with its class's name, for JSON, run ids and files.
+
+    >>> from gappletron import FixedOGD
+    >>> spelled(FixedOGD(rate=2))
+    {'piece': 'FixedOGD', 'rate': 2.0, 'radius': inf}
+    """
+    plain = {key: spelled(value) if isinstance(value, Piece) else value for key, value in piece._asdict().items()}
+    return {"piece": type(piece).__name__, **plain}
+
+
+def rebuilt(data: dict[str, Any], own: tuple[type[Piece], ...] = ()) -> Any:
+    """The piece that :func:`spelled` wrote; `own` are classes from outside the package that it may be made of.
+
+    >>> rebuilt({'piece': 'FixedOGD', 'rate': 2.0, 'radius': 3.0})
+    FixedOGD(rate=2.0, radius=3.0)
+    """
+    known = {**_of_the_package, **{cls.__name__: cls for cls in own}}
+    name = data["piece"]
+    if name not in known:
+        raise UserError(f"it uses the piece {name!r}, which is not part of gappletron: pass its class in pieces=")
+    return known[name](**{key: rebuilt(value, own) if isinstance(value, dict) else value
+                          for key, value in data.items() if key != "piece"})
+
+
+# ----------------------------------------------------------------------------------------------------------- compilation
+
+_interpreted: list[bool] = []
+
+
+@contextlib.contextmanager
+def interpreted() -> Iterator[None]:
+    """Run everything inside as plain Python: slow, but a debugger and a print work inside a piece.
+
+    >>> import gappletron
+    >>> with gappletron.interpreted():
+    ...     history = gappletron.play(gappletron.named("gapsmh"), "synthetic:T=50", "bandit")
+    """
+    _interpreted.append(True)
+    try:
+        yield
+    finally:
+        _interpreted.pop()
+
+
+@functools.cache
+def source_hash() -> str:
+    """A hash of all of the package's sources: what compiled code and stored results are valid for."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        digest.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _classes(value: Any) -> tuple[Any, ...]:
+    """The nested tuple of the tuple classes in a value."""
+    if not isinstance(value, tuple):
+        return ()
+    return (type(value), *(_classes(item) for item in value))
+
+
+def _flat(classes: tuple[Any, ...]) -> Iterator[type]:
+    for item in classes:
+        if isinstance(item, tuple):
+            yield from _flat(item)
+        else:
+            yield item
+
+
+def _ours(cls: type) -> bool:
+    return cls is tuple or cls.__module__.split(".")[0] == __name__.split(".")[0]
+
+
+def specialised(function: F, *arguments: Any) -> F:
+    """`function` compiled for the classes of these arguments (named tuples all the way down), or itself when interpreted."""
+    if _interpreted:
+        return function
+    return _specialised(function, tuple(_classes(argument) for argument in arguments))  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _specialised(function: Callable[..., Any], classes: tuple[Any, ...]) -> Any:
+    dispatcher = numba.njit(nogil=True, **OPTIONS)(function)
+    if all(_ours(cls) for cls in _flat(classes)):
+        dispatcher._cache = _cache(function, classes)
+    return dispatcher
+
+
+def _cache(function: Callable[..., Any], classes: tuple[Any, ...]) -> Any:
+    """Numba's on-disk cache under a name that holds the sources' hash and the classes."""
+    names = repr([f"{cls.__module__}.{cls.__qualname__}" for cls in _flat(classes)])
+    suffix = f"-{hashlib.sha256(names.encode()).hexdigest()[:10]}-{source_hash()}"
+
+    class Implementation(CompileResultCacheImpl):
+        @property
+        def filename_base(self) -> Any:
+            return self._filename_base + suffix
+
+    class Cache(FunctionCache):
+        _impl_class = Implementation
+
+    try:
+        return Cache(function)
+    except RuntimeError:  # no place on this machine where a cache could be written
+        return NullCache()
+
+
+def run(kernel: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a specialised kernel; a piece that Numba cannot compile becomes a UserError that says so."""
+    try:
+        return kernel(*arguments)
+    except NumbaError as error:
+        outside = sorted({c.__name__ for c in _flat(tuple(map(_classes, arguments))) if not _ours(c)})
+        if not outside:
+            raise
+        raise UserError(
+            f"{', '.join(outside)} cannot be compiled; play it inside gappletron.interpreted() to debug it as plain Python, "
+            f"and use only numbers, arrays, math and functions marked gappletron.helper. Numba said: {error}") from error

@@ -1,0 +1,139 @@
+"""The checks at the border: every mistake a user can make ends in one sentence that says the cure.
+
+Nothing in here knows what a graph, a stream or a learner is; the functions turn loose input into plain numbers, arrays and
+labels, or raise :class:`UserError`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["Label", "UserError"]
+
+Label: TypeAlias = str | int | bool | None
+"""What a class or an action may be called: it must survive a JSON file and compare without surprises."""
+
+
+class UserError(ValueError):
+    """Input that cannot be used. Its text is one sentence: what is wrong, where, what to do.
+
+    >>> from gappletron import FeedbackGraph
+    >>> FeedbackGraph.bandit(1)
+    Traceback (most recent call last):
+        ...
+    gappletron._validate.UserError: a problem needs at least 2 classes, but 1 was given: name two or more
+    """
+
+
+def listing(items: Iterable[object], most: int = 8) -> str:
+    """The items as a phrase, cut after `most` of them.
+
+    >>> listing("abc"), listing(range(10), most=3)
+    ("'a', 'b', 'c'", '0, 1, 2 and 7 more')
+    """
+    shown = [repr(item) for item in items]
+    more = len(shown) - most
+    return ", ".join(shown) if more <= 0 else f"{', '.join(shown[:most])} and {more} more"
+
+
+def number(value: object, name: str, *, above: float | None = None, least: float | None = None,
+           most: float = math.inf, finite: bool = True) -> float:
+    """`value` as a float within the limits, or a UserError that names it.
+
+    >>> number("3", "gamma")
+    Traceback (most recent call last):
+        ...
+    gappletron._validate.UserError: gamma must be a number, not '3'
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+        raise UserError(f"{name} must be a number, not {value!r}")
+    try:
+        result = float(value)
+    except OverflowError:
+        raise UserError(f"{name} must fit in a double, not {str(value)[:20]}...") from None
+    if math.isnan(result) or (finite and math.isinf(result)):
+        raise UserError(f"{name} must be {'finite' if finite else 'a number'}, not {result}")
+    if above is not None and not result > above:
+        raise UserError(f"{name} must be above {above:g}, not {result:g}")
+    if least is not None and result < least:
+        raise UserError(f"{name} must be at least {least:g}, not {result:g}")
+    if result > most:
+        raise UserError(f"{name} must be at most {most:g}, not {result:g}")
+    return result
+
+
+def whole(value: object, name: str, *, least: int = 0, most: int = 2**62) -> int:
+    """`value` as an int within the limits, or a UserError that names it.
+
+    >>> whole(np.int32(7), "repeats", least=1)
+    7
+    """
+    if isinstance(value, bool | np.bool_):
+        raise UserError(f"{name} must be a whole number, not {value!r}")
+    try:
+        result = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise UserError(f"{name} must be a whole number, not {value!r}") from None
+    if result < least:
+        raise UserError(f"{name} must be at least {least}, not {result}")
+    if result > most:
+        raise UserError(f"{name} must be at most {most}, not {result}")
+    return result
+
+
+def label(value: Any, name: str) -> Label:
+    """`value` with a NumPy scalar unboxed, if it can name a class or an action.
+
+    >>> label(np.str_("ham"), "class"), label(np.int64(3), "class")
+    ('ham', 3)
+    >>> label(3.5, "class")
+    Traceback (most recent call last):
+        ...
+    gappletron._validate.UserError: class 3.5 is a float: names may be str, int, bool or None
+    """
+    plain = value.item() if isinstance(value, np.generic) else value
+    if plain is None or type(plain) in (str, int, bool):
+        return plain  # type: ignore[no-any-return]
+    raise UserError(f"{name} {value!r} is a {type(plain).__name__}: names may be str, int, bool or None")
+
+
+def labels(values: Iterable[Any], name: str) -> tuple[Label, ...]:
+    """Distinct labels, in the order given; labels that compare equal (1 and True) are refused.
+
+    >>> labels([0, False], "class")
+    Traceback (most recent call last):
+        ...
+    gappletron._validate.UserError: the names 0 and False compare equal: every class needs a name of its own
+    """
+    result = tuple(label(value, name) for value in values)
+    seen: dict[Label, Label] = {}
+    for item in result:
+        if item in seen:
+            raise UserError(
+                f"the names {seen[item]!r} and {item!r} compare equal: every {name} needs a name of its own")
+        seen[item] = item
+    return result
+
+
+def unknown(value: object, name: str, known: Sequence[object]) -> UserError:
+    """The error for a name that is not one of `known`.
+
+    >>> print(unknown("gapsnh", "learner", ["gaphin", "gapsmh"]))
+    there is no learner 'gapsnh': choose one of 'gaphin', 'gapsmh'
+    """
+    return UserError(f"there is no {name} {value!r}: choose one of {listing(known, most=24)}")
+
+
+def fits_in_memory(n_bytes: int, what: str, cure: str) -> None:
+    """Refuse an allocation that is larger than the machine's memory before it is made."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
+    if n_bytes > physical:
+        raise UserError(f"{what} would take {n_bytes / 2**30:.1f} GiB and this machine has {physical / 2**30:.1f}: {cure}")

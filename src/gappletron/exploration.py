@@ -1,0 +1,176 @@
+"""Exploration: from the gap a_t and the rate gamma_t to the distribution p_t over actions that is played.
+
+``gamma_t = min(1/2, gamma / sqrt(n_t))`` where n_t counts the rounds so far whose y* does not reveal, and gamma_t = 0 when y*
+reveals (Algorithm 1, lines 4 to 8).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gappletron._dispatch import Piece, compiled, helper
+from gappletron._validate import number
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gappletron._numerics import Floats
+    from gappletron.graphs import FeedbackGraph, GraphArrays
+
+__all__ = ["Exploration", "Paper", "TopUp"]
+
+
+class Exploration(Piece, abstract=True):
+    """The family of exploration rules.
+
+    >>> from gappletron import FeedbackGraph, Paper, TopUp
+    >>> import numpy as np
+    >>> graph, p = FeedbackGraph.apple_tasting(), np.zeros(2)
+    >>> for rule in TopUp(gamma=0.3), Paper(gamma=0.3):
+    ...     rate = rule.explore(rule.start(graph), graph.arrays, 1, 0.3, p)
+    ...     print(p.round(3), "sees a label with probability", p[0].round(3))
+    [0.3 0.7] sees a label with probability 0.3
+    [0.15 0.85] sees a label with probability 0.15
+    """
+
+    @abstractmethod
+    def start(self, graph: FeedbackGraph) -> Any:
+        """A new state: no rounds played."""
+
+    @abstractmethod
+    @compiled
+    def explore(self, state: Any, graph: GraphArrays, greedy: int, gap: float, out: Floats) -> float:
+        """Fill `out` with p_t, count the round, and return gamma_t."""
+
+    @abstractmethod
+    def tuned(self, gamma: float) -> Exploration:
+        """The same rule with another gamma."""
+
+
+@helper
+def exploration_rate(blind: NDArray[np.int64], graph: GraphArrays, greedy: int, gamma: float) -> float:
+    """gamma_t; `blind` holds n_t, and counts this round."""
+    if graph.revealing[greedy]:
+        return 0.0
+    blind[0] += 1
+    return min(0.5, gamma / math.sqrt(blind[0]))
+
+
+class TopUpState(NamedTuple):
+    """n_t, and what the classes look like from each y*: rows ``first[y*]`` to ``first[y* + 1]`` of the other three."""
+
+    blind: NDArray[np.int64]
+    first: NDArray[np.int64]
+    shown: Floats
+    observers: Floats
+    cover: Floats
+
+
+class TopUp(Exploration):
+    """The least exploration of the dominating set S that makes every label visible often enough; the default.
+
+    With ``b = (1-a) e_{y*} + (a/K) 1_[K]`` and ``o(y) = sum_i b(i) A[i, y]``, it plays ``p = (1-c) b + (c/rho) 1_S`` for the
+    smallest ``c >= 0`` with ``P_t(y observed) >= gamma_t/rho`` for every y. So the paper's expectation theorem holds as stated
+    on every graph, which it does not with the rule of Algorithm 1 (docs, page Exploration, with the proof).
+
+    >>> TopUp()
+    TopUp(gamma=1.0)
+    """
+
+    gamma: float = 1.0
+
+    def check(self) -> None:
+        number(self.gamma, "TopUp's gamma", least=0.0)
+
+    def start(self, graph: FeedbackGraph) -> TopUpState:
+        """The counts behind o(y) and c, once per graph.
+
+        Seen from y*, all that matters of a class y is whether y* shows it, n_y = |in(y) n [K]| and k_y = |in(y) n S|; and
+        c grows when any of the three falls. So only the minimal triples need a look in a round: one on the bandit graph.
+        """
+        visible = graph.visible
+        K = graph.n_classes
+        n = visible[:K].sum(axis=0)
+        k = visible[list(graph.dominating_set)].sum(axis=0)
+        profiles = [_minimal({(int(visible[y, j]), int(n[j]), int(k[j])) for j in range(K)}) for y in range(K)]
+        table = np.array([profile for group in profiles for profile in group], dtype=np.float64)
+        first = np.cumsum([0, *map(len, profiles)], dtype=np.int64)
+        shown, observers, cover = (np.ascontiguousarray(table[:, column]) for column in range(3))
+        return TopUpState(np.zeros(1, np.int64), first, shown, observers, cover)
+
+    def explore(self, state: TopUpState, graph: GraphArrays, greedy: int, gap: float, out: Floats) -> float:
+        rate = exploration_rate(state.blind, graph, greedy, self.gamma)
+        K = graph.visible.shape[1]
+        rho = graph.dominating.size
+        wanted = rate / rho
+        c = 0.0
+        for q in range(state.first[greedy], state.first[greedy + 1]):
+            o = (1.0 - gap) * state.shown[q] + gap / K * state.observers[q]
+            if o < wanted:
+                c = max(c, (wanted - o) / (state.cover[q] / rho - o))
+        for i in range(K):
+            out[i] = (1.0 - c) * (gap / K)
+        for i in range(K, out.size):
+            out[i] = 0.0
+        out[greedy] += (1.0 - c) * (1.0 - gap)
+        for s in range(rho):
+            out[graph.dominating[s]] += c / rho
+        return rate
+
+    def tuned(self, gamma: float) -> TopUp:
+        return TopUp(gamma)
+
+
+def _minimal(triples: set[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """The triples that no other one is below in every entry."""
+    return sorted(t for t in triples
+                  if not any(o != t and all(a <= b for a, b in zip(o, t, strict=True)) for o in triples))
+
+
+class PaperState(NamedTuple):
+    """n_t."""
+
+    blind: NDArray[np.int64]
+
+
+class Paper(Exploration):
+    """Algorithm 1 to the letter, line 10, for reproduction: uniform where gamma_t <= a_t, else the dominating set.
+
+    ``p = (1 - zeta a - (1-zeta) gamma_t) e_{y*} + zeta a/N 1 + (1-zeta) gamma_t/rho 1_S`` with ``zeta = 1[gamma_t <= a]``.
+    "Uniform" is over all N actions (the paper has N = K; with an extra action nothing would ever be observed otherwise).
+    For rho < K its theorem needs rho replaced by K (docs, page Errata).
+
+    >>> Paper(gamma=2)
+    Paper(gamma=2.0)
+    """
+
+    gamma: float = 1.0
+
+    def check(self) -> None:
+        number(self.gamma, "Paper's gamma", least=0.0)
+
+    def start(self, graph: FeedbackGraph) -> PaperState:
+        return PaperState(np.zeros(1, np.int64))
+
+    def explore(self, state: PaperState, graph: GraphArrays, greedy: int, gap: float, out: Floats) -> float:
+        rate = exploration_rate(state.blind, graph, greedy, self.gamma)
+        N = out.size
+        if rate <= gap:
+            for i in range(N):
+                out[i] = gap / N
+            out[greedy] += 1.0 - gap
+        else:
+            rho = graph.dominating.size
+            for i in range(N):
+                out[i] = 0.0
+            out[greedy] = 1.0 - rate
+            for s in range(rho):
+                out[graph.dominating[s]] += rate / rho
+        return rate
+
+    def tuned(self, gamma: float) -> Paper:
+        return Paper(gamma)

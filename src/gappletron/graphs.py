@@ -1,0 +1,924 @@
+"""Feedback graphs: what is seen depends on what is played.
+
+A graph with K classes and N >= K actions is an N x K matrix of zeros and ones. Entry `[i, y]` says that playing action `i`
+reveals whether the label is class `y`. The first K actions predict the classes; an extra action (the label query of label
+efficient classification) predicts nothing and always counts as a mistake.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NoReturn, cast
+
+import numpy as np
+
+from gappletron._validate import Label, UserError, fits_in_memory, label, labels, listing, unknown, whole
+from gappletron.domination import dominating_set as find_dominating_set
+from gappletron.domination import is_dominating
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["FeedbackGraph", "GraphArrays"]
+
+_DRAWN_ACTIONS = 24  # more nodes, or more arrows, than this is a ball of wool: the matrix says more
+_DRAWN_EDGES = 100
+_FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
+_BLUE, _SKY, _ORANGE, _VERMILLION, _GREY = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#555555"  # Okabe and Ito, and a grey
+
+_FILE_BYTES = 2**28
+_FILE_KEYS = ("classes", "actions", "edges", "name", "dominating_set")
+
+
+class GraphArrays(NamedTuple):
+    """A graph as compiled code sees it: C-contiguous and read-only arrays.
+
+    >>> FeedbackGraph.filtering(2).arrays.observers.astype(int)
+    array([[1, 0],
+           [1, 0]])
+    """
+
+    visible: NDArray[np.bool_]
+    """N x K: playing the action (row) reveals whether the label is the class (column)."""
+    observers: NDArray[np.bool_]
+    """K x N, the transpose, so that a class's observers lie side by side."""
+    revealing: NDArray[np.bool_]
+    """N: the action reveals the label, whatever it is."""
+    dominating: NDArray[np.int64]
+    """The members of the dominating set, ascending."""
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class FeedbackGraph:
+    """Which actions reveal which labels; immutable, compared and hashed by value (the name aside).
+
+    An action that sees all classes but one is given the missing edge: a label that is none of K-1 classes is the last one, so
+    nothing is added that the learner could not know. (The paper calls for this; it makes bandit feedback with two classes
+    full information.)
+
+    Parameters
+    ----------
+    visible
+        N x K matrix of 0 and 1 (or of booleans) with N >= K: `visible[i, y]` where action `i` shows whether the label is `y`.
+    classes
+        K names (str, int, bool or None), by default 0 to K-1.
+    actions
+        N names of which the first K are the classes. By default an extra action is called "query", and several are called
+        "query 1", "query 2" and so on.
+    name
+        A caption for reports.
+    dominating_set
+        Names of actions that together observe every class, when another set than the smallest is wanted.
+
+    >>> graph = FeedbackGraph([[1, 0, 0], [0, 0, 0], [0, 0, 1], [0, 1, 0]], classes=["a", "b", "c"])
+    >>> graph
+    FeedbackGraph('graph': 3 classes, 4 actions, 3 edges, rho 3)
+    >>> graph.actions, graph.reveals("query")
+    (('a', 'b', 'c', 'query'), ('b',))
+    """
+
+    visible: NDArray[np.bool_]
+    """The N x K matrix, closure applied, read-only."""
+    classes: tuple[Label, ...]
+    actions: tuple[Label, ...]
+    name: str
+    dominating_set: tuple[int, ...]
+    """Indices of actions, ascending, that together observe every class."""
+    dominating_set_is_exact: bool
+    """Whether the package has proof that no dominating set is smaller (a set of the user's is not examined for this)."""
+    dominating_set_is_given: bool
+    """Whether the user chose the dominating set."""
+    completed: tuple[tuple[int, int], ...]
+    """The edges (action index, class index) that the closure added."""
+
+    PRESETS: ClassVar[tuple[str, ...]] = (
+        "bandit", "full", "filtering", "label-efficient", "apple-tasting", "disease-prevention")
+    """What :meth:`preset` knows."""
+
+    def __init__(self, visible: ArrayLike, classes: int | Iterable[Any] | None = None, actions: Iterable[Any] | None = None, *,
+                 name: str = "graph", dominating_set: Iterable[Any] | None = None) -> None:
+        given = _matrix(visible)
+        n_actions, n_classes = given.shape
+        _enough_classes(n_classes)
+        if n_actions < n_classes:
+            raise UserError(f"the matrix has {n_actions} rows for {n_classes} classes: give one row for each class, "
+                            "and more for extra actions")
+        if not isinstance(name, str):
+            raise UserError(f"the name of a graph must be a str, not {type(name).__name__}")
+        put = object.__setattr__  # the class is frozen for everyone but its constructor
+        put(self, "classes", _class_labels(n_classes if classes is None else classes))
+        if len(self.classes) != n_classes:
+            raise UserError(f"the matrix has {n_classes} columns but there are {len(self.classes)} classes: "
+                            "give one column for each class")
+        put(self, "actions", _action_labels(self.classes, n_actions, actions))
+        closed = _close(given)
+        put(self, "visible", closed)
+        put(self, "name", name)
+        put(self, "completed", tuple((i, y) for i, y in np.argwhere(closed & ~given).tolist()))
+        unseen = [self.classes[y] for y in np.flatnonzero(~closed.any(axis=0))]
+        if unseen:
+            raise UserError(f"no action observes the class{'es' if len(unseen) > 1 else ''} {listing(unseen)}: "
+                            f"give some action an edge to {'each' if len(unseen) > 1 else 'it'}")
+        if dominating_set is None:
+            members, exact = find_dominating_set(closed)
+        else:
+            members = self._own_dominating_set(dominating_set)
+            exact = len(members) == 1
+        put(self, "dominating_set", members)
+        put(self, "dominating_set_is_exact", exact)
+        put(self, "dominating_set_is_given", dominating_set is not None)
+
+    def _own_dominating_set(self, names: Iterable[Any]) -> tuple[int, ...]:
+        chosen = _labels(names, "the dominating set", "member of the dominating set")
+        members = tuple(sorted(self.action_index(item) for item in chosen))
+        if not is_dominating(self.visible, members):
+            out = [self.classes[y] for y in np.flatnonzero(~self.visible[list(members)].any(axis=0))]
+            raise UserError(f"the dominating set {list(chosen)!r} leaves out {listing(out)}: "
+                            "add actions that observe every class, or leave the choice to the package")
+        return members
+
+    # What a graph is made of
+
+    @property
+    def n_classes(self) -> int:
+        """K, the number of classes."""
+        return len(self.classes)
+
+    @property
+    def n_actions(self) -> int:
+        """N, the number of actions: the classes and the extra actions."""
+        return len(self.actions)
+
+    @property
+    def n_edges(self) -> int:
+        """The number of edges, those of the closure included."""
+        return int(self.visible.sum())
+
+    @cached_property
+    def revealing(self) -> tuple[int, ...]:
+        """Indices of the actions that reveal the label, whatever it is.
+
+        >>> FeedbackGraph.label_efficient(3).revealing
+        (3,)
+        """
+        return tuple(np.flatnonzero(self.visible.all(axis=1)).tolist())
+
+    @property
+    def revealing_classes(self) -> tuple[int, ...]:
+        """Indices of the revealing actions that are classes; |Q| in the theorems counts these.
+
+        >>> FeedbackGraph.label_efficient(3).revealing_classes
+        ()
+        """
+        return tuple(i for i in self.revealing if i < self.n_classes)
+
+    @property
+    def rho(self) -> int:
+        """The size of the dominating set."""
+        return len(self.dominating_set)
+
+    @cached_property
+    def observability(self) -> Literal["strong", "weak"]:
+        """Strong when every class is seen by its own action or by every other action, else weak.
+
+        This is the notion of Alon et al. (2015) for N x K graphs: only the classes have to be observed, because the loss of an
+        extra action is known to be 1. (Graphs that leave a class unobserved cannot be made.)
+
+        >>> FeedbackGraph.bandit(3).observability, FeedbackGraph.filtering(3).observability
+        ('strong', 'weak')
+        """
+        own = self.visible[np.arange(self.n_classes), np.arange(self.n_classes)]
+        by_others = self.visible.sum(axis=0) - own == self.n_actions - 1
+        return "strong" if bool((own | by_others).all()) else "weak"
+
+    @cached_property
+    def arrays(self) -> GraphArrays:
+        """The graph for compiled code.
+
+        >>> FeedbackGraph.bandit(3).arrays.dominating
+        array([0, 1, 2])
+        """
+        return GraphArrays(
+            self.visible,
+            _frozen(np.array(self.visible.T, dtype=np.bool_, order="C")),
+            _frozen(np.asarray(self.visible.all(axis=1))),
+            _frozen(np.array(self.dominating_set, dtype=np.int64)),
+        )
+
+    @cached_property
+    def _places(self) -> dict[tuple[type, Label], int]:
+        return {(type(item), item): index for index, item in enumerate(self.actions)}
+
+    def action_index(self, action: Label) -> int:
+        """The index of an action; the type counts, so True is not 1.
+
+        >>> FeedbackGraph.label_efficient(["a", "b"]).action_index("query")
+        2
+        """
+        return self._index(action, "action", self.actions)
+
+    def class_index(self, name: Label) -> int:
+        """The index of a class; the type counts, so True is not 1.
+
+        >>> FeedbackGraph.bandit(3).class_index(True)
+        Traceback (most recent call last):
+            ...
+        gappletron._validate.UserError: there is no class True: choose one of 0, 1, 2
+        """
+        return self._index(name, "class", self.classes)
+
+    def _index(self, name: Any, kind: str, known: tuple[Label, ...]) -> int:
+        plain = _label(name, kind)
+        place = self._places.get((type(plain), plain), len(known))
+        if place >= len(known):
+            raise unknown(plain, kind, known)
+        return place
+
+    def reveals(self, action: Label) -> tuple[Label, ...]:
+        """The classes that playing the action shows.
+
+        >>> FeedbackGraph.apple_tasting().reveals("ham"), FeedbackGraph.apple_tasting().reveals("spam")
+        (('ham', 'spam'), ())
+        """
+        return tuple(self.classes[y] for y in np.flatnonzero(self.visible[self.action_index(action)]))
+
+    # Value semantics
+
+    @cached_property
+    def _value(self) -> tuple[object, ...]:
+        return tuple(self._places), self.n_classes, self.visible.tobytes(), self.dominating_set
+
+    def __eq__(self, other: object) -> bool:
+        return self._value == other._value if isinstance(other, FeedbackGraph) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Unpickled arrays are writable, and cached arrays would come back as copies that no longer share memory.
+        for key, value in state.items():
+            if key in FeedbackGraph.__dataclass_fields__:
+                object.__setattr__(self, key, _frozen(value) if key == "visible" else value)
+
+    def __repr__(self) -> str:
+        return (f"FeedbackGraph({self.name!r}: {self.n_classes} classes, {self.n_actions} actions, {self.n_edges} edges, "
+                f"rho {self.rho})")
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.n_classes} classes, {self.n_actions} actions, {self.n_edges} edges, rho {self.rho})"
+
+    # Presets
+
+    @classmethod
+    def full(cls, classes: int | Iterable[Any]) -> FeedbackGraph:
+        """Full information: every action shows the label. `classes` is a number or the names.
+
+        >>> FeedbackGraph.full(3)
+        FeedbackGraph('full': 3 classes, 3 actions, 9 edges, rho 1)
+        """
+        names = _class_labels(classes)
+        return cls(np.ones((len(names), len(names)), dtype=bool), names, name="full")
+
+    @classmethod
+    def bandit(cls, classes: int | Iterable[Any]) -> FeedbackGraph:
+        """Bandit feedback: an action shows only whether it was right. With two classes that is full information.
+
+        >>> FeedbackGraph.bandit(["cat", "dog", "fox"]).reveals("dog")
+        ('dog',)
+        """
+        names = _class_labels(classes)
+        return cls(np.eye(len(names), dtype=bool), names, name="bandit")
+
+    @classmethod
+    def filtering(cls, classes: int | Iterable[Any], revealing: Any = None) -> FeedbackGraph:
+        """Multiclass filtering: a revealing class shows the label, the other actions show nothing.
+
+        `revealing` is a class or a list of classes, by default the first class (as in the paper's experiments).
+
+        >>> graph = FeedbackGraph.filtering(["inbox", "work", "spam"])
+        >>> graph.reveals("inbox"), graph.reveals("spam")
+        (('inbox', 'work', 'spam'), ())
+        """
+        return cls._filtering(_class_labels(classes), revealing, "filtering")
+
+    @classmethod
+    def apple_tasting(cls, classes: int | Iterable[Any] = ("ham", "spam"), revealing: Any = None) -> FeedbackGraph:
+        """Apple tasting, alias spam filtering: two classes of which one reveals, by default the first.
+
+        The default is the paper's example with the edges (ham, ham) and (ham, spam): a message that is delivered gets read, and
+        the reader says whether it was spam; a message that is filed as spam is never looked at. Name the revealing class
+        when your first class is the blind one.
+
+        >>> FeedbackGraph.apple_tasting().visible.astype(int)
+        array([[1, 1],
+               [0, 0]])
+        >>> FeedbackGraph.apple_tasting(["rotten", "good"], revealing="good").reveals("good")
+        ('rotten', 'good')
+        """
+        names = _class_labels(classes)
+        if len(names) != 2:
+            raise UserError(f"apple tasting has exactly 2 classes, but {len(names)} were given: use filtering for more")
+        return cls._filtering(names, revealing, "apple-tasting")
+
+    @classmethod
+    def _filtering(cls, names: tuple[Label, ...], revealing: Any, name: str) -> FeedbackGraph:
+        if revealing is None:
+            chosen = names[:1]
+        elif isinstance(revealing, list | tuple | np.ndarray):
+            chosen = _labels(revealing, "the revealing classes", "revealing class")
+        else:
+            chosen = (_label(revealing, "revealing class"),)
+        if not chosen:
+            raise UserError("a filtering graph needs a revealing class, but none was named: name at least one")
+        places = {(type(item), item): index for index, item in enumerate(names)}
+        visible = np.zeros((len(names), len(names)), dtype=bool)
+        for item in chosen:
+            if (type(item), item) not in places:
+                raise unknown(item, "class", names)
+            visible[places[type(item), item]] = True
+        return cls(visible, names, name=name)
+
+    @classmethod
+    def label_efficient(cls, classes: int | Iterable[Any], query: Label = "query") -> FeedbackGraph:
+        """Label efficient classification: predictions show nothing, the extra action `query` buys the label.
+
+        >>> graph = FeedbackGraph.label_efficient(["cat", "dog"], query="ask")
+        >>> graph.reveals("cat"), graph.reveals("ask")
+        ((), ('cat', 'dog'))
+        """
+        names = _class_labels(classes)
+        visible = np.zeros((len(names) + 1, len(names)), dtype=bool)
+        visible[-1] = True
+        return cls(visible, names, (*names, query), name="label-efficient")
+
+    @classmethod
+    def disease_prevention(cls, classes: int | Iterable[Any]) -> FeedbackGraph:
+        """Predicting a class hides that class only: where people are vaccinated, nobody learns what would have happened.
+
+        With one label a round this is full information: an outbreak that is seen in none of the other areas would have been
+        in this one. The closure adds exactly these edges, so the graph equals :meth:`full`.
+
+        >>> FeedbackGraph.disease_prevention(3) == FeedbackGraph.full(3)
+        True
+        """
+        names = _class_labels(classes)
+        return cls(~np.eye(len(names), dtype=bool), names, name="disease-prevention")
+
+    @classmethod
+    def preset(cls, name: str, classes: int | Iterable[Any], revealing: Any = None) -> FeedbackGraph:
+        """A preset by its name on the command line (see :attr:`PRESETS`).
+
+        >>> FeedbackGraph.preset("filtering", 4, revealing=[0, 2]).revealing
+        (0, 2)
+        """
+        if name == "filtering":
+            return cls.filtering(classes, revealing)
+        if name == "apple-tasting":
+            return cls.apple_tasting(classes, revealing)
+        plain = {"bandit": cls.bandit, "full": cls.full, "label-efficient": cls.label_efficient,
+                 "disease-prevention": cls.disease_prevention}
+        if not isinstance(name, str) or name not in plain:
+            raise unknown(name, "graph", cls.PRESETS)
+        if revealing is not None:
+            raise UserError(f"the {name} graph has no revealing class to choose: leave it out, or use filtering")
+        return plain[name](classes)
+
+    # Other ways in and out
+
+    @classmethod
+    def from_edges(cls, classes: int | Iterable[Any], edges: Iterable[Any], actions: Iterable[Any] | None = None, *,
+                   name: str = "graph", dominating_set: Iterable[Any] | None = None) -> FeedbackGraph:
+        """A graph from pairs (action, class) of names; naming an edge twice does no harm.
+
+        Extra actions are named in `actions`, after the classes.
+
+        >>> edges = [("a", "a"), ("a", "b"), ("ask", "c"), ("ask", "d")]
+        >>> FeedbackGraph.from_edges(["a", "b", "c", "d"], edges, actions=["a", "b", "c", "d", "ask"])
+        FeedbackGraph('graph': 4 classes, 5 actions, 4 edges, rho 2)
+        """
+        class_names = _class_labels(classes)
+        action_names = class_names if actions is None else _action_labels(class_names, None, actions)
+        _fits(len(action_names), len(class_names))
+        rows = {(type(item), item): index for index, item in enumerate(action_names)}
+        columns = {(type(item), item): index for index, item in enumerate(class_names)}
+        visible = np.zeros((len(action_names), len(class_names)), dtype=bool)
+        for place, edge in enumerate(_sequence(edges, "edges"), start=1):
+            pair = edge.tolist() if isinstance(edge, np.ndarray) else edge
+            if not isinstance(pair, list | tuple) or len(pair) != 2:
+                raise UserError(f"edge {place} is not a pair of names: give each edge as (action, class)")
+            action, seen = _label(pair[0], f"edge {place}: action"), _label(pair[1], f"edge {place}: class")
+            if (type(action), action) not in rows:
+                raise UserError(f"edge {place}: {unknown(action, 'action', action_names)}")
+            if (type(seen), seen) not in columns:
+                raise UserError(f"edge {place}: {unknown(seen, 'class', class_names)}")
+            visible[rows[type(action), action], columns[type(seen), seen]] = True
+        return cls(visible, class_names, action_names, name=name, dominating_set=dominating_set)
+
+    @classmethod
+    def from_networkx(cls, graph: Any, *, name: str = "graph", dominating_set: Iterable[Any] | None = None) -> FeedbackGraph:
+        """A graph from a networkx graph: the nodes are the classes, in their order, an edge goes from action to class.
+
+        Nodes with the attribute `extra=True` are extra actions. An undirected edge counts in both directions (towards an extra
+        action there is nothing to see, so there only the way out counts). Self-loops are not added: draw those you mean.
+
+        >>> import networkx
+        >>> path = networkx.path_graph(["a", "b", "c"])
+        >>> FeedbackGraph.from_networkx(path).reveals("a")
+        ('b',)
+        """
+        try:
+            import networkx  # noqa: PLC0415 - optional, and nobody else needs it
+        except ImportError:
+            raise UserError("networkx is not installed: pip install networkx") from None
+        if not isinstance(graph, networkx.Graph):
+            raise UserError(f"a networkx graph is wanted, not a {type(graph).__name__}: give a Graph or a DiGraph")
+        extra = {node for node, data in graph.nodes(data=True) if data.get("extra") is True}
+        classes = [node for node in graph if node not in extra]
+        edges = list(graph.edges())
+        if not graph.is_directed():
+            edges = [pair for u, v in edges for pair in ((u, v), (v, u)) if pair[1] not in extra]
+        for _, head in edges:
+            if head in extra:
+                raise UserError(f"an edge goes into the extra action {head!r}, whose loss is known: remove that edge")
+        actions = [*classes, *(node for node in graph if node in extra)]
+        return cls.from_edges(classes, edges, actions, name=name, dominating_set=dominating_set)
+
+    @classmethod
+    def from_json(cls, path: str | os.PathLike[str]) -> FeedbackGraph:
+        """A graph from a file `{"classes": [...], "actions": [...], "edges": [[action, class], ...]}`.
+
+        `actions` may be left out when they are the classes; `name` and `dominating_set` (names of actions) may be added.
+
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "graph.json"
+        >>> _ = file.write_text('{"classes": ["a", "b"], "edges": [["a", "a"], ["a", "b"]]}')
+        >>> FeedbackGraph.from_json(file).revealing
+        (0,)
+        """
+        try:
+            return cls._from_document(_read_json(path))
+        except UserError as error:
+            raise UserError(f"graph file {os.fspath(path)}: {error}") from None
+        except RecursionError:
+            raise UserError(f"graph file {os.fspath(path)}: it is nested too deeply: a graph needs lists of names and of "
+                            "pairs, nothing deeper") from None
+
+    @classmethod
+    def _from_document(cls, document: object) -> FeedbackGraph:
+        if not isinstance(document, dict):
+            raise UserError(f"it holds {_json_kind(document)}: write an object with \"classes\" and \"edges\"")
+        for key in document:
+            if key not in _FILE_KEYS:
+                raise unknown(_shortened(key), "key", _FILE_KEYS)
+        for key in ("classes", "edges"):
+            if key not in document:
+                raise UserError(f"\"{key}\" is missing: a graph needs \"classes\" and \"edges\"")
+        parts = {key: _json_names(document, key) for key in ("classes", "actions", "dominating_set") if key in document}
+        edges = document["edges"]
+        if not isinstance(edges, list):
+            raise UserError(f"\"edges\" is {_json_kind(edges)}: write a list of [action, class] pairs")
+        for place, edge in enumerate(edges, start=1):
+            if not isinstance(edge, list) or len(edge) != 2:
+                raise UserError(f"edge {place} is not a pair: write it as [action, class]")
+            for end in edge:
+                _json_name(end, f"edge {place}")
+        name = document.get("name", "graph")
+        if not isinstance(name, str):
+            raise UserError(f"\"name\" is {_json_kind(name)}: write a string")
+        return cls.from_edges(parts["classes"], edges, parts.get("actions"), name=name,
+                              dominating_set=parts.get("dominating_set"))
+
+    def to_json(self, path: str | os.PathLike[str]) -> None:
+        """Write a file that :meth:`from_json` reads back as an equal graph; the file appears whole or not at all.
+
+        The edges are those that were given: the closure adds the others again.
+
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "graph.json"
+        >>> FeedbackGraph.bandit(4).to_json(file)
+        >>> FeedbackGraph.from_json(file) == FeedbackGraph.bandit(4)
+        True
+        """
+        given = self.visible.copy()
+        for edge in self.completed:
+            given[edge] = False
+        lines = [f'  "name": {json.dumps(self.name)}', f'  "classes": {json.dumps(self.classes)}']
+        if self.n_actions > self.n_classes:
+            lines.append(f'  "actions": {json.dumps(self.actions)}')
+        if self.dominating_set_is_given:
+            lines.append(f'  "dominating_set": {json.dumps([self.actions[i] for i in self.dominating_set])}')
+        pairs = [json.dumps([self.actions[i], self.classes[y]]) for i, y in np.argwhere(given)]
+        lines.append('  "edges": [\n    ' + ",\n    ".join(pairs) + "\n  ]")
+        _write(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+
+    # For people
+
+    def describe(self) -> str:
+        """The graph in words and numbers.
+
+        >>> print(FeedbackGraph.apple_tasting().describe())
+        Feedback graph 'apple-tasting': 2 classes, 2 actions, 2 edges.
+        <BLANKLINE>
+        What each action shows
+          the label, whatever it is: 'ham'
+          nothing: 'spam'
+        <BLANKLINE>
+        Observability: strong. Every class is seen by its own action or by all others, so exploring is cheap.
+        <BLANKLINE>
+        Dominating set: 'ham' (rho = 1, the smallest possible).
+          Exploring means playing one of these; between them they see every class. The surrogate regret is
+          of order sqrt(rho K T) = sqrt(2 T): about 447 mistakes over T = 100,000 rounds, constants aside.
+        """
+        extra = self.n_actions - self.n_classes
+        lines = [
+            f"Feedback graph {self.name!r}: {self.n_classes} classes, {self.n_actions} actions"
+            + (f" ({extra} of them extra: {listing(self.actions[self.n_classes:])})" if extra else "")
+            + f", {self.n_edges} edge{'s' if self.n_edges > 1 else ''}.",
+            "",
+            "What each action shows",
+            *(f"  {what}: {listing(self.actions[i] for i in members)}" for what, members in self._kinds() if members),
+        ]
+        if self.completed:
+            lines += ["", *self._closure_in_words()]
+        strong = self.observability == "strong"
+        lines += [
+            "",
+            f"Observability: {self.observability}. " + (
+                "Every class is seen by its own action or by all others, so exploring is cheap." if strong else
+                "Some class is seen neither by its own action nor by all others, so to learn\n"
+                "  about it one must at times play something that looks worse."),
+            "",
+            f"Dominating set: {listing(self.actions[i] for i in self.dominating_set)} (rho = {self.rho}, "
+            + ("the smallest possible" if self.dominating_set_is_exact else "a smaller one may exist") + ").",
+        ]
+        if len(self.revealing_classes) == self.n_classes:
+            lines.append("  It is never needed: every prediction shows the label, so there is nothing to explore, and the\n"
+                         "  surrogate regret does not grow with the number of rounds.")
+        else:
+            product = self.rho * self.n_classes
+            lines.append("  Exploring means playing one of these; between them they see every class. The surrogate regret is\n"
+                         f"  of order sqrt(rho K T) = sqrt({product} T): about {math.sqrt(product * 1e5):,.0f} mistakes over "
+                         "T = 100,000 rounds, constants aside.")
+        return "\n".join(lines)
+
+    def _kinds(self) -> list[tuple[str, list[int]]]:
+        counts = self.visible.sum(axis=1)
+        kinds: dict[str, list[int]] = {
+            "the label, whatever it is": [], "only whether it is right itself": [], "some of the classes": [], "nothing": []}
+        everything, itself, some, nothing = kinds.values()
+        for i, count in enumerate(counts.tolist()):
+            if count == self.n_classes:
+                everything.append(i)
+            elif count == 0:
+                nothing.append(i)
+            elif count == 1 and i < self.n_classes and self.visible[i, i]:
+                itself.append(i)
+            else:
+                some.append(i)
+        return list(kinds.items())
+
+    def _closure_in_words(self) -> list[str]:
+        pairs = [f"{self.actions[i]!r} -> {self.classes[y]!r}" for i, y in self.completed]
+        more = len(pairs) - 6
+        shown = ", ".join(pairs[:6]) + (f" and {more} more" if more > 0 else "")
+        return [f"Added edge{'s' if len(pairs) > 1 else ''}: {shown}.",
+                "  An action that sees all classes but one sees that one as well: a label that is none of the others is it."]
+
+    def draw(self, path: str | os.PathLike[str] | None = None, ax: Axes | None = None) -> Figure:
+        """Draw the graph, or its matrix when it is large, and return the figure.
+
+        With a path the figure is also written, as PNG, SVG or PDF by the suffix. With `ax` it is drawn there.
+
+        >>> figure = FeedbackGraph.bandit(4).draw()
+        >>> len(figure.axes)
+        1
+        """
+        if path is not None:
+            suffix = Path(path).suffix.lower()
+            if suffix not in _FIGURE_SUFFIXES:
+                raise UserError(f"a figure cannot be written as {os.fspath(path)}: let its name end in one of "
+                                f"{listing(_FIGURE_SUFFIXES)}")
+        if ax is None:
+            from matplotlib.figure import Figure  # noqa: PLC0415 - matplotlib is slow to import
+
+            ax = Figure(figsize=(6.4, 6.4), layout="constrained").add_subplot()
+        if self.n_actions > _DRAWN_ACTIONS or self.n_edges > _DRAWN_EDGES:
+            _draw_matrix(self, ax)
+        else:
+            _draw_nodes(self, ax)
+        figure: Figure = cast("Any", ax.figure).figure  # the axes may stand in a part of a figure: this is the whole
+        if path is not None:
+            written = BytesIO()
+            figure.savefig(written, format=suffix[1:], dpi=150)
+            _write(path, written.getvalue())
+        return figure
+
+
+# Checks
+
+
+def _label(value: Any, name: str) -> Label:
+    plain = label(value, name)
+    if type(plain) is int and not -(2**63) <= plain < 2**63:
+        raise UserError(f"{name}: a whole number that is a name must fit in 64 bits: write it as a string instead")
+    return plain
+
+
+def _labels(values: Iterable[Any], what: str, name: str) -> tuple[Label, ...]:
+    return labels([_label(value, name) for value in _sequence(values, what)], name)
+
+
+def _sequence(values: object, what: str) -> list[Any]:
+    """The items of anything that has an order of its own."""
+    if isinstance(values, str | bytes | Mapping | Set) or not isinstance(values, Iterable):
+        raise UserError(f"{what} must be a list, not a {type(values).__name__}")
+    if isinstance(values, np.ndarray) and values.ndim == 0:
+        raise UserError(f"{what} must be a list, not a single value")
+    return list(values)
+
+
+def _enough_classes(n_classes: int) -> None:
+    if n_classes < 2:
+        raise UserError(f"a problem needs at least 2 classes, but {n_classes} {'was' if n_classes == 1 else 'were'} given: "
+                        "name two or more")
+
+
+def _class_labels(classes: int | Iterable[Any]) -> tuple[Label, ...]:
+    if isinstance(classes, int | np.integer | np.bool_):
+        n_classes = whole(classes, "the number of classes")
+        _fits(n_classes, n_classes)
+        names: tuple[Label, ...] = tuple(range(n_classes))
+    else:
+        names = _labels(classes, "classes", "class")
+        _fits(len(names), len(names))
+    _enough_classes(len(names))
+    return names
+
+
+def _fits(n_actions: int, n_classes: int) -> None:
+    # The matrix, its transpose, and two copies on the way.
+    fits_in_memory(4 * n_actions * n_classes, f"a graph of {n_actions} actions and {n_classes} classes", "use fewer classes")
+
+
+def _action_labels(classes: tuple[Label, ...], n_actions: int | None, actions: Iterable[Any] | None) -> tuple[Label, ...]:
+    """The names of all actions; their number is not checked when it is None."""
+    n_classes = len(classes)
+    if actions is None:
+        extra = (n_actions or n_classes) - n_classes
+        added = ["query"] if extra == 1 else [f"query {i}" for i in range(1, extra + 1)]
+        for new in added:
+            if new in classes:
+                raise UserError(f"the extra action would be called {new!r}, which is a class: name the actions yourself")
+        return (*classes, *added)
+    names = _labels(actions, "actions", "action")
+    if n_actions is not None and len(names) != n_actions:
+        raise UserError(f"the matrix has {n_actions} rows but there are {len(names)} actions: give one row for each action")
+    for place, item in enumerate(classes):
+        if place >= len(names) or type(names[place]) is not type(item) or names[place] != item:
+            there = f"action {place + 1} is {names[place]!r}" if place < len(names) else f"there are only {len(names)} actions"
+            raise UserError(f"{there} where class {item!r} was expected: name the classes first, in their order, then the rest")
+    return names
+
+
+def _matrix(visible: ArrayLike) -> NDArray[np.bool_]:
+    try:
+        given = np.asarray(visible)
+    except ValueError:
+        raise UserError("the rows of the matrix differ in length: give each action one entry for every class") from None
+    if given.ndim != 2:
+        raise UserError(f"the matrix must have 2 dimensions, not {given.ndim}: give one row per action, one column per class")
+    if given.dtype.kind not in "biuf" or not ((given == 0) | (given == 1)).all():
+        raise UserError("the matrix must hold only 0 and 1: write 1 where the action reveals the class")
+    return given.astype(np.bool_, order="C")
+
+
+def _close(given: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    closed = given.copy()
+    closed[given.sum(axis=1) == given.shape[1] - 1] = True
+    return _frozen(closed)
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array
+
+
+# Files
+
+
+def _read_json(path: str | os.PathLike[str]) -> object:
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_FILE_BYTES + 1)
+    except OSError as error:
+        raise UserError(f"it cannot be read ({error.strerror}): name a readable file") from None
+    except ValueError as error:
+        raise UserError(f"it cannot be read ({error}): name a readable file") from None
+    if len(content) > _FILE_BYTES:
+        raise UserError(f"it is larger than {_FILE_BYTES >> 20} MiB: that is hardly a graph")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"byte {error.start + 1} is not UTF-8: save the file as UTF-8") from None
+    try:
+        return json.loads(text, object_pairs_hook=_unrepeated, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise UserError(f"line {error.lineno}, column {error.colno} is not JSON ({error.msg}): correct it there") from None
+    except UserError:
+        raise
+    except ValueError:
+        raise UserError("a number in it has too many digits: write it as a string") from None
+
+
+def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise UserError(f"the key {_shortened(twice)!r} is there twice: keep one")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise UserError(f"{name} is not a name: names may be strings, whole numbers, true, false or null")
+
+
+def _json_kind(value: object) -> str:
+    kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
+    return kinds.get(type(value), "null")
+
+
+def _json_names(document: dict[str, Any], key: str) -> list[Any]:
+    names = document[key]
+    if not isinstance(names, list):
+        raise UserError(f"\"{key}\" is {_json_kind(names)}: write a list of names")
+    for place, item in enumerate(names, start=1):
+        _json_name(item, f"entry {place} of \"{key}\"")
+    return names
+
+
+def _json_name(value: object, place: str) -> None:
+    if isinstance(value, list | dict | float):
+        what = "a fraction" if isinstance(value, float) else _json_kind(value)
+        raise UserError(f"{place} holds {what}: names may be strings, whole numbers, true, false or null")
+
+
+def _shortened(text: str, most: int = 40) -> str:
+    return text if len(text) <= most else text[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def _write(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write the file whole or not at all."""
+    target = Path(path)
+    beside = target.with_name(f".{secrets.token_hex(8)}.tmp") if target.name else target
+    try:
+        try:
+            with beside.open("xb") as file:
+                file.write(content)
+            beside.replace(target)
+        except BaseException:
+            if beside != target:
+                beside.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UserError(f"{target} cannot be written ({error.strerror}): choose a file in a folder you may write to") from None
+    except ValueError as error:
+        raise UserError(f"{str(target)!r} cannot be written ({error}): choose another name") from None
+
+
+# Drawing
+
+
+def _caption(name: Label, most: int = 14) -> str:
+    """A name as a figure can show it: short, and without characters that have no picture."""
+    text = str(name)
+    return _shortened(text if text.isprintable() and text.strip() else repr(name), most)
+
+
+def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
+    from matplotlib.patches import Circle, FancyArrowPatch, Rectangle  # noqa: PLC0415
+
+    n_classes, visible = graph.n_classes, graph.visible
+    captions = [_caption(item) for item in graph.actions]
+    radius = min(0.17, 0.72 * math.sin(math.pi / n_classes))
+    centres = _centres(graph)
+    inside = max(map(len, captions)) <= 3 and radius > 0.1
+    for i, y in np.argwhere(visible).tolist():
+        colour, width = (_VERMILLION, 1.3) if i in graph.revealing else (_GREY, 1.1)
+        style: dict[str, Any] = {"arrowstyle": "-|>,head_length=5,head_width=2.6", "color": colour, "linewidth": width,
+                                 "zorder": 1}
+        if i == y:
+            ax.add_patch(FancyArrowPatch(path=_loop(centres[i], radius), **style))
+        else:
+            bend = 0.16 if i < n_classes and visible[y, i] else 0.0
+            ax.add_patch(FancyArrowPatch(path=_arrow(centres[i], centres[y], radius * 1.06, bend), **style))
+    for i, (x, y) in enumerate(centres.tolist()):
+        fill = _ORANGE if i in graph.revealing else "white"
+        edge, line = (_BLUE, 3.2) if i in graph.dominating_set else ("black", 1.0)
+        looks: dict[str, Any] = {"facecolor": fill, "edgecolor": edge, "linewidth": line, "zorder": 3}
+        if i < n_classes:
+            ax.add_patch(Circle((x, y), radius, **looks))
+        else:
+            half = radius * 0.9 if graph.n_actions == n_classes + 1 else radius * 0.65
+            ax.add_patch(Rectangle((x - half, y - half), 2 * half, 2 * half, **looks))
+        if inside:
+            ax.text(x, y, captions[i], ha="center", va="center", zorder=4, parse_math=False)
+        elif i < n_classes:
+            # Beyond the node, and beyond its loop when it has one.
+            far = 1.0 + radius * (3.35 if visible[i, i] else 1.45)
+            level = "left" if x > 0.2 else "right" if x < -0.2 else "center"
+            upright = "bottom" if y > 0.85 else "top" if y < -0.85 else "center"
+            ax.text(x * far, y * far, captions[i], ha=level, va=upright, zorder=4, parse_math=False)
+        else:
+            ax.text(x, y - half - radius * 0.22, captions[i], ha="center", va="top", zorder=2, parse_math=False,
+                    bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 2.0})
+    reach = 1.0 + radius * 3.3
+    high = reach + (0.0 if inside else 0.2)
+    ax.set(xlim=(-reach, reach), ylim=(-high, high), aspect="equal")
+    ax.set_title(_caption(graph.name, 60), parse_math=False)
+    ax.set_axis_off()
+    _legend(graph, ax)
+
+
+def _centres(graph: FeedbackGraph) -> NDArray[np.float64]:
+    """The classes on the unit circle, clockwise from the top; extra actions in the middle, several on a small circle."""
+    extra = graph.n_actions - graph.n_classes
+    # Half a step off: else a ring of extra actions would hide behind the straight lines to the classes.
+    inner = 0.4 if extra > 1 else 0.0
+    angles = np.concatenate([np.arange(graph.n_classes) / graph.n_classes, (np.arange(extra) + 0.5) / max(extra, 1)])
+    lengths = np.repeat([1.0, inner], [graph.n_classes, extra])
+    return np.asarray(np.column_stack([np.sin(2 * np.pi * angles), np.cos(2 * np.pi * angles)]) * lengths[:, None])
+
+
+def _arrow(start: NDArray[np.float64], end: NDArray[np.float64], radius: float, bend: float) -> Any:
+    """A curve from the rim of one node to the rim of the other; bent, so that there and back do not coincide."""
+    from matplotlib.path import Path as Curve  # noqa: PLC0415
+
+    along = end - start
+    middle = (start + end) / 2 + bend * np.array([along[1], -along[0]])
+    first, last = (middle - start) / np.linalg.norm(middle - start), (middle - end) / np.linalg.norm(middle - end)
+    return Curve([start + first * radius, middle, end + last * radius], [Curve.MOVETO, Curve.CURVE3, Curve.CURVE3])
+
+
+def _loop(centre: NDArray[np.float64], radius: float) -> Any:
+    """A curve that leaves a node, turns outside the circle, and comes back."""
+    from matplotlib.path import Path as Curve  # noqa: PLC0415
+
+    out = centre / max(float(np.linalg.norm(centre)), 1e-9)
+    side = np.array([-out[1], out[0]])
+    leave, back = out + 0.75 * side, out - 0.75 * side
+    points = [centre + radius * 1.06 * leave / np.linalg.norm(leave), centre + radius * (3.4 * out + 1.9 * side),
+              centre + radius * (3.4 * out - 1.9 * side), centre + radius * 1.06 * back / np.linalg.norm(back)]
+    return Curve(points, [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4])
+
+
+def _legend(graph: FeedbackGraph, ax: Axes) -> None:
+    from matplotlib.lines import Line2D  # noqa: PLC0415
+
+    def marker(text: str, shape: str, fill: str, edge: str, width: float) -> Line2D:
+        return Line2D([], [], linestyle="none", marker=shape, markersize=11, markerfacecolor=fill, markeredgecolor=edge,
+                      markeredgewidth=width, label=text)
+
+    entries = [marker("class", "o", "white", "black", 1.0)]
+    if graph.n_actions > graph.n_classes:
+        entries.append(marker("extra action", "s", "white", "black", 1.0))
+    if graph.revealing:
+        entries.append(marker("reveals every label", "o", _ORANGE, "black", 1.0))
+    entries.append(marker("dominating set", "o", "white", _BLUE, 3.0))
+    entries.append(Line2D([], [], color=_GREY, marker=">", markevery=[1], label="playing it shows"))
+    ax.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, frameon=False)
+
+
+def _draw_matrix(graph: FeedbackGraph, ax: Axes) -> None:
+    from matplotlib.colors import ListedColormap  # noqa: PLC0415
+    from matplotlib.patches import Patch  # noqa: PLC0415
+
+    shades = graph.visible.astype(np.int8)
+    shades[list(graph.revealing)] = 2
+    ax.imshow(shades, cmap=ListedColormap(["#f2f2f2", _SKY, _ORANGE]), vmin=0, vmax=2, interpolation="nearest")
+    for axis, names in ((ax.yaxis, graph.actions), (ax.xaxis, graph.classes)):
+        step = max(1, math.ceil(len(names) / 30))
+        places = range(0, len(names), step)
+        axis.set_ticks(list(places), [_caption(names[i]) for i in places], fontsize=7, parse_math=False)
+    ax.tick_params(axis="x", rotation=90)
+    ax.set(xlabel="class", ylabel="action played", aspect="equal")
+    ax.set_title(_caption(graph.name, 60), parse_math=False)
+    if graph.n_actions > graph.n_classes:
+        ax.axhline(graph.n_classes - 0.5, color="black", linewidth=0.8)
+    members = list(graph.dominating_set)
+    dots = ax.plot([1.02] * len(members), members, linestyle="none", marker="<", markersize=5, color=_BLUE, clip_on=False,
+                   transform=ax.get_yaxis_transform(), label="dominating set")
+    entries = [Patch(facecolor=_SKY, label="shown"), Patch(facecolor="#f2f2f2", edgecolor="#999999", label="hidden")]
+    if graph.revealing:
+        entries.insert(0, Patch(facecolor=_ORANGE, label="reveals every label"))
+    ax.legend(handles=[*entries, *dots], loc="lower center", bbox_to_anchor=(0.5, 1.06), ncols=4, frameon=False, fontsize=8)

@@ -1,0 +1,157 @@
+"""Gappletron: Algorithm 1 of van der Hoeven, Fusco and Cesa-Bianchi, "Beyond Bandit Feedback in Online Multiclass
+Classification" (NeurIPS 2021)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gappletron._numerics import argmax
+from gappletron.exploration import Exploration, TopUp
+from gappletron._validate import unknown
+from gappletron.learners.learner import Decision, Learner, Problem, Round
+from gappletron.losses import Hinge, LogisticBase2, LogisticBaseK, Loss, SmoothHinge
+from gappletron.optimizers import AdaptiveOGD, Optimizer
+
+if TYPE_CHECKING:
+    from gappletron._numerics import Floats, Row
+    from gappletron.graphs import FeedbackGraph, GraphArrays
+
+__all__ = ["Gappletron", "GappletronState"]
+
+NAMES: dict[type[Loss], str] = {SmoothHinge: "gapsmh", Hinge: "gaphin", LogisticBaseK: "gaplog", LogisticBase2: "gaplog2"}
+"""What the paper calls Gappletron with each loss; gaplog2 is ours."""
+
+
+class GappletronState(NamedTuple):
+    """The optimizer's state (with W), the exploration's (with n_t), and room for a gradient."""
+
+    optimizer: Any
+    exploration: Any
+    direction: Floats
+
+
+class Gappletron(Learner):
+    """Algorithm 1: a loss with its gap map, an optimizer, and an exploration rule.
+
+    In round t it plays ``i ~ p_t``, sees y iff ``A[i, y]``, and sends the gradient of ``v_t l_t`` to the optimizer, with
+    ``v_t = 1[y observed] / P_t(y observed)``.
+
+    >>> Gappletron()
+    Gappletron(loss=SmoothHinge(), optimizer=AdaptiveOGD(scale=1.0), exploration=TopUp(gamma=1.0))
+    """
+
+    loss: Loss = SmoothHinge()
+    optimizer: Optimizer = AdaptiveOGD()
+    exploration: Exploration = TopUp()
+
+    @property
+    def name(self) -> str:
+        """The paper's name for the loss, in lower case (``gapsmh``), or the loss's own."""
+        return NAMES.get(type(self.loss), f"gappletron-{type(self.loss).__name__}")
+
+    def start(self, graph: FeedbackGraph, features: int) -> GappletronState:
+        K = graph.n_classes
+        return GappletronState(self.optimizer.start(features, K), self.exploration.start(graph), np.zeros(K))
+
+    def scores(self, state: GappletronState, x: Row, out: Floats) -> None:
+        self.optimizer.scores(state.optimizer, x, out)
+
+    def distribution(self, state: GappletronState, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
+        greedy = argmax(scores)
+        gap = self.loss.gap(scores, greedy)
+        rate = self.exploration.explore(state.exploration, graph, greedy, gap, out)
+        return Decision(greedy, rate)
+
+    def update(self, state: GappletronState, graph: GraphArrays, x: Row, played: Round) -> None:
+        y = played.label
+        if y >= 0:
+            propensity = 0.0
+            for i in range(played.probabilities.size):
+                if graph.observers[y, i]:
+                    propensity += played.probabilities[i]
+            self.loss.gradient(played.scores, played.greedy, y, state.direction)
+            self.optimizer.step(state.optimizer, x, state.direction, 1.0 / propensity)
+
+    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
+        return self.loss.value(scores, greedy, y)
+
+    def weights(self, state: GappletronState) -> Floats:
+        return self.optimizer.weights(state.optimizer)
+
+    @property
+    def tunings(self) -> tuple[str, ...]:
+        """Those of the paper's theorems, and the two of its figures."""
+        return tuple(TUNINGS)
+
+    def tuned(self, tuning: str, problem: Problem) -> Gappletron:
+        """Gamma as the theorems choose it (notes of section 5 and 6 of the paper); see :data:`TUNINGS`."""
+        if tuning not in TUNINGS:
+            raise unknown(tuning, "tuning", self.tunings)
+        return self._replace(exploration=self.exploration.tuned(TUNINGS[tuning](self, problem)))  # type: ignore[no-any-return]
+
+
+class Constants(NamedTuple):
+    """The letters of the theorems: K (or K'), rho, L, h, and the largest loss on the ball of radius B."""
+
+    K: float
+    rho: int
+    L: float
+    h: float
+    lmax: float
+
+
+def constants(learner: Gappletron, problem: Problem) -> Constants:
+    """The constants of a learner on a problem.
+
+    Where the optimizer has no guarantee and none is given, h = B = 1, as in the paper's experiments.
+    """
+    X, K = problem.norm(), problem.graph.n_classes
+    known = learner.optimizer.guarantee() if problem.guarantee is None else problem.guarantee
+    reach = learner.optimizer.reach() if problem.radius is None else problem.radius
+    radius = 1.0 if math.isinf(reach) else reach
+    lmax = learner.loss.at_zero(K) + radius * learner.loss.gradient_bound(K, X)
+    return Constants(learner.loss.effective_classes(K), problem.graph.rho, learner.loss.smoothness(K, X),
+                     1.0 if known is None else known, lmax)
+
+
+def gamma_expectation(learner: Gappletron, problem: Problem) -> float:
+    """h sqrt(K rho L) / 2: Theorem "expectation bound", first part."""
+    c = constants(learner, problem)
+    return c.h * math.sqrt(c.K * c.rho * c.L) / 2.0
+
+
+def gamma_expectation_separable(learner: Gappletron, problem: Problem) -> float:
+    """h sqrt(rho L): Theorem "expectation bound", second part."""
+    c = constants(learner, problem)
+    return c.h * math.sqrt(c.rho * c.L)
+
+
+def gamma_high_probability(learner: Gappletron, problem: Problem) -> float:
+    """sqrt(K rho (L h^2 + 5 lmax ln(2/delta))): Theorem "high probability", first part."""
+    c = constants(learner, problem)
+    return math.sqrt(c.K * c.rho * (c.L * c.h * c.h + 5.0 * c.lmax * math.log(2.0 / problem.delta)))
+
+
+def gamma_high_probability_separable(learner: Gappletron, problem: Problem) -> float:
+    """sqrt(rho ((K+2) lmax ln(2/delta) + L h^2)): Theorem "high probability", second part."""
+    c = constants(learner, problem)
+    return math.sqrt(c.rho * ((c.K + 2.0) * c.lmax * math.log(2.0 / problem.delta) + c.L * c.h * c.h))
+
+
+def gamma_only_t(learner: Gappletron, problem: Problem) -> float:
+    """1: the paper's figures "tuned with all parameters set to 1, except for T"."""
+    return 1.0
+
+
+TUNINGS = {
+    "expectation": gamma_expectation,
+    "expectation-separable": gamma_expectation_separable,
+    "high-probability": gamma_high_probability,
+    "high-probability-separable": gamma_high_probability_separable,
+    "theory": gamma_expectation,
+    "only-t": gamma_only_t,
+}
+"""gamma by the name of the tuning; "theory" is what the paper's figures call the first."""

@@ -1,0 +1,222 @@
+"""Surrogate losses l(W, x, y), as functions of the scores s = W x; section 2 of the paper and its appendix on the hinge.
+
+A loss is *regular* for K classes when ``(K-1)/K l(y) + 1/K a >= 1`` for every ``y != y*`` (the paper's equation "wrong plus
+right"), where ``a`` is the gap map and ``y*`` the argmax of the scores; then Lemma 1, and all that rests on it, holds. Each
+loss says for which K that is so. L is the constant in ``||grad l||^2 <= 2 L l``, G a bound on ``||grad l||``; X is the largest
+``||x_t||_2``.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from gappletron._dispatch import Piece, compiled
+from gappletron._numerics import log_partition, margin, rival, softmax_gradient
+from gappletron._validate import UserError
+
+if TYPE_CHECKING:
+    from gappletron._numerics import Floats
+
+__all__ = ["Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"]
+
+
+class Loss(Piece, abstract=True):
+    """The family of surrogate losses. A new one is a subclass with the seven methods below.
+
+    >>> import numpy as np
+    >>> from gappletron import SmoothHinge
+    >>> loss, s = SmoothHinge(), np.array([0.6, 0.1, 0.0])
+    >>> loss.gap(s, 0), loss.value(s, 0, 0), loss.value(s, 0, 1)
+    (0.25, 0.25, 2.0)
+    """
+
+    @abstractmethod
+    @compiled
+    def value(self, scores: Floats, greedy: int, y: int) -> float:
+        """l(y) at these scores; `greedy` is y*, their argmax."""
+
+    @abstractmethod
+    @compiled
+    def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
+        """Fill `out` with the derivatives of l(y) by the scores."""
+
+    @abstractmethod
+    @compiled
+    def gap(self, scores: Floats, greedy: int) -> float:
+        """The gap map a in [0, 1]: l(y*), capped where the loss exceeds 1."""
+
+    @abstractmethod
+    def is_regular(self, classes: int) -> bool:
+        """Whether the loss is regular for this K (the theorems apply)."""
+
+    @abstractmethod
+    def smoothness(self, classes: int, max_norm: float) -> float:
+        """L in ``||grad l||^2 <= 2 L l``."""
+
+    @abstractmethod
+    def gradient_bound(self, classes: int, max_norm: float) -> float:
+        """G >= ||grad l||."""
+
+    def at_zero(self, classes: int) -> float:
+        """l at W = 0."""
+        return 1.0
+
+    def effective_classes(self, classes: int) -> float:
+        """K', which stands for K in gamma and in the bounds."""
+        return float(classes)
+
+
+class SmoothHinge(Loss):
+    """The smooth multiclass hinge of Rennie and Srebro (2005), the default: regular for every K >= 2.
+
+    l(y) = 1 - 2 m(y) for y != y*; (1 - m*)^2 for y = y* with m* < 1; else 0. The gap map is l(y*).
+
+    >>> SmoothHinge().is_regular(2), SmoothHinge().smoothness(9, max_norm=2.0)
+    (True, 16.0)
+    """
+
+    def value(self, scores: Floats, greedy: int, y: int) -> float:
+        m = margin(scores, y)
+        if y != greedy:
+            return 1.0 - 2.0 * m
+        if m < 1.0:
+            return (1.0 - m) * (1.0 - m)
+        return 0.0
+
+    def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
+        for k in range(out.size):
+            out[k] = 0.0
+        r = rival(scores, y)
+        slope = 2.0
+        if y == greedy:
+            slope = 2.0 * max(0.0, 1.0 - (scores[y] - scores[r]))
+        out[y] = -slope
+        out[r] = slope
+
+    def gap(self, scores: Floats, greedy: int) -> float:
+        m = margin(scores, greedy)
+        if m < 1.0:
+            return (1.0 - m) * (1.0 - m)
+        return 0.0
+
+    def is_regular(self, classes: int) -> bool:
+        return True
+
+    def smoothness(self, classes: int, max_norm: float) -> float:
+        return 4.0 * max_norm * max_norm
+
+    def gradient_bound(self, classes: int, max_norm: float) -> float:
+        return 2.0 * math.sqrt(2.0) * max_norm
+
+
+class Hinge(Loss):
+    """The multiclass hinge of the paper's appendix: no loss where the learner is right by a margin of kappa or more.
+
+    l(y) = max(0, 1 - m(y)), and 0 for y = y* with m* >= kappa; the gap map is l(y*). The case split is taken at the
+    *learner's* scores. Regular for ``K >= (1 + kappa)/kappa``, so for K >= 3 at the paper's kappa = 1/2; below that, Lemma 1
+    holds with K' = (1 + kappa)/kappa in place of K.
+
+    >>> Hinge().is_regular(2), Hinge().is_regular(3), Hinge().effective_classes(2)
+    (False, True, 3.0)
+    """
+
+    kappa: float = 0.5
+
+    def check(self) -> None:
+        if not 0.0 < self.kappa < 1.0:
+            raise UserError(f"Hinge's kappa must lie between 0 and 1 (the paper takes 1/2), not {self.kappa:g}")
+
+    def value(self, scores: Floats, greedy: int, y: int) -> float:
+        m = margin(scores, y)
+        if y == greedy and m >= self.kappa:
+            return 0.0
+        return max(0.0, 1.0 - m)
+
+    def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
+        for k in range(out.size):
+            out[k] = 0.0
+        r = rival(scores, y)
+        if y != greedy or scores[y] - scores[r] < self.kappa:
+            out[y] = -1.0
+            out[r] = 1.0
+
+    def gap(self, scores: Floats, greedy: int) -> float:
+        m = margin(scores, greedy)
+        if m < self.kappa:
+            return 1.0 - m
+        return 0.0
+
+    def is_regular(self, classes: int) -> bool:
+        return classes >= (1.0 + self.kappa) / self.kappa
+
+    def smoothness(self, classes: int, max_norm: float) -> float:
+        return max_norm * max_norm / (1.0 - self.kappa)
+
+    def gradient_bound(self, classes: int, max_norm: float) -> float:
+        return math.sqrt(2.0) * max_norm
+
+    def effective_classes(self, classes: int) -> float:
+        return max(float(classes), (1.0 + self.kappa) / self.kappa)
+
+
+class LogisticBaseK(Loss):
+    """The paper's logistic loss, ``l(y) = -log_K softmax(s)_y``; its gap map is l(y*).
+
+    Regular for K = 2 only: for K >= 3 the paper's claim fails (docs, page Errata), and so may its theorems. It is here to
+    reproduce the paper; :class:`LogisticBase2` is the one with a guarantee.
+
+    >>> LogisticBaseK().is_regular(2), LogisticBaseK().is_regular(3)
+    (True, False)
+    """
+
+    def value(self, scores: Floats, greedy: int, y: int) -> float:
+        return (log_partition(scores, greedy) + scores[greedy] - scores[y]) / math.log(scores.size)
+
+    def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
+        softmax_gradient(scores, greedy, y, 1.0 / math.log(scores.size), out)
+
+    def gap(self, scores: Floats, greedy: int) -> float:
+        return min(1.0, log_partition(scores, greedy) / math.log(scores.size))
+
+    def is_regular(self, classes: int) -> bool:
+        return classes == 2
+
+    def smoothness(self, classes: int, max_norm: float) -> float:
+        return max_norm * max_norm / math.log(classes)
+
+    def gradient_bound(self, classes: int, max_norm: float) -> float:
+        return math.sqrt(2.0) * max_norm / math.log(classes)
+
+
+class LogisticBase2(Loss):
+    """The logistic loss in base 2, ``l(y) = -log_2 softmax(s)_y``, with the gap map ``min(1, l(y*))``: regular for every K.
+
+    If q* = softmax(s)_{y*} >= 1/2 then q_y <= 1 - q*, and the sum in the definition grows from 1 at q* = 1/2; if q* < 1/2 then
+    a = 1 and l(y) > 1.
+
+    >>> LogisticBase2().is_regular(12), LogisticBase2().at_zero(8)
+    (True, 3.0)
+    """
+
+    def value(self, scores: Floats, greedy: int, y: int) -> float:
+        return (log_partition(scores, greedy) + scores[greedy] - scores[y]) / math.log(2.0)
+
+    def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
+        softmax_gradient(scores, greedy, y, 1.0 / math.log(2.0), out)
+
+    def gap(self, scores: Floats, greedy: int) -> float:
+        return min(1.0, log_partition(scores, greedy) / math.log(2.0))
+
+    def is_regular(self, classes: int) -> bool:
+        return True
+
+    def smoothness(self, classes: int, max_norm: float) -> float:
+        return max_norm * max_norm / math.log(2.0)
+
+    def gradient_bound(self, classes: int, max_norm: float) -> float:
+        return math.sqrt(2.0) * max_norm / math.log(2.0)
+
+    def at_zero(self, classes: int) -> float:
+        return math.log2(classes)

@@ -1,0 +1,319 @@
+"""Online convex optimisation: the paper's algorithm A, which turns the gradients of the weighted losses into W_{t+1}.
+
+Every optimizer costs O(nnz(x) K) a round: a gradient is ``g = weight * x (x) direction``, and only active features are
+touched. Where a step changes all of W (a projection, the growing regulariser of FTRL) the state holds ``W = scale * V`` and
+the running ``||V||^2``, so the change is one number. The norm is the Euclidean one throughout.
+
+The theorems need ``regret <= h(U) sqrt(sum_t ||g_t||^2)`` (the paper's condition on A); :meth:`Optimizer.guarantee` is that h,
+or None where there is none.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gappletron._dispatch import Piece, compiled, helper
+from gappletron._numerics import add_outer, dot, squared_length, squared_norm
+from gappletron._validate import fits_in_memory, number
+
+if TYPE_CHECKING:
+    from gappletron._numerics import Floats, Row
+
+__all__ = ["AdaGrad", "AdaptiveOGD", "FixedOGD", "Optimizer", "ProjectedOGD", "ScaleFreeFTRL"]
+
+SMALLEST_SCALE = 1e-100
+"""Below this the scale is multiplied into V, long before V's squared norm could overflow."""
+
+
+class Optimizer(Piece, abstract=True):
+    """The family of optimizers. A new one is a subclass with the methods below and a named tuple for its state.
+
+    >>> from gappletron import AdaptiveOGD, ProjectedOGD
+    >>> AdaptiveOGD().guarantee() is None, round(ProjectedOGD(radius=2.0).guarantee(), 3)
+    (True, 5.657)
+    """
+
+    @abstractmethod
+    def start(self, features: int, classes: int) -> Any:
+        """A new state, with W = 0."""
+
+    @abstractmethod
+    @compiled
+    def scores(self, state: Any, x: Row, out: Floats) -> None:
+        """Fill `out` with <W^k, x> for every class k."""
+
+    @abstractmethod
+    @compiled
+    def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
+        """Take in the gradient ``weight * x (x) direction``."""
+
+    @abstractmethod
+    def weights(self, state: Any) -> Floats:
+        """W as a d x K matrix."""
+
+    @abstractmethod
+    def guarantee(self) -> float | None:
+        """The h with ``regret <= h sqrt(sum ||g||^2)`` against every U that the optimizer can reach, or None."""
+
+    def reach(self) -> float:
+        """The radius of the ball that W never leaves."""
+        return math.inf
+
+
+def zeros(features: int, classes: int) -> Floats:
+    """A d x K matrix of zeros, refused where it could not fit."""
+    fits_in_memory(8 * features * classes, f"a weight matrix of {features} features x {classes} classes",
+                   "hash the features into fewer")
+    return np.zeros((features, classes))
+
+
+class OGDState(NamedTuple):
+    """W, and the sum of the squared gradient norms."""
+
+    weights: Floats
+    total: Floats
+
+
+class AdaptiveOGD(Optimizer):
+    """Online gradient descent as in the paper's experiments: ``eta_t = scale / sqrt(1e-8 + sum_{j<=t} ||g_j||^2)``.
+
+    Without a projection it has no h: its regret can grow faster than the theorems allow.
+
+    >>> AdaptiveOGD()
+    AdaptiveOGD(scale=1.0)
+    """
+
+    scale: float = 1.0
+
+    def check(self) -> None:
+        number(self.scale, "AdaptiveOGD's scale", above=0.0)
+
+    def start(self, features: int, classes: int) -> OGDState:
+        return OGDState(zeros(features, classes), np.zeros(1))
+
+    def scores(self, state: OGDState, x: Row, out: Floats) -> None:
+        dot(state.weights, x, out)
+
+    def step(self, state: OGDState, x: Row, direction: Floats, weight: float) -> None:
+        state.total[0] += weight * weight * squared_length(direction) * squared_norm(x)
+        eta = self.scale / math.sqrt(1e-8 + state.total[0])
+        add_outer(state.weights, x, direction, -eta * weight)
+
+    def weights(self, state: OGDState) -> Floats:
+        return state.weights.copy()
+
+    def guarantee(self) -> None:
+        return None
+
+
+class BallState(NamedTuple):
+    """``W = scale * V``, ``||V||^2``, the sum of the squared gradient norms, and room for K numbers."""
+
+    weights: Floats
+    scale: Floats
+    squared: Floats
+    total: Floats
+    room: Floats
+
+
+def start_in_ball(features: int, classes: int) -> BallState:
+    """W = 0, written as 1 * V."""
+    return BallState(zeros(features, classes), np.ones(1), np.zeros(1), np.zeros(1), np.zeros(classes))
+
+
+@helper
+def scaled_scores(state: BallState, x: Row, out: Floats) -> None:
+    """<W^k, x> for ``W = scale * V``."""
+    dot(state.weights, x, out)
+    for k in range(out.size):
+        out[k] *= state.scale[0]
+
+
+@helper
+def add_measured(state: BallState, x: Row, direction: Floats, factor: float) -> None:
+    """V += factor * x (x) direction, and ||V||^2 with it: ||V + D||^2 = ||V||^2 + 2 <V, D> + ||D||^2."""
+    dot(state.weights, x, state.room)  # of V as it is now: with delayed feedback the scores at hand may be old
+    inner = 0.0
+    for k in range(direction.size):
+        inner += direction[k] * state.room[k]
+    change = 2.0 * factor * inner + factor * factor * squared_length(direction) * squared_norm(x)
+    state.squared[0] = max(0.0, state.squared[0] + change)
+    add_outer(state.weights, x, direction, factor)
+
+
+@helper
+def project(state: BallState, radius: float) -> None:
+    """Scale W back into the ball, if it is outside."""
+    length = abs(state.scale[0]) * math.sqrt(state.squared[0])
+    if length > radius:
+        state.scale[0] *= radius / length
+        if abs(state.scale[0]) < SMALLEST_SCALE:
+            for j in range(state.weights.shape[0]):
+                for k in range(state.weights.shape[1]):
+                    state.weights[j, k] *= state.scale[0]
+            state.squared[0] *= state.scale[0] * state.scale[0]
+            state.scale[0] = 1.0
+
+
+class ProjectedOGD(Optimizer):
+    """Adaptive gradient descent on the ball of radius B: ``eta_t = sqrt(2) B / sqrt(sum_{j<=t} ||g_j||^2)``.
+
+    ``h = 2 sqrt(2) B`` for every ``||U|| <= B``: the optimizer that bounds are tested and reported with.
+
+    >>> ProjectedOGD(radius=3)
+    ProjectedOGD(radius=3.0)
+    """
+
+    radius: float = 1.0
+
+    def check(self) -> None:
+        number(self.radius, "ProjectedOGD's radius", above=0.0)
+
+    def start(self, features: int, classes: int) -> BallState:
+        return start_in_ball(features, classes)
+
+    def scores(self, state: BallState, x: Row, out: Floats) -> None:
+        scaled_scores(state, x, out)
+
+    def step(self, state: BallState, x: Row, direction: Floats, weight: float) -> None:
+        squared = weight * weight * squared_length(direction) * squared_norm(x)
+        if squared > 0.0:
+            state.total[0] += squared
+            eta = math.sqrt(2.0) * self.radius / math.sqrt(state.total[0])
+            add_measured(state, x, direction, -eta * weight / state.scale[0])
+            project(state, self.radius)
+
+    def weights(self, state: BallState) -> Floats:
+        return state.scale[0] * state.weights
+
+    def guarantee(self) -> float:
+        return 2.0 * math.sqrt(2.0) * self.radius
+
+    def reach(self) -> float:
+        return self.radius
+
+
+class FixedOGD(Optimizer):
+    """Online gradient descent with a fixed rate, projected onto the ball of radius B (Gaptron's); B = inf: no projection.
+
+    Its regret is ``||U||^2 / (2 rate) + rate/2 sum ||g||^2``, which is not of the form that the theorems need: no h.
+
+    >>> FixedOGD(0.1)
+    FixedOGD(rate=0.1, radius=inf)
+    """
+
+    rate: float = 0.1
+    radius: float = math.inf
+
+    def check(self) -> None:
+        number(self.rate, "FixedOGD's rate", above=0.0)
+        number(self.radius, "FixedOGD's radius", above=0.0, finite=False)
+
+    def start(self, features: int, classes: int) -> BallState:
+        return start_in_ball(features, classes)
+
+    def scores(self, state: BallState, x: Row, out: Floats) -> None:
+        scaled_scores(state, x, out)
+
+    def step(self, state: BallState, x: Row, direction: Floats, weight: float) -> None:
+        add_measured(state, x, direction, -self.rate * weight / state.scale[0])
+        project(state, self.radius)
+
+    def weights(self, state: BallState) -> Floats:
+        return state.scale[0] * state.weights
+
+    def guarantee(self) -> None:
+        return None
+
+    def reach(self) -> float:
+        return self.radius
+
+
+class AdaGradState(NamedTuple):
+    """W, and the sum of the squared gradients, coordinate by coordinate."""
+
+    weights: Floats
+    totals: Floats
+
+
+class AdaGrad(Optimizer):
+    """Diagonal AdaGrad (Duchi, Hazan, Singer 2011): each weight has its own rate, ``rate / sqrt(1e-8 + sum g_jk^2)``.
+
+    Its guarantee is not one in the Euclidean norm: no h.
+
+    >>> AdaGrad(rate=0.5)
+    AdaGrad(rate=0.5)
+    """
+
+    rate: float = 1.0
+
+    def check(self) -> None:
+        number(self.rate, "AdaGrad's rate", above=0.0)
+
+    def start(self, features: int, classes: int) -> AdaGradState:
+        return AdaGradState(zeros(features, classes), zeros(features, classes))
+
+    def scores(self, state: AdaGradState, x: Row, out: Floats) -> None:
+        dot(state.weights, x, out)
+
+    def step(self, state: AdaGradState, x: Row, direction: Floats, weight: float) -> None:
+        for p in range(x.start, x.stop):
+            j = x.indices[p]
+            for k in range(direction.size):
+                g = weight * x.values[p] * direction[k]
+                state.totals[j, k] += g * g
+                state.weights[j, k] -= self.rate * g / math.sqrt(1e-8 + state.totals[j, k])
+
+    def weights(self, state: AdaGradState) -> Floats:
+        return state.weights.copy()
+
+    def guarantee(self) -> None:
+        return None
+
+
+class ScaleFreeFTRL(Optimizer):
+    """SOLO FTRL (Orabona and Pal 2018): ``W = -sum g / sqrt(sum ||g||^2)``, projected onto the ball of radius B.
+
+    Their Theorem 1 with the regulariser ``||.||^2 / 2`` and the diameter 2 B gives, for ``||U|| <= B``,
+    ``h = B^2 / 2 + 2.75 + 7 B``. B = inf: no projection, and no h.
+
+    >>> ScaleFreeFTRL().guarantee() is None, ScaleFreeFTRL(radius=1.0).guarantee()
+    (True, 10.25)
+    """
+
+    radius: float = math.inf
+
+    def check(self) -> None:
+        number(self.radius, "ScaleFreeFTRL's radius", above=0.0, finite=False)
+
+    def start(self, features: int, classes: int) -> BallState:
+        return start_in_ball(features, classes)
+
+    def scores(self, state: BallState, x: Row, out: Floats) -> None:
+        scaled_scores(state, x, out)
+
+    def step(self, state: BallState, x: Row, direction: Floats, weight: float) -> None:
+        squared = weight * weight * squared_length(direction) * squared_norm(x)
+        if squared > 0.0:
+            state.total[0] += squared
+            add_measured(state, x, direction, weight)
+            # The scale follows from the sums alone, so it never wears down and there is nothing to fold in.
+            state.scale[0] = -1.0 / math.sqrt(state.total[0])
+            length = -state.scale[0] * math.sqrt(state.squared[0])
+            if length > self.radius:
+                state.scale[0] *= self.radius / length
+
+    def weights(self, state: BallState) -> Floats:
+        return state.scale[0] * state.weights
+
+    def guarantee(self) -> float | None:
+        if math.isinf(self.radius):
+            return None
+        return self.radius * self.radius / 2.0 + 2.75 + 7.0 * self.radius
+
+    def reach(self) -> float:
+        return self.radius

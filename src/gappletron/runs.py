@@ -1,0 +1,223 @@
+"""Playing: learners against a stream on a graph, each in several repeats, the stream read once for all of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gappletron._dispatch import run, specialised
+from gappletron._validate import Label, UserError, listing, whole
+from gappletron.engine import BLIND, EXPLORED, LABELS_SEEN, LOSSES, MISTAKES, RATES, Counts, Losses, advance, new_desk, new_tally
+from gappletron.graphs import FeedbackGraph
+from gappletron.history import Histories, History, curve_of
+from gappletron.learners import named
+from gappletron.learners.learner import Learner
+from gappletron.streams import open_stream
+from gappletron.streams.stream import Chunk, Stream, limited
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from gappletron._numerics import Floats
+
+__all__ = ["Runs", "play"]
+
+MARKS_A_DECADE = 24
+
+
+def play(learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str], stream: Any,
+         graph: FeedbackGraph | str, *, repeats: int = 1, seed: int = 0, rounds: int | None = None, losses: bool = False,
+         curve: str | Sequence[int] = "log", jobs: int | None = None,
+         progress: Callable[[int, int | None], None] | None = None) -> Histories:
+    """Play a stream with every learner, `repeats` times each, and return what happened.
+
+    :param learners: a learner, its name (see :func:`gappletron.named`), several of them, or a mapping from names of your own.
+    :param stream: a :class:`~gappletron.streams.stream.Stream`, an ``(X, y)`` pair of arrays or a sparse matrix and labels, or
+        what the command line takes: a svmlight file's path, ``"synthetic:K=9,d=120"``, ``"digits"``.
+    :param graph: a :class:`FeedbackGraph`, or a preset's name, made for the stream's classes.
+    :param repeats: how often each learner plays, on the same data with its own randomness.
+    :param seed: of the learners' randomness; repeat r of every learner draws from ``SeedSequence(seed, spawn_key=(r,))``.
+    :param rounds: stop after this many.
+    :param losses: also add up the surrogate losses l_t(W_t), seen or not.
+    :param curve: at which rounds totals are kept: ``"log"``, ``"every"``, or the rounds.
+    :param jobs: threads; by default as many as the machine has cores. The results do not depend on it.
+    :param progress: called after every chunk with the rounds played so far and those there are (None where unknown).
+
+    >>> runs = play("gapsmh", "synthetic:K=3,d=40,noise=0,T=1000", "filtering", repeats=3)
+    >>> runs
+    <Histories of gapsmh: 3 runs>
+    """
+    runs = Runs(learners, stream, graph, repeats=repeats, seed=seed, rounds=rounds, losses=losses, curve=curve, jobs=jobs)
+    for played in runs:
+        if progress is not None:
+            progress(played, runs.stream.rounds)
+    return runs.histories()
+
+
+class Runs:
+    """The runs behind :func:`play`, chunk by chunk: iterate to play, and ask for the histories at any time.
+
+    >>> runs = Runs("gapsmh", "synthetic:K=3,d=40,T=1000", "bandit")
+    >>> for played in runs:
+    ...     print(played, "rounds,", runs.histories()[0].labels_seen < 1000)
+    1000 rounds, True
+    """
+
+    def __init__(self, learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str], stream: Any,
+                 graph: FeedbackGraph | str, *, repeats: int = 1, seed: int = 0, rounds: int | None = None,
+                 losses: bool = False, curve: str | Sequence[int] = "log", jobs: int | None = None) -> None:
+        self.repeats = whole(repeats, "repeats", least=1, most=100_000)
+        self.seed = whole(seed, "the seed", least=0)
+        self.jobs = whole(jobs, "jobs", least=1, most=4096) if jobs is not None else (os.cpu_count() or 1)
+        self.learners = _named_learners(learners)
+        stream = open_stream(stream)
+        self.stream: Stream = stream if rounds is None else limited(stream, whole(rounds, "rounds", least=1))
+        self.graph = graph if isinstance(graph, FeedbackGraph) else FeedbackGraph.preset(graph, self.stream.classes)
+        self._positions = class_positions(self.stream.classes, self.graph)
+        marks = marked_rounds(curve, self.stream.rounds)
+        record = Losses() if losses else Counts()
+        self._runs = [_Run(name, learner, self.graph, self.stream.features, repeat, self.seed, marks, record)
+                      for name, learner in self.learners.items() for repeat in range(self.repeats)]
+        self._losses = losses
+
+    def __iter__(self) -> Iterator[int]:
+        """Play the stream; after each chunk, the number of rounds played so far."""
+        played = 0
+        for learner_run in self._runs[:: self.repeats]:
+            learner_run.compile()
+        with ThreadPoolExecutor(min(self.jobs, len(self._runs))) as pool:
+            for chunk in self.stream.chunks():
+                seen_by_graph = chunk if self._positions is None else chunk._replace(labels=_frozen(self._positions[chunk.labels]))
+                for future in [pool.submit(learner_run.play, seen_by_graph) for learner_run in self._runs]:
+                    future.result()
+                played += chunk.labels.size
+                yield played
+
+    def histories(self) -> Histories:
+        """What happened up to now."""
+        title = f"{self.stream.name}, {self.graph.name} graph"
+        return Histories([learner_run.history(self._losses) for learner_run in self._runs], title)
+
+    def weights(self, name: str | None = None, repeat: int = 0) -> Floats:
+        """W of one run as it is now, features x classes; by default of the first learner."""
+        first = next(iter(self.learners)) if name is None else name
+        for learner_run in self._runs:
+            if (learner_run.name, learner_run.repeat) == (first, repeat):
+                return learner_run.learner.weights(learner_run.state)
+        raise UserError(f"there is no run of {first!r} with repeat {repeat}: the learners are {listing(self.learners)}")
+
+
+class _Run:
+    """One learner with one seed: its state, its generator and its totals."""
+
+    def __init__(self, name: str, learner: Learner, graph: FeedbackGraph, features: int, repeat: int, seed: int,
+                 marks: NDArray[np.int64], record: Counts | Losses) -> None:
+        self.name, self.learner, self.repeat, self.seed = name, learner, repeat, seed
+        self.rng = generator(seed, repeat)
+        self.state = learner.start(graph, features)
+        self.arrays, self.desk, self.tally, self.record = graph.arrays, new_desk(graph), new_tally(marks), record
+        self.seconds = 0.0
+        self.kernel = specialised(advance, learner, self.state, self.arrays, EMPTY, self.desk, self.tally, record)
+
+    def compile(self) -> None:
+        """Compile, or load from the cache, before anything is timed."""
+        run(self.kernel, self.learner, self.state, self.arrays, EMPTY, self.rng, self.desk, self.tally, self.record)
+
+    def play(self, chunk: Chunk) -> None:
+        start = time.perf_counter()
+        self.kernel(self.learner, self.state, self.arrays, chunk, self.rng, self.desk, self.tally, self.record)
+        self.seconds += time.perf_counter() - start
+
+    def history(self, losses: bool) -> History:
+        counts, sums = self.tally.counts, self.tally.sums
+        return History(
+            name=self.name, learner=self.learner, repeat=self.repeat, seed=self.seed, rounds=int(self.tally.played[0]),
+            mistakes=int(counts[MISTAKES]), labels_seen=int(counts[LABELS_SEEN]), explored=int(counts[EXPLORED]),
+            blind_rounds=int(counts[BLIND]), rate_sum=float(sums[RATES]), loss_sum=float(sums[LOSSES]) if losses else None,
+            seconds=self.seconds, curve=curve_of(self.tally, losses))
+
+
+def generator(seed: int, repeat: int = 0) -> np.random.Generator:
+    """The one source of a run's randomness."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(repeat,))))
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.flags.writeable = False
+    return array
+
+
+EMPTY = Chunk(_frozen(np.zeros(1, np.int64)), _frozen(np.zeros(0, np.int32)), _frozen(np.zeros(0)), _frozen(np.zeros(0, np.int64)))
+
+
+def _named_learners(learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str]) -> dict[str, Learner]:
+    if isinstance(learners, Mapping):
+        given = [(str(name), _learner(learner)) for name, learner in learners.items()]
+    else:
+        several = [learners] if isinstance(learners, Learner | str) else list(learners)
+        pieces = [_learner(learner) for learner in several]
+        names = [piece.name for piece in pieces]
+        given = [(name if names.count(name) == 1 else repr(piece), piece) for name, piece in zip(names, pieces, strict=True)]
+    result = dict(given)
+    if not result:
+        raise UserError("there is nobody to play: name at least one learner")
+    if len(result) < len(given):
+        raise UserError(f"the same learner was given twice ({listing(name for name, _ in given)}): use repeats= for more runs of it")
+    return result
+
+
+def _learner(given: Learner | str) -> Learner:
+    if isinstance(given, str):
+        return named(given)
+    if not isinstance(given, Learner):
+        raise UserError(f"{given!r} is not a learner: give one, or the name of one")
+    return given
+
+
+def class_positions(stream_classes: Sequence[Label], graph: FeedbackGraph) -> NDArray[np.int64] | None:
+    """For each of the stream's classes its position in the graph, or None where the two agree.
+
+    A name that the graph does not have is looked for by its text, since a file's 1 may be a graph file's "1".
+    """
+    exact = {(type(name), name): position for position, name in enumerate(graph.classes)}
+    by_text: dict[str, list[int]] = {}
+    for position, name in enumerate(graph.classes):
+        by_text.setdefault(str(name), []).append(position)
+    found = []
+    for name in stream_classes:
+        candidates = by_text.get(str(name), [])
+        if (type(name), name) in exact:
+            found.append(exact[type(name), name])
+        elif len(candidates) == 1:
+            found.append(candidates[0])
+        else:
+            raise UserError(f"the stream has the class {name!r}, but the graph {graph.name!r} knows only "
+                            f"{listing(graph.classes)}: make the graph for the stream's classes, {listing(stream_classes)}")
+    if len(set(found)) < len(found):
+        raise UserError(f"several of the stream's classes {listing(stream_classes)} are one class of the graph {graph.name!r}: "
+                        "make the graph for the stream's classes")
+    return None if found == list(range(graph.n_classes)) else np.array(found, dtype=np.int64)
+
+
+def marked_rounds(curve: str | Sequence[int], rounds: int | None) -> NDArray[np.int64]:
+    """The rounds at which totals are kept: sorted, counted from 1."""
+    if isinstance(curve, str):
+        if curve == "log":
+            decades = np.log10(rounds) if rounds else 15.0
+            marks = np.unique(np.round(np.logspace(0.0, decades, 1 + int(MARKS_A_DECADE * decades))).astype(np.int64))
+        elif curve == "every":
+            if rounds is None:
+                raise UserError("this stream's length is unknown, so not every round can be kept: give rounds=")
+            marks = np.arange(1, rounds + 1, dtype=np.int64)
+        else:
+            raise UserError(f"there is no curve {curve!r}: choose 'log', 'every', or give the rounds")
+    else:
+        marks = np.unique(np.array([whole(mark, "a round of the curve", least=1) for mark in curve], dtype=np.int64))
+    return _frozen(marks)  # type: ignore[no-any-return]

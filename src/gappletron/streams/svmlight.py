@@ -1,0 +1,493 @@
+"""Streams from svmlight (libsvm) files: plain or gzipped, regular files or pipes, in bounded memory."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import re
+import stat
+import sys
+import zlib
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from gappletron._dispatch import specialised
+from gappletron._validate import Label, UserError, labels, listing, number, whole
+from gappletron.streams._svmlight_parser import CROWDED, FULL, WRONG, Cursor, Rows, parse, powers
+from gappletron.streams.stream import (
+    CHUNK,
+    ENTRIES,
+    Chunk,
+    Stream,
+    finite_norm,
+    frozen,
+    largest_norm,
+    plain_names,
+    two_classes,
+    without_zeros,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+__all__ = ["SvmlightFile"]
+
+BLOCK = 1 << 20
+"""Bytes that are read, and at most decompressed, at a time."""
+
+LONGEST_LINE = 1 << 26
+"""A line must be held in memory as a whole; one that is longer than this is taken for a mistake."""
+
+MOST_CLASSES = 100_000
+"""More distinct labels than this are taken for the targets of a regression."""
+
+LARGEST_INDEX = 2**31 - 1
+
+
+class Scan(NamedTuple):
+    """What a first pass over a file finds."""
+
+    rows: int
+    features: int
+    labels: tuple[float, ...]
+    max_norm: float
+
+
+class Parsed(NamedTuple):
+    """Some consecutive rows, the numbers that are their labels, and the lines they came from."""
+
+    chunk: Chunk  # with labels that mean nothing yet
+    labels: NDArray[np.float64]
+    lines: NDArray[np.int64]
+    largest: int
+
+
+class SvmlightFile(Stream):
+    """The rows of an svmlight file, ``label index:value index:value ...`` with indices from 1, one round each.
+
+    The file may be gzipped, whatever it is called. Its text is read as scikit-learn reads it with ``zero_based=False``, only
+    faster and with a block in memory instead of the whole; nan, inf, digits with underscores and indices below 1 are errors.
+    Values of zero are left out, since a feature that is zero changes nothing.
+
+    What is not given here is found by a first pass when it is first needed (see :meth:`scan`): the features are as many as the
+    largest index, the classes are the distinct labels in increasing order, as ints if all are whole and else as text. With
+    `features` and `classes` given there is no first pass, and the number of rounds is not known beforehand. At most
+    `rounds` rows are played. A pipe, or ``-`` for standard input, can be read only once and so needs `features` and `classes`.
+
+    >>> import pathlib, tempfile
+    >>> from gappletron.streams import SvmlightFile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "mail.svm")
+    ...     _ = path.write_text("+1 2:0.5 7:1  # spam\\n-1 7:2\\n")
+    ...     stream = SvmlightFile(path)
+    ...     stream.classes, stream.features, stream.rounds, stream.max_norm
+    ...     next(stream.chunks()).labels
+    ((-1, 1), 7, 2, 2.0)
+    array([1, 0])
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, features: int | None = None, classes: Iterable[Any] | None = None,
+                 max_norm: float | None = None, rounds: int | None = None) -> None:
+        try:
+            self.path = os.fsdecode(path)
+        except TypeError:
+            raise UserError(f"a file is named by a path, not by {path!r}") from None
+        self.name = "standard input" if self.path == "-" else self.path
+        self._pipe = _is_pipe(self.path)
+        self._read = False
+        self._features = None if features is None else whole(features, "features", least=1, most=LARGEST_INDEX)
+        self._classes = None if classes is None else two_classes(_names_given(classes))
+        self._max_norm = None if max_norm is None else number(max_norm, "max_norm", above=0.0)
+        self._most = None if rounds is None else whole(rounds, "rounds", least=1)
+        self._scan: Scan | None = None
+        if self._pipe and (self._features is None or self._classes is None):
+            raise UserError(f"{self.name} is a pipe and can be read only once: give features= and classes=, "
+                            "or write it to a file first")
+
+    @functools.cached_property
+    def features(self) -> int:  # type: ignore[override]
+        """The number of features given, or the largest index in the file."""
+        return self._features or self.scan().features
+
+    @functools.cached_property
+    def classes(self) -> tuple[Label, ...]:  # type: ignore[override]
+        """The classes given, or the distinct labels in the file."""
+        return self._classes or _names_found(self.scan().labels)
+
+    @functools.cached_property
+    def max_norm(self) -> float | None:  # type: ignore[override]
+        """The largest norm given or found; None for a pipe."""
+        if self._max_norm is not None or self._pipe:
+            return self._max_norm
+        return finite_norm(self.scan().max_norm, self.name)
+
+    @functools.cached_property
+    def rounds(self) -> int | None:  # type: ignore[override]
+        """The number of rows, or the limit given if that is smaller; None if nobody has counted."""
+        if self._features is not None and self._classes is not None and self._scan is None:
+            return self._most
+        rows = self.scan().rows
+        return rows if self._most is None else min(rows, self._most)
+
+    def scan(self, progress: Callable[[int, int], None] | None = None) -> Scan:
+        """Read the whole file once and remember what is in it; `progress` is called with (bytes read, bytes in all).
+
+        >>> import pathlib, tempfile
+        >>> from gappletron.streams import SvmlightFile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "two.svm")
+        ...     _ = path.write_text("0 1:3 2:4\\n1\\n")
+        ...     SvmlightFile(path).scan(lambda done, total: print(done, "of", total, "bytes"))
+        12 of 12 bytes
+        Scan(rows=2, features=2, labels=(0.0, 1.0), max_norm=5.0)
+        """
+        if self._scan is not None:
+            return self._scan
+        if self._pipe:
+            raise UserError(f"{self.name} is a pipe and cannot be scanned: give features=, classes= and max_norm=")
+        rows, largest, norm = 0, 0, 0.0
+        found = np.empty(0)
+        for part in self._parsed(self._features or LARGEST_INDEX, progress):
+            rows += len(part.labels)
+            largest = max(largest, part.largest)
+            norm = max(norm, largest_norm(part.chunk))
+            if self._classes is not None:
+                self._positions(part)
+            else:
+                found = np.union1d(found, part.labels[_position_in(found, part.labels) < 0])
+            if len(found) > MOST_CLASSES:
+                raise UserError(f"{self.name} has more than {MOST_CLASSES:,} distinct labels by line {part.lines[-1]}, which "
+                                "looks like regression: the labels must be classes")
+        if self._classes is None and len(found) == 1:
+            raise UserError(f"{self.name} has only the label {_names_found((float(found[0]),))[0]!r}: "
+                            "a stream needs at least 2 classes, name all of them with classes=")
+        self._scan = Scan(rows, max(largest, 1), tuple(found.tolist()), norm)
+        return self._scan
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The rounds from the beginning; a pipe can be read only once."""
+        if self._pipe and self._read:
+            raise UserError(f"{self.name} is a pipe and was read already: write it to a file first to play it more than once")
+        features = self.features
+        self._read = True
+        return self._play(features)
+
+    def _play(self, features: int) -> Iterator[Chunk]:
+        left = self._most if self._most is not None else sys.maxsize
+        rows = 0
+        for part in self._parsed(features, None):
+            positions = self._positions(part)
+            rows += len(positions)
+            keep = min(left, len(positions))
+            indptr, indices, values, _ = part.chunk
+            entries = indptr[keep]
+            yield frozen(indptr[: keep + 1], indices[:entries], values[:entries], positions[:keep])
+            left -= keep
+            if left == 0:
+                return
+        if self._scan is not None and rows != self._scan.rows:
+            raise UserError(f"{self.name} had {self._scan.rows} rows when it was scanned and now has {rows}: "
+                            "it changed meanwhile, open it again")
+
+    def _positions(self, part: Parsed) -> NDArray[np.int64]:
+        """The labels as positions in the classes."""
+        numbers, places = self._numbers
+        ranks = _position_in(numbers, part.labels)
+        if (ranks < 0).any():
+            row = int(np.argmin(ranks))
+            cure = ("add it to classes or drop the line" if self._classes is not None
+                    else "it was not there when the file was scanned, open the file again")
+            name = _name(float(part.labels[row]))
+            raise UserError(f"{self.name}, line {part.lines[row]}: the label {name!r} is not among the classes "
+                            f"{listing(self.classes)}: {cure}")
+        positions: NDArray[np.int64] = places[ranks]
+        return positions
+
+    @functools.cached_property
+    def _numbers(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """The numbers that the classes have in the file, increasing, and the position of each among the classes."""
+        if self._classes is None:
+            found = np.array(self.scan().labels)
+            return found, np.arange(len(found))
+        numbers = np.array([_number_of(name) for name in self._classes])
+        order = np.argsort(numbers)
+        return numbers[order], order
+
+    def _parsed(self, most: int, progress: Callable[[int, int], None] | None) -> Iterator[Parsed]:
+        """The rows of the file, some at a time, or a UserError that says where the file is wrong."""
+        with _opened(self.path, self.name) as file:
+            total = os.fstat(file.fileno()).st_size if progress is not None else 0
+            raw = _blocks(file, self.name, progress, total)
+            rows = 0
+            for part in _parse_blocks(_unzipped(raw, self.name), self.name, most, self._explain):
+                rows += len(part.labels)
+                yield part
+            if rows == 0:
+                raise UserError(f"{self.name} has no rows: a stream needs at least one line such as '1 3:0.5'")
+
+    def _explain(self, token: str, previous: int, first: bool) -> str:  # noqa: PLR0911 - a list of reasons
+        """What is wrong with a token that the parser refused, and the cure."""
+        shown = repr(token if len(token) <= 40 else token[:40] + "...")
+        if "\0" in token:
+            return "there is a NUL byte, so this is not text: give an svmlight file, plain or gzipped"
+        if first:
+            return f"the label {shown} {_fault(token)}: a line begins with its label, a finite number"
+        pair = re.fullmatch(r"([+-]?[0-9]+):(.*)", token, re.DOTALL)
+        if pair is None:
+            return f"{shown} is not index:value: write for example 3:0.5"
+        index, value = pair.groups()
+        digits = index.lstrip("+-0")
+        if index.startswith("-") or not digits:
+            return f"{shown} has an index below 1: count the features from 1"
+        if len(digits) > 10 or int(digits) > LARGEST_INDEX:
+            return f"{shown} has an index above {LARGEST_INDEX}: renumber or hash the features"
+        if self._features is not None and int(digits) > self._features:
+            return f"{shown} has an index above the {self._features} features given: raise features or leave it out"
+        if self._scan is not None and int(digits) > self._scan.features:
+            return (f"{shown} has an index above the {self._scan.features} found when the file was scanned: "
+                    "it changed meanwhile, open it again")
+        if int(digits) <= previous:
+            return f"{shown} comes after index {previous}: sort the indices of a line, each of them once"
+        return f"{shown} has a value that {_fault(value)}: give a finite number"
+
+
+# --------------------------------------------------------------------------------------------------------------- classes
+
+
+def _name(value: float) -> Label:
+    return int(value) if value.is_integer() else repr(value)
+
+
+def _names_found(found: Iterable[float]) -> tuple[Label, ...]:
+    values = tuple(found)
+    if all(value.is_integer() for value in values):
+        return tuple(int(value) for value in values)
+    return tuple(repr(value) for value in values)
+
+
+def _number_of(name: Label) -> float:
+    """The number that a class has in the file."""
+    try:
+        value = float(name)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise UserError(f"the class {name!r} is not a number, and the labels of an svmlight file are: give numbers as classes")
+    return value
+
+
+def _names_given(classes: Iterable[Any]) -> tuple[Label, ...]:
+    """The classes as the user names them, which must be different numbers; floats get the names that a scan gives them."""
+    plain = plain_names(classes)
+    names = labels((repr(item) if isinstance(item, float) and math.isfinite(item) else item for item in plain), "class")
+    seen: dict[float, Label] = {}
+    for name in names:
+        value = _number_of(name)
+        if value in seen:
+            raise UserError(f"the classes {seen[value]!r} and {name!r} are the same number: give every class once")
+        seen[value] = name
+    return names
+
+
+def _position_in(numbers: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Where each number stands in the increasing `numbers`, -1 if it does not."""
+    if len(numbers) == 0:
+        return np.full(len(wanted), -1, np.int64)
+    places = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
+    return np.where(numbers[places] == wanted, places, -1)
+
+
+def _fault(text: str) -> str:
+    """Why a text is not a finite number."""
+    bare = text.lower().lstrip("+-")
+    if bare == "nan":
+        return "is not a number"
+    if bare in ("inf", "infinity"):
+        return "is infinite"
+    try:
+        return "is too large for a double" if math.isinf(float(text)) else "is not spelled as a number"
+    except ValueError:
+        return "is not a number"
+
+
+# ----------------------------------------------------------------------------------------------------------------- bytes
+
+
+def _is_pipe(path: str) -> bool:
+    """Whether the path can be read only once; a UserError if there is nothing to read."""
+    if path in ("-", "/dev/stdin") or path.startswith("/dev/fd/"):
+        return True
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - an odd path such as '' must reach the operating system unchanged
+    except (OSError, ValueError) as error:
+        raise _cannot_open(path, error) from None
+    if stat.S_ISDIR(mode):
+        raise UserError(f"{path} is a directory: name a file in it")
+    return not stat.S_ISREG(mode)
+
+
+def _cannot_open(name: str, error: Exception) -> UserError:
+    if isinstance(error, FileNotFoundError):
+        return UserError(f"there is no file {name!r}: check the path, or use 'digits' or 'synthetic:K=9,d=120'")
+    if isinstance(error, PermissionError):
+        return UserError(f"{name} may not be read by you: change its permissions")
+    return UserError(f"{name!r} cannot be read ({getattr(error, 'strerror', None) or error}): check the path")
+
+
+@contextlib.contextmanager
+def _opened(path: str, name: str) -> Iterator[BinaryIO]:
+    if path == "-":
+        if getattr(sys.stdin, "buffer", None) is None:
+            raise UserError("there is no standard input to read: name a file")
+        yield sys.stdin.buffer
+        return
+    try:
+        file = open(path, "rb")  # noqa: PTH123, SIM115 - closed below; open and the body must not share an except
+    except (OSError, ValueError) as error:
+        raise _cannot_open(name, error) from None
+    with file:
+        yield file
+
+
+def _blocks(file: BinaryIO, name: str, progress: Callable[[int, int], None] | None, total: int) -> Iterator[bytes]:
+    done = 0
+    while True:
+        try:
+            block = file.read(BLOCK)
+        except (OSError, ValueError) as error:
+            raise _cannot_open(name, error) from None
+        if not block:
+            return
+        yield block
+        done += len(block)
+        if progress is not None:
+            progress(done, total)
+
+
+def _unzipped(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """The blocks themselves, or what they hold if they begin as gzip does; several gzip members read as one text."""
+    first = next(blocks, b"")
+    if not first.startswith(b"\x1f\x8b"):
+        yield first
+        yield from blocks
+        return
+    member: Any = None
+    packed = first
+    while True:
+        packed = packed or next(blocks, b"")
+        ended = not packed
+        if member is None:
+            packed = packed.lstrip(b"\0")  # padding between members, as gzip itself allows it
+            if ended:
+                return
+            if not packed:
+                continue
+            member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        try:
+            text = member.decompress(packed, BLOCK)  # at most a block comes out, however much is packed in
+        except zlib.error as error:
+            raise UserError(f"{name} is corrupt: unpacking it as gzip failed ({error}), fetch or pack it again") from None
+        if text:
+            yield text
+        elif ended and not member.eof:
+            raise UserError(f"{name} is cut off: its gzip data ends too early, fetch or pack it again")
+        packed = member.unused_data if member.eof else member.unconsumed_tail
+        if member.eof:
+            member = None
+
+
+# ------------------------------------------------------------------------------------------------------------------ rows
+
+
+def _room(entries: int, doubtful: int) -> Rows:
+    # The operating system gives memory only where it is written, so large arrays for a small file cost nothing.
+    return Rows(np.zeros(CHUNK + 1, np.int64), np.empty(entries, np.int32), np.empty(entries), np.empty(CHUNK),
+                np.empty(CHUNK, np.int64), np.empty((doubtful, 3), np.int64))
+
+
+def _parse_blocks(blocks: Iterator[bytes], name: str, most: int, explain: Callable[[str, int, bool], str]) -> Iterator[Parsed]:
+    """Rows from a text that comes in blocks, cut anywhere."""
+    text = np.empty(2 * BLOCK, np.uint8)
+    filled = 0
+    rows = _room(ENTRIES, 4096)
+    cursor = Cursor()
+    zeros = False  # a doubtful number may turn out to be zero when its entry is stored already
+    ended = False
+    while not ended:
+        block = next(blocks, None)
+        if block is None:
+            ended, block = True, b"\n"  # the last line may lack its newline
+        if filled + len(block) > len(text):
+            text = np.concatenate((text[:filled], np.empty(max(len(text), len(block)), np.uint8)))
+        text[filled: filled + len(block)] = np.frombuffer(block, np.uint8)
+        newline = block.rfind(b"\n")
+        stop = filled + newline + 1 if newline >= 0 else 0
+        filled += len(block)
+        cursor = cursor._replace(position=0, stop=stop)
+        while cursor.position < stop:
+            before = cursor.position
+            cursor = specialised(parse, text, cursor, rows, most, powers())(text, cursor, rows, most, powers())
+            zeros = _settle(text, cursor, rows, name) or zeros
+            if cursor.status == WRONG:
+                raise _wrong(text, cursor, name, explain)
+            if cursor.status == CROWDED and cursor.position == before:
+                rows = rows._replace(doubtful=np.empty((2 * len(rows.doubtful), 3), np.int64))
+            elif cursor.status == FULL and cursor.rows == 0:
+                rows = _room(2 * len(rows.values), len(rows.doubtful))
+            elif cursor.status == FULL:
+                yield _emitted(cursor, rows, zeros)
+                cursor, zeros = Cursor(cursor.position, stop, cursor.lines), False
+            cursor = cursor._replace(doubtful=0)
+        if stop:
+            text[: filled - stop] = text[stop:filled].copy()
+            filled -= stop
+        if filled > LONGEST_LINE:
+            raise UserError(f"{name}, line {cursor.lines + 1} is longer than {LONGEST_LINE >> 20} MiB: "
+                            "is this an svmlight file, one row on each line?")
+    if cursor.rows:
+        yield _emitted(cursor, rows, zeros)
+
+
+def _emitted(cursor: Cursor, rows: Rows, zeros: bool) -> Parsed:
+    indptr, indices, values = (
+        rows.indptr[: cursor.rows + 1].copy(), rows.indices[: cursor.entries].copy(), rows.values[: cursor.entries].copy())
+    if zeros:
+        indptr, indices, values = without_zeros(indptr, indices, values)
+    chunk = frozen(indptr, indices, values, np.zeros(cursor.rows, np.int64))
+    return Parsed(chunk, rows.labels[: cursor.rows].copy(), rows.lines[: cursor.rows].copy(), cursor.largest)
+
+
+def _settle(text: NDArray[np.uint8], cursor: Cursor, rows: Rows, name: str) -> bool:
+    """Read the doubtful numbers with Python's float; True if one of the values is zero."""
+    zeros = False
+    for slot, start, stop in rows.doubtful[: cursor.doubtful].tolist():
+        token = text[start:stop].tobytes()
+        value = float(token)
+        row = -1 - slot if slot < 0 else int(np.searchsorted(rows.indptr[1: cursor.rows + 1], slot, side="right"))
+        if math.isinf(value):
+            raise UserError(f"{name}, line {rows.lines[row]}: {_shown(token)} is too large for a double: give a finite number")
+        if slot < 0:
+            rows.labels[row] = value
+        else:
+            rows.values[slot] = value
+            zeros = zeros or value == 0.0
+    return zeros
+
+
+def _shown(token: bytes) -> str:
+    text = token[:41].decode("ascii", "backslashreplace")
+    return repr(text[:40] + "..." if len(text) > 40 else text)
+
+
+def _wrong(text: NDArray[np.uint8], cursor: Cursor, name: str, explain: Callable[[str, int, bool], str]) -> UserError:
+    """The error for the token that the parser stopped at."""
+    before = text[cursor.position: cursor.token].tobytes().split()
+    rest = re.split(rb"[ \t\n\v\f\r#]", text[cursor.token: min(cursor.stop, cursor.token + 4096)].tobytes(), maxsplit=1)[0]
+    previous = before[-1].partition(b":")[0].lstrip(b"+0") if len(before) > 1 else b""
+    reason = explain(rest.decode("ascii", "backslashreplace"), int(previous) if previous.isdigit() else 0, not before)
+    return UserError(f"{name}, line {cursor.lines + 1}: {reason}")

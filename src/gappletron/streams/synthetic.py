@@ -1,0 +1,212 @@
+"""The synthetic data of the paper's experiments: noisy labels, a few keywords for each class, many unrelated bits."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gappletron._dispatch import helper, specialised
+from gappletron._validate import UserError, number, unknown, whole
+from gappletron.streams.stream import CHUNK, ENTRIES, Chunk, Stream, frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+__all__ = ["Synthetic"]
+
+
+class Recipe(NamedTuple):
+    """How a round is made: the keywords of class k are ``keywords[starts[k]:starts[k + 1]]``."""
+
+    keywords: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    noise: float
+    draws: int  # unrelated bits on in each round: 5 d'
+    order: NDArray[np.int32]  # a permutation of the 30 d' unrelated bits; it carries over from round to round
+    marks: NDArray[np.int64]  # 1 at the unrelated bits that are on, 0 everywhere between rounds
+
+
+class Draft(NamedTuple):
+    """The arrays that a chunk of rounds is written to; `indices` has one place more than the rounds can need."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    labels: NDArray[np.int64]
+
+
+@helper
+def below(rng: np.random.Generator, n: int) -> int:
+    """A uniform integer from 0 to n - 1, from one draw.
+
+    The product cannot round up to n: the largest draw is 1 - 2^-53, and n 2^-53 is at least half the spacing of the doubles
+    just below n, with equality only where n (1 - 2^-53) is itself a double.
+    """
+    return int(rng.random() * n)
+
+
+def _generate(rng: np.random.Generator, recipe: Recipe, draft: Draft) -> int:
+    """Write one round to each row of the draft and return the number of indices written.
+
+    A round takes the same number of draws whatever comes out, so streams that differ only in their noise have the same rows
+    and the same labels before the noise.
+    """
+    classes = len(recipe.starts) - 1
+    unrelated = len(recipe.order)
+    first = unrelated // 3  # 10 d' bits hold the keywords, the other 30 d' come after them
+    keywords, starts, order, marks = recipe.keywords, recipe.starts, recipe.order, recipe.marks
+    indptr, indices, labels = draft
+    # Unsigned, here and below: Numba then leaves out its check for indices that count from the end, a quarter of the time.
+    entries = np.uint64(0)
+    indptr[0] = 0
+    for row in range(len(labels)):
+        label = below(rng, classes)
+        for i in range(starts[label], starts[label + 1]):
+            indices[entries] = keywords[i]
+            entries += np.uint64(1)
+        # The head of a Fisher-Yates shuffle is a uniform subset from whatever order it starts, so the order need not be reset.
+        for i in range(recipe.draws):
+            j = np.uint64(i + below(rng, unrelated - i))
+            bit = order[j]
+            order[j] = order[i]
+            order[i] = bit
+            marks[np.uint32(bit)] = 1
+        # Every bit is written, and only a marked one moves on: sorted indices without a branch to mispredict.
+        for bit in range(unrelated):
+            indices[entries] = first + bit
+            entries += np.uint64(marks[bit])
+            marks[bit] = 0
+        noisy = rng.random() < recipe.noise
+        other = below(rng, classes)
+        labels[row] = other if noisy else label
+        indptr[row + 1] = entries
+    return int(entries)
+
+
+class Synthetic(Stream):
+    """The paper's synthetic stream: x in {0, 1}^d with d = 40 d', and a label that the keywords in x give away.
+
+    Each class has keywords of its own, drawn once: their number is uniform on d'..5d', and they lie among the first 10 d' bits.
+    In each round a class is drawn uniformly, its keywords are on, and so are 5 d' of the other 30 d' bits, drawn anew; then
+    with probability `noise` the label is replaced by a uniformly random one (which may be the same). No two classes have the
+    same keywords, so without noise the classes are separable.
+
+    The stream depends on `seed` alone: the first rounds of a longer stream are the shorter stream.
+
+    >>> from gappletron.streams import Synthetic
+    >>> stream = Synthetic(classes=3, features=80, noise=0.1, rounds=1000, seed=7)
+    >>> stream
+    <Synthetic 'synthetic:K=3,d=80,noise=0.1,T=1000,seed=7'>
+    >>> stream.features, stream.classes, stream.rounds
+    (80, (0, 1, 2), 1000)
+    >>> Synthetic(features=100)
+    Traceback (most recent call last):
+        ...
+    gappletron._validate.UserError: d must be a multiple of 40, not 100: the nearest is 80
+    """
+
+    def __init__(self, classes: int = 9, features: int = 120, noise: float = 0.05, rounds: int = 100_000,
+                 seed: int = 0) -> None:
+        n_classes = whole(classes, "the number of classes K", least=2, most=1_000_000)
+        self.features = whole(features, "d", least=1, most=4_000_000)
+        if self.features % 40:
+            nearest = max(40, 40 * ((self.features + 19) // 40))
+            raise UserError(f"d must be a multiple of 40, not {self.features}: the nearest is {nearest}")
+        self.noise = number(noise, "noise", least=0.0, most=1.0)
+        self.rounds: int = whole(rounds, "the number of rounds T", least=1)
+        self.seed = whole(seed, "seed")
+        self.classes = tuple(range(n_classes))
+        self.name = f"synthetic:K={n_classes},d={self.features},noise={self.noise!r},T={self.rounds},seed={self.seed}"
+        self.keywords: tuple[NDArray[np.int32], ...] = _keyword_sets(self._generators()[0], n_classes, self.features // 40)
+        """The sorted keywords of each class."""
+        self.max_norm = math.sqrt(max(map(len, self.keywords)) + self.features // 8)
+
+    @classmethod
+    def parse(cls, spec: str) -> Synthetic:
+        """The stream of a specification such as ``K=9,d=120,noise=0.05,T=100000,seed=0``; what is left out has that value.
+
+        >>> from gappletron.streams import Synthetic
+        >>> Synthetic.parse("K=6,T=1e6").name
+        'synthetic:K=6,d=120,noise=0.05,T=1000000,seed=0'
+        """
+        given: dict[str, Any] = {}
+        for item in spec.split(",") if spec.strip() else ():
+            key, equals, text = (part.strip() for part in item.partition("="))
+            if not equals:
+                raise UserError(f"{item.strip()!r} in the synthetic stream {spec!r} is not key=number: write for example "
+                                "synthetic:K=9,d=120,noise=0.05,T=100000,seed=0")
+            if key not in _KEYS:
+                raise unknown(key, "setting of a synthetic stream", tuple(_KEYS))
+            if _KEYS[key] in given:
+                raise UserError(f"{key} is given twice in the synthetic stream {spec!r}: give it once")
+            given[_KEYS[key]] = _read_number(key, text)
+        return cls(**given)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The rounds from the beginning."""
+        rng = self._generators()[1]
+        draws = self.features // 8
+        unrelated = 3 * self.features // 4
+        width = max(map(len, self.keywords)) + draws
+        starts = np.concatenate((np.zeros(1, np.int64), np.cumsum([len(one) for one in self.keywords], dtype=np.int64)))
+        recipe = Recipe(np.concatenate(self.keywords), starts, self.noise, draws,
+                        np.arange(unrelated, dtype=np.int32), np.zeros(unrelated, np.int64))
+        left: int = self.rounds
+        most = min(CHUNK, left, max(1, ENTRIES // width))
+        ones = np.ones(most * width)  # every value is 1, so that all chunks may share them
+        while left:
+            rounds = min(most, left)
+            draft = Draft(np.empty(rounds + 1, np.int64), np.empty(rounds * width + 1, np.int32), np.empty(rounds, np.int64))
+            entries = specialised(_generate, rng, recipe, draft)(rng, recipe, draft)
+            yield frozen(draft.indptr, draft.indices[:entries], ones[:entries], draft.labels)
+            left -= rounds
+
+    def _generators(self) -> tuple[np.random.Generator, np.random.Generator]:
+        """One generator for the keywords and one for the rounds, so that neither moves when the other draws more."""
+        keywords, rounds = np.random.SeedSequence(self.seed).spawn(2)
+        return np.random.Generator(np.random.PCG64(keywords)), np.random.Generator(np.random.PCG64(rounds))
+
+
+_KEYS = {"K": "classes", "d": "features", "noise": "noise", "T": "rounds", "seed": "seed"}
+
+
+def _read_number(key: str, text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        value = float(text)
+    except ValueError:
+        raise UserError(f"{key}={text!r} in a synthetic stream is not a number: write for example {key}="
+                        f"{'0.05' if key == 'noise' else '120'}") from None
+    return int(value) if key != "noise" and value.is_integer() else value  # 1e6 is a fine number of rounds
+
+
+def _keyword_sets(rng: np.random.Generator, classes: int, scale: int) -> tuple[NDArray[np.int32], ...]:
+    """A set for each class, of d'..5d' among 10 d' bits (`scale` is d'); one that is taken already is drawn again."""
+    possible = 0
+    for size in range(scale, 5 * scale + 1):
+        possible += math.comb(10 * scale, size)
+        if possible >= classes:
+            break
+    else:
+        raise UserError(f"with d={40 * scale} there are only {possible} different sets of keywords, too few for {classes} "
+                        "classes: raise d or lower K")
+    sets: dict[tuple[int, ...], None] = {}
+    while len(sets) < classes:
+        size = scale + below(rng, 4 * scale + 1)
+        order = list(range(10 * scale))
+        for i in range(size):
+            j = i + below(rng, 10 * scale - i)
+            order[i], order[j] = order[j], order[i]
+        sets.setdefault(tuple(sorted(order[:size])))
+    return tuple(_read_only(np.array(one, np.int32)) for one in sets)
+
+
+def _read_only(array: NDArray[np.int32]) -> NDArray[np.int32]:
+    array.setflags(write=False)
+    return array

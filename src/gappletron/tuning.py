@@ -1,0 +1,43 @@
+"""Tunings by name: from what is known of a problem to a learner with numbers in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from gappletron._validate import UserError, number, whole
+from gappletron.graphs import FeedbackGraph
+from gappletron.learners.learner import Learner, Problem
+
+__all__ = ["tuned"]
+
+L = TypeVar("L", bound=Learner)
+
+
+def tuned(learner: L, tuning: str, graph: FeedbackGraph, *, rounds: int | None = None, features: int | None = None,
+          max_norm: float | None = None, guarantee: float | None = None, radius: float | None = None,
+          delta: float = 0.05) -> L:
+    """`learner` with the numbers that the named tuning gives it on this problem. Pure: nothing is changed.
+
+    :param tuning: one of ``learner.tunings``.
+    :param rounds: T.
+    :param features: d.
+    :param max_norm: X, the largest Euclidean norm of a feature vector.
+    :param guarantee: h(U); by default the optimizer's own, and 1 (as in the paper's experiments) where it has none.
+    :param radius: B, the comparator's norm; by default the ball that the optimizer stays in, and 1 where it has none.
+    :param delta: the probability with which a high-probability bound may fail.
+
+    >>> from gappletron import FeedbackGraph, Gappletron, tuned
+    >>> tuned(Gappletron(), "expectation", FeedbackGraph.bandit(9), max_norm=2.0).exploration
+    TopUp(gamma=18.0)
+    """
+    if not isinstance(learner, Learner):
+        raise UserError(f"{learner!r} is not a learner: give one, for example gappletron.named('gapsmh')")
+    problem = Problem(
+        graph,
+        None if rounds is None else whole(rounds, "rounds", least=1),
+        None if features is None else whole(features, "features", least=1),
+        None if max_norm is None else number(max_norm, "max_norm", above=0.0),
+        None if guarantee is None else number(guarantee, "guarantee", above=0.0),
+        None if radius is None else number(radius, "radius", above=0.0),
+        number(delta, "delta", above=0.0, most=1.0))
+    return learner.tuned(tuning, problem)  # type: ignore[return-value]
