@@ -9,6 +9,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -177,8 +178,6 @@ def test_common_graphs_need_no_solver():
 
 
 def test_solver_that_fails_is_reported(monkeypatch):
-    import scipy.optimize
-
     class Failed:
         x, status, message = None, 4, "numerical trouble"
 
@@ -188,8 +187,6 @@ def test_solver_that_fails_is_reported(monkeypatch):
 
 
 def test_solver_that_lies_is_caught(monkeypatch):
-    import scipy.optimize
-
     class Wrong:
         x, status, message = np.array([1.0, 0.0, 0.0]), 0, "optimal"
 

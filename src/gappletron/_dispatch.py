@@ -21,6 +21,7 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import re
 import typing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
@@ -31,7 +32,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, NullCache
 from numba.core.errors import NumbaError
 from numba.extending import models, overload_method, register_jitable, register_model, typeof_impl
 
-from gappletron._validate import UserError, number, whole
+from gappletron._validate import UserError, number, unknown, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -262,6 +263,36 @@ def rebuilt(data: dict[str, Any], own: tuple[type[Piece], ...] = ()) -> Any:
         raise UserError(f"it uses the piece {name!r}, which is not part of gappletron: pass its class in pieces=")
     return known[name](**{key: rebuilt(value, own) if isinstance(value, dict) else value
                           for key, value in data.items() if key != "piece"})
+
+
+def in_kebab_case(name: str) -> str:
+    """How a command line spells a class's name.
+
+    >>> in_kebab_case("ScaleFreeFTRL"), in_kebab_case("TopUp")
+    ('scale-free-ftrl', 'top-up')
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", name).lower()
+
+
+def parsed(family: type[Piece], text: str, kind: str) -> Any:
+    """A member of a family as a command line spells it: its name, and numbers of one's own.
+
+    >>> from gappletron import Optimizer
+    >>> parsed(Optimizer, "projected-ogd:radius=5", "optimizer")
+    ProjectedOGD(radius=5.0)
+    """
+    members = {in_kebab_case(name): cls for name, cls in _of_the_package.items() if issubclass(cls, family)}
+    name, _, numbers = text.partition(":")
+    if name not in members:
+        raise unknown(name, kind, sorted(members))
+    given = {}
+    for entry in filter(None, numbers.split(",")):
+        key, _, value = entry.partition("=")
+        try:
+            given[key] = float(value)
+        except ValueError:
+            raise UserError(f"{entry!r} in {text!r} is not a number by name: write it as in {name}:radius=5") from None
+    return members[name](**given)
 
 
 # ----------------------------------------------------------------------------------------------------------- compilation

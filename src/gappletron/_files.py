@@ -15,37 +15,57 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def replacing(path: str | Path) -> Iterator[IO[bytes]]:
+def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` when the block ends well; otherwise what was there stays.
 
-    An error, a kill or a full disk inside the block leaves the old file as it was.
+    An error, a kill or a full disk inside the block leaves the old file as it was. What is no plain file (a pipe, a device) is
+    written to directly, and a link is followed.
     """
-    target = Path(path)
-    part = None
     try:
+        target = Path(path).resolve()
+        if Path(path).exists() and not Path(path).is_file():
+            with Path(path).open("wb") as file:
+                yield file
+            return
         # In the target's own folder, since only a rename within one file system is atomic.
-        descriptor, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".part")
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        _share(Path(part))
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".part")
+        part = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            part.chmod(0o666 & ~_umask())  # a temporary file is its owner's alone
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error.strerror or str(error)) from None
+
+
+def cannot_write(path: str | os.PathLike[str], reason: str) -> UserError:
+    """The error for a file that cannot be written."""
+    return UserError(f"cannot write {os.fspath(path)!r} ({reason}): name a file in a folder you can write to")
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that cannot be written, before the work whose result it is to hold."""
+    try:
+        target = Path(path)
+        folder = target.parent
+        if "\0" in os.fspath(path):
+            raise cannot_write(path, "it holds a NUL character")
         if target.is_dir():
-            raise IsADirectoryError(21, "it is a folder")
-        Path(part).replace(target)
-        part = None
-    except (OSError, ValueError) as error:
-        if isinstance(error, UserError):
-            raise
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UserError(f"cannot write {str(path)!r} ({reason}): name a file in a folder you can write to") from None
-    finally:
-        if part is not None:
-            Path(part).unlink(missing_ok=True)
+            raise cannot_write(path, "it is a folder")
+        if not folder.is_dir():
+            raise cannot_write(path, f"there is no folder {str(folder)!r}")
+        if not os.access(target if target.exists() else folder, os.W_OK):
+            raise cannot_write(path, "permission denied")
+    except OSError as error:
+        raise cannot_write(path, error.strerror or str(error)) from None
 
 
-def _share(part: Path) -> None:
-    """Give a temporary file, which only its owner may read, the rights that a new file has."""
+def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
-    part.chmod(0o666 & ~mask)
+    return mask

@@ -33,6 +33,7 @@ __all__ = ["FeedbackGraph", "GraphArrays"]
 
 _DRAWN_ACTIONS = 24  # more nodes, or more arrows, than this is a ball of wool: the matrix says more
 _DRAWN_EDGES = 100
+_DRAWN_EXTRA = 6
 _FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
 _BLUE, _SKY, _ORANGE, _VERMILLION, _GREY = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#555555"  # Okabe and Ito, and a grey
 
@@ -197,9 +198,12 @@ class FeedbackGraph:
         >>> FeedbackGraph.bandit(3).observability, FeedbackGraph.filtering(3).observability
         ('strong', 'weak')
         """
+        return "strong" if self._strongly_observed().all() else "weak"
+
+    def _strongly_observed(self) -> NDArray[np.bool_]:
         own = self.visible[np.arange(self.n_classes), np.arange(self.n_classes)]
-        by_others = self.visible.sum(axis=0) - own == self.n_actions - 1
-        return "strong" if bool((own | by_others).all()) else "weak"
+        by_all_others = self.visible.sum(axis=0) - own == self.n_actions - 1
+        return np.asarray(own | by_all_others)
 
     @cached_property
     def arrays(self) -> GraphArrays:
@@ -533,7 +537,7 @@ class FeedbackGraph:
           the label, whatever it is: 'ham'
           nothing: 'spam'
         <BLANKLINE>
-        Observability: strong. Every class is seen by its own action or by all others, so exploring is cheap.
+        Observability: strong. Every class is seen by its own action or by every other action.
         <BLANKLINE>
         Dominating set: 'ham' (rho = 1, the smallest possible).
           Exploring means playing one of these; between them they see every class. The surrogate regret is
@@ -550,13 +554,9 @@ class FeedbackGraph:
         ]
         if self.completed:
             lines += ["", *self._closure_in_words()]
-        strong = self.observability == "strong"
         lines += [
             "",
-            f"Observability: {self.observability}. " + (
-                "Every class is seen by its own action or by all others, so exploring is cheap." if strong else
-                "Some class is seen neither by its own action nor by all others, so to learn\n"
-                "  about it one must at times play something that looks worse."),
+            *self._observability_in_words(),
             "",
             f"Dominating set: {listing(self.actions[i] for i in self.dominating_set)} (rho = {self.rho}, "
             + ("the smallest possible" if self.dominating_set_is_exact else "a smaller one may exist") + ").",
@@ -587,6 +587,13 @@ class FeedbackGraph:
                 some.append(i)
         return list(kinds.items())
 
+    def _observability_in_words(self) -> list[str]:
+        if self.observability == "strong":
+            return ["Observability: strong. Every class is seen by its own action or by every other action."]
+        hidden = [self.classes[y] for y in np.flatnonzero(~self._strongly_observed())]
+        return [f"Observability: weak. Neither its own action nor every other action sees {listing(hidden)},",
+                "  so learning about such a class means playing, at times, something that looks worse."]
+
     def _closure_in_words(self) -> list[str]:
         pairs = [f"{self.actions[i]!r} -> {self.classes[y]!r}" for i, y in self.completed]
         more = len(pairs) - 6
@@ -612,10 +619,11 @@ class FeedbackGraph:
             from matplotlib.figure import Figure  # noqa: PLC0415 - matplotlib is slow to import
 
             ax = Figure(figsize=(6.4, 6.4), layout="constrained").add_subplot()
-        if self.n_actions > _DRAWN_ACTIONS or self.n_edges > _DRAWN_EDGES:
-            _draw_matrix(self, ax)
-        else:
+        extra = self.n_actions - self.n_classes
+        if self.n_actions <= _DRAWN_ACTIONS and self.n_edges <= _DRAWN_EDGES and extra <= _DRAWN_EXTRA:
             _draw_nodes(self, ax)
+        else:
+            _draw_matrix(self, ax)
         figure: Figure = cast("Any", ax.figure).figure  # the axes may stand in a part of a figure: this is the whole
         if path is not None:
             written = BytesIO()
@@ -895,7 +903,7 @@ def _legend(graph: FeedbackGraph, ax: Axes) -> None:
     if graph.revealing:
         entries.append(marker("reveals every label", "o", _ORANGE, "black", 1.0))
     entries.append(marker("dominating set", "o", "white", _BLUE, 3.0))
-    entries.append(Line2D([], [], color=_GREY, marker=">", markevery=[1], label="playing it shows"))
+    entries.append(Line2D([], [], color=_GREY, marker=">", markevery=[1], label="playing one shows the other"))
     ax.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, frameon=False)
 
 

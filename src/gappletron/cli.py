@@ -1,0 +1,316 @@
+"""The command line: ``gappletron run``, ``gappletron graph``, ``gappletron demo``.
+
+This module reads options and shows results; what it runs is the library's public interface. Tables go to the standard output,
+progress and errors to the standard error; an error of the user's is one sentence and exit code 2.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gappletron import __version__
+from gappletron._validate import Label, UserError, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gappletron.graphs import FeedbackGraph
+    from gappletron.history import Histories
+    from gappletron.learners.learner import Learner
+    from gappletron.runs import Runs
+    from gappletron.streams.stream import Stream
+
+INTERRUPTED = 130
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+                  help="Online classification when what you see depends on what you predict.")
+
+
+def main() -> None:
+    """What the ``gappletron`` command runs."""
+    try:
+        app()
+    except UserError as error:
+        typer.echo(f"gappletron: {error}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:  # the reader of our output has had enough
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gappletron {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True,
+                                                  help="Show the version.")] = False) -> None:
+    """Options of the command itself."""
+
+
+# -------------------------------------------------------------------------------------------------------------------- run
+
+
+@app.command()
+def run(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A svmlight file (plain or gzip), '-' for a pipe, 'digits', or "
+                                        "'synthetic:K=9,d=120,noise=0.05,T=100000,seed=0'.")],
+    graph: Annotated[str, typer.Option(help="bandit, full, filtering, label-efficient, or a FILE.json.")] = "bandit",
+    revealing: Annotated[str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")] = None,
+    learner: Annotated[list[str] | None, typer.Option(help="gapsmh (default), gaphin, gaplog, gaplog2; may be repeated.")] = None,
+    exploration: Annotated[str, typer.Option(help="top-up, or paper (Algorithm 1 to the letter).")] = "top-up",
+    gamma: Annotated[float | None, typer.Option(help="The exploration parameter. Default: 1.")] = None,
+    tuning: Annotated[str | None, typer.Option(help="Set gamma by a theorem: expectation, expectation-separable, "
+                                               "high-probability, high-probability-separable, theory, only-t.")] = None,
+    optimizer: Annotated[str, typer.Option(help="adaptive-ogd, projected-ogd, fixed-ogd, ada-grad or scale-free-ftrl, with "
+                                           "numbers of your own as in projected-ogd:radius=5.")] = "adaptive-ogd",
+    repeats: Annotated[int, typer.Option(help="Runs of each learner, on the same data.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of the learners' randomness.")] = 0,
+    rounds: Annotated[int | None, typer.Option(help="Play only the first so many.")] = None,
+    normalize: Annotated[str, typer.Option(help="Rows of raw data: none, unit, or log1p-unit (for counts).")] = "none",
+    bias: Annotated[bool, typer.Option("--bias", help="Add a feature that is always 1.")] = False,
+    features: Annotated[int | None, typer.Option(help="The number of features, instead of a scan of the file.")] = None,
+    classes: Annotated[str | None, typer.Option(help="The labels, as in 0,1,2, instead of a scan of the file.")] = None,
+    max_norm: Annotated[float | None, typer.Option(help="The largest norm of a row, instead of a scan of the file.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Threads. Default: one a core.")] = None,
+    json_path: Annotated[Path | None, typer.Option("--json", metavar="PATH", help="Write every run to this file.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw the error curves: PNG, SVG or PDF.")] = None,
+) -> None:
+    """Play a stream with one learner or several, and show the mistakes."""
+    from gappletron._files import check_writable
+    from gappletron.runs import Runs
+    from gappletron.streams import open_stream
+
+    if gamma is not None and tuning is not None:
+        raise UserError("--gamma and --tuning were both given, and both set gamma: give one of them")
+    for path in (json_path, plot):
+        if path is not None:
+            check_writable(path)
+    names = learner or ["gapsmh"]
+    stream = open_stream(data, features=features, classes=None if classes is None else classes.split(","), max_norm=max_norm,
+                         rounds=rounds, normalize=normalize, bias=bias)
+    with _progress("reading") as show:
+        stream.prepare(show)
+    feedback = _graph(graph, stream.classes, revealing)
+    learners = [_configured(name, exploration, optimizer, gamma, tuning, feedback, stream) for name in names]
+    runs = Runs(learners, stream, feedback, repeats=repeats, seed=seed, jobs=jobs)
+    outcome = _played(runs)
+    histories = runs.histories()
+    typer.echo(_table(histories))
+    if json_path is not None:
+        _write_json(json_path, runs, histories)
+    if plot is not None:
+        histories.plot(plot)
+    if isinstance(outcome, UserError):
+        raise outcome
+    if outcome is not None:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _played(runs: Runs) -> UserError | KeyboardInterrupt | None:
+    """Play to the end, or as far as the stream and the user's patience go; what was measured stays in `runs`."""
+    try:
+        with _progress("playing") as show:
+            for played in runs:
+                show(played, runs.stream.rounds)
+    except KeyboardInterrupt as stop:
+        typer.echo(f"stopped: what follows is what was measured, {min(run.rounds for run in runs.histories()):,} rounds", err=True)
+        return stop
+    except UserError as error:
+        if not any(run.rounds for run in runs.histories()):
+            raise
+        return error
+    return None
+
+
+def _graph(name: str, classes: tuple[Label, ...], revealing: str | None) -> FeedbackGraph:
+    from gappletron.graphs import FeedbackGraph
+
+    if name.endswith(".json"):
+        if revealing is not None:
+            raise UserError("--revealing goes with a preset, and a file says itself what reveals: leave it out")
+        return FeedbackGraph.from_json(name)
+    return FeedbackGraph.preset(name, classes, None if revealing is None else _by_text(revealing, classes))
+
+
+def _by_text(text: str, classes: tuple[Label, ...]) -> Label:
+    """The class that a user means who can only type text."""
+    for name in classes:
+        if str(name) == text:
+            return name
+    raise unknown(text, "class", [str(name) for name in classes])
+
+
+def _configured(name: str, exploration: str, optimizer: str, gamma: float | None, tuning: str | None, graph: FeedbackGraph,
+                stream: Stream) -> Learner:
+    from gappletron._dispatch import parsed
+    from gappletron.exploration import Exploration
+    from gappletron.learners import named
+    from gappletron.optimizers import Optimizer
+    from gappletron.tuning import tuned
+
+    changes: dict[str, Any] = {"optimizer": parsed(Optimizer, optimizer, "optimizer"),
+                               "exploration": parsed(Exploration, exploration, "exploration rule")}
+    if gamma is not None:
+        changes["exploration"] = changes["exploration"].tuned(gamma)
+    learner: Learner = named(name)._replace(**changes)
+    if tuning is None:
+        return learner
+    return tuned(learner, tuning, graph, rounds=stream.rounds, features=stream.features, max_norm=stream.max_norm)
+
+
+def _table(histories: Histories) -> str:
+    """The runs as a table: drawn with lines on a terminal, plain text elsewhere."""
+    if not sys.stdout.isatty():
+        return str(histories)
+    from rich.console import Console
+    from rich.table import Table
+
+    from gappletron.history import HEADER
+
+    table = Table(title=histories.title, title_justify="left", title_style="bold")
+    for column in HEADER:
+        table.add_column(column, justify="left" if column == HEADER[0] else "right")
+    for row in histories.rows():
+        table.add_row(*row)
+    console = Console()
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get().rstrip("\n")
+
+
+def _write_json(path: Path, runs: Runs, histories: Histories) -> None:
+    from gappletron import _files
+
+    with _files.replacing(path) as file:
+        file.write(json.dumps(document(runs, histories), indent=2, allow_nan=False).encode() + b"\n")
+
+
+def document(runs: Runs, histories: Histories) -> dict[str, Any]:
+    """What ``--json`` writes."""
+    from gappletron._dispatch import spelled
+
+    graph = runs.graph
+    return {
+        "version": __version__,
+        "data": {"name": runs.stream.name, "rounds": max(run.rounds for run in histories), "features": runs.stream.features,
+                 "classes": len(runs.stream.classes)},
+        "graph": {"name": graph.name, "actions": graph.n_actions, "classes": graph.n_classes, "revealing": list(graph.revealing),
+                  "dominating_set": list(graph.dominating_set), "rho": graph.rho},
+        "runs": [{"learner": run.name, "repeat": run.repeat, "seed": run.seed, "parameters": _plain(spelled(run.learner)),
+                  "rounds": run.rounds, "mistakes": run.mistakes, "error_rate": run.error_rate, "labels_seen": run.labels_seen,
+                  "seconds": run.seconds} for run in histories],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """JSON knows no infinity: a radius that is infinite is written as text."""
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# --------------------------------------------------------------------------------------------------------------- progress
+
+
+@contextlib.contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar on a terminal; elsewhere a plain line now and then, and none for what is over at once."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(what, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+    else:
+        last = time.monotonic()
+
+        def show(done: int, total: int | None) -> None:
+            nonlocal last
+            if time.monotonic() - last >= 5.0:
+                last = time.monotonic()
+                typer.echo(f"{what}: {done:,}" + (f" of {total:,}" if total else ""), err=True)
+
+        yield show
+
+
+# ------------------------------------------------------------------------------------------------------------ other commands
+
+
+@app.command("graph")
+def explain_graph(
+    graph: Annotated[str, typer.Argument(metavar="PRESET|FILE", help="bandit, full, filtering, label-efficient, apple-tasting, "
+                                         "disease-prevention, or a FILE.json.")],
+    classes: Annotated[str, typer.Option(help="For a preset: how many classes, or their names as in spam,ham.")] = "",
+    revealing: Annotated[str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw it: PNG, SVG or PDF.")] = None,
+) -> None:
+    """Explain a feedback graph in words and numbers, and draw it."""
+    from gappletron.graphs import PRESETS
+
+    if graph.endswith(".json") and classes:
+        raise UserError("--classes goes with a preset, and a file names its own: leave it out")
+    given = classes or ("2" if graph == "apple-tasting" else "4")
+    labels: tuple[Label, ...] = tuple(given.split(","))
+    if given.isascii() and given.isdigit():
+        if not 2 <= int(given) <= 10_000:
+            raise UserError(f"--classes {given} is not a number of classes: choose 2 to 10000")
+        labels = tuple(range(int(given)))
+    if not graph.endswith(".json") and graph not in PRESETS:
+        raise unknown(graph, "graph", [*PRESETS, "FILE.json"])
+    feedback = _graph(graph, labels, revealing)
+    typer.echo(feedback.describe())
+    typer.echo()
+    typer.echo(feedback.as_text())
+    if plot is not None:
+        feedback.draw(plot)
+        typer.echo(f"\ndrawn into {plot}")
+
+
+@app.command()
+def demo(
+    rounds: Annotated[int, typer.Option(help="Rounds of the paper's synthetic stream.")] = 100_000,
+    repeats: Annotated[int, typer.Option(help="Runs of each learner.")] = 5,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the plot goes.")] = Path("demo"),
+) -> None:
+    """Play four feedback graphs with the three Gappletrons of the paper, and draw the error curves."""
+    from matplotlib.figure import Figure
+
+    from gappletron.history import save_figure
+    from gappletron.runs import Runs
+
+    data = f"synthetic:K=9,d=120,noise=0.05,T={rounds},seed=0"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {str(out)!r} ({error.strerror}): name another with --out") from None
+    figure = Figure(figsize=(11, 7.5), layout="constrained")
+    panels = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
+    for preset, ax in zip(("bandit", "filtering", "label-efficient", "full"), panels, strict=True):
+        runs = Runs(["gaplog", "gaphin", "gapsmh"], data, preset, repeats=repeats)
+        outcome = _played(runs)
+        if outcome is not None:
+            raise typer.Exit(INTERRUPTED)
+        histories = runs.histories()
+        typer.echo(_table(histories) + "\n")
+        histories.plot(ax=ax)
+        ax.set_title(f"{preset} graph: {runs.graph.in_a_phrase}", fontsize=10)
+    figure.suptitle(f"Gappletron on {data}: mean of {repeats} runs, band from least to most")
+    save_figure(figure, out / "error-curves.png")
+    typer.echo(f"The error curves are drawn in {out / 'error-curves.png'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""Settings of the whole suite: reproducible Hypothesis, and the shared data where it lies beside the project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run: a failure is a failure of the change, not of the day.
+settings.register_profile("suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow],
+                          max_examples=80)
+settings.load_profile("suite")
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder with the real streams."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("the real streams are not beside this checkout (../shared/data)")
+    return folder

@@ -1,0 +1,177 @@
+"""Algorithm 1 and the top-up rule, transcribed naively: dense matrices, K x d as in the paper, no shortcut, no shared code.
+
+Never optimise this file. It imports only math and numpy, so that it can share no mistake with the package; a test enforces it.
+"""
+
+import math
+
+import numpy as np
+
+# ---------------------------------------------------------------------------------------------------------------- the loss
+
+
+def margin(s, y):
+    """m(y) = s_y - max_{k != y} s_k, and the k of the maximum (the lowest on a tie)."""
+    others = [k for k in range(len(s)) if k != y]
+    r = max(others, key=lambda k: (s[k], -k))
+    return s[y] - s[r], r
+
+
+def softmax(s):
+    e = np.exp(s - np.max(s))
+    return e / e.sum()
+
+
+def loss_value(loss, s, y, kappa=0.5):
+    K, star = len(s), int(np.argmax(s))
+    if loss == "smooth hinge":
+        m, _ = margin(s, y)
+        if y != star:
+            return 1 - 2 * m
+        return (1 - m) ** 2 if m < 1 else 0.0
+    if loss == "hinge":
+        m, _ = margin(s, y)
+        if y == star and m >= kappa:
+            return 0.0
+        return max(0.0, 1 - m)
+    base = {"logistic base K": K, "logistic base 2": 2}[loss]
+    return -math.log(softmax(s)[y]) / math.log(base)
+
+
+def gap_map(loss, s):
+    return min(1.0, loss_value(loss, s, int(np.argmax(s))))
+
+
+def loss_gradient(loss, s, y, kappa=0.5):
+    """The derivative by the scores."""
+    K, star = len(s), int(np.argmax(s))
+    e = np.eye(K)
+    if loss == "smooth hinge":
+        m, r = margin(s, y)
+        if y != star:
+            return -2 * (e[y] - e[r])
+        return -2 * (1 - m) * (e[y] - e[r]) if m < 1 else np.zeros(K)
+    if loss == "hinge":
+        m, r = margin(s, y)
+        if y == star and m >= kappa:
+            return np.zeros(K)
+        return -(e[y] - e[r])
+    base = {"logistic base K": K, "logistic base 2": 2}[loss]
+    return (softmax(s) - e[y]) / math.log(base)
+
+
+# ----------------------------------------------------------------------------------------------------------- the optimizer
+
+
+def into_ball(W, radius):
+    norm = math.sqrt((W**2).sum())
+    return W * (radius / norm) if norm > radius else W
+
+
+class Optimizer:
+    """Keeps W (K x d) and every sum that any of the optimizers needs."""
+
+    def __init__(self, kind, K, d, scale=1.0, rate=0.1, radius=math.inf):
+        self.kind, self.scale, self.rate, self.radius = kind, scale, rate, radius
+        self.W = np.zeros((K, d))
+        self.squares = 0.0
+        self.square_each = np.zeros((K, d))
+        self.gradients = np.zeros((K, d))
+
+    def take(self, G):
+        if not G.any():
+            return
+        self.squares += float((G**2).sum())
+        self.square_each += G**2
+        self.gradients += G
+        if self.kind == "adaptive ogd":
+            self.W = self.W - self.scale / math.sqrt(1e-8 + self.squares) * G
+        elif self.kind == "projected ogd":
+            self.W = into_ball(self.W - math.sqrt(2) * self.radius / math.sqrt(self.squares) * G, self.radius)
+        elif self.kind == "fixed ogd":
+            self.W = into_ball(self.W - self.rate * G, self.radius)
+        elif self.kind == "adagrad":
+            self.W = self.W - self.rate * G / np.sqrt(1e-8 + self.square_each)
+        elif self.kind == "scale-free ftrl":
+            self.W = into_ball(-self.gradients / math.sqrt(self.squares), self.radius)
+        else:
+            raise ValueError(self.kind)
+
+
+# ------------------------------------------------------------------------------------------------------------- exploration
+
+
+def paper_distribution(A, S, star, a, gamma_t):
+    """Line 10 of Algorithm 1; "uniform" is over all N actions."""
+    N = A.shape[0]
+    zeta = 1 if gamma_t <= a else 0
+    p = np.zeros(N)
+    p[star] += 1 - zeta * a - (1 - zeta) * gamma_t
+    p += zeta * a / N
+    for i in S:
+        p[i] += (1 - zeta) * gamma_t / len(S)
+    return p
+
+
+def top_up_distribution(A, S, star, a, gamma_t):
+    """Section 3 of the notes, with every class looked at."""
+    N, K = A.shape
+    rho = len(S)
+    b = np.zeros(N)
+    b[star] += 1 - a
+    b[:K] += a / K
+    o = [sum(b[i] for i in range(N) if A[i, y]) for y in range(K)]
+    k = [sum(1 for i in S if A[i, y]) for y in range(K)]
+    c = 0.0
+    for y in range(K):
+        if o[y] < gamma_t / rho:
+            c = max(c, (gamma_t / rho - o[y]) / (k[y] / rho - o[y]))
+    p = (1 - c) * b
+    for i in S:
+        p[i] += c / rho
+    return p
+
+
+DISTRIBUTIONS = {"paper": paper_distribution, "top-up": top_up_distribution}
+
+
+# ------------------------------------------------------------------------------------------------------------- Algorithm 1
+
+
+def draw(p, u):
+    """The action of the inverse CDF in index order."""
+    cumulative = 0.0
+    for i in range(len(p)):
+        cumulative += p[i]
+        if u < cumulative:
+            return i
+    return max(i for i in range(len(p)) if p[i] > 0)
+
+
+def gappletron(X, y, A, S, loss, optimizer, exploration, gamma, draws):
+    """Play all rounds; returns the actions, W (K x d), and a dictionary of totals. `draws` are the uniform numbers."""
+    N, K = A.shape
+    Q = {i for i in range(N) if A[i].all()}
+    actions, blind = [], 0
+    totals = {"mistakes": 0, "labels_seen": 0, "explored": 0, "rate_sum": 0.0, "loss_sum": 0.0}
+    for t in range(len(y)):
+        s = optimizer.W @ X[t]
+        star = int(np.argmax(s))
+        if star in Q:
+            gamma_t = 0.0
+        else:
+            blind += 1
+            gamma_t = min(0.5, gamma / math.sqrt(blind))
+        p = DISTRIBUTIONS[exploration](A, S, star, gap_map(loss, s), gamma_t)
+        action = draw(p, draws[t])
+        actions.append(action)
+        totals["mistakes"] += action != y[t]
+        totals["explored"] += action != star
+        totals["rate_sum"] += gamma_t
+        totals["loss_sum"] += loss_value(loss, s, y[t])
+        if A[action, y[t]]:
+            totals["labels_seen"] += 1
+            seen = sum(p[i] for i in range(N) if A[i, y[t]])
+            optimizer.take(np.outer(loss_gradient(loss, s, y[t]), X[t]) / seen)
+    totals["blind_rounds"] = blind
+    return actions, optimizer.W, totals
