@@ -46,7 +46,8 @@ def files(folder: Path) -> Iterator[Path]:
 
 
 def svmlight() -> None:
-    print(f"{'svmlight file':<16}{'rows':>9}{'MB':>6}{'play ns/row':>13}{'MB/s':>6}{'scan ns/row':>13}{'sklearn ns/row':>16}{'ratio':>7}")
+    print(f"{'svmlight file':<16}{'rows':>9}{'MB':>6}{'play ns/row':>13}{'MB/s':>6}{'scan ns/row':>13}"
+          f"{'sklearn ns/row':>16}{'ratio':>7}")
     with tempfile.TemporaryDirectory() as folder:
         for path in files(Path(folder)):
             found = SvmlightFile(path).scan()

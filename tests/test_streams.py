@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,10 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-import gappletron.streams as streams
+from gappletron import streams
 from gappletron._dispatch import _specialised, interpreted
 from gappletron._validate import UserError
-from gappletron.streams import CHUNK, ArrayStream, Chunk, Stream, SvmlightFile, Synthetic, digits, limited, open_stream, stream, transformed
+from gappletron.streams import (
+    CHUNK,
+    ArrayStream,
+    Chunk,
+    Stream,
+    SvmlightFile,
+    Synthetic,
+    digits,
+    limited,
+    open_stream,
+    stream,
+    transformed,
+)
 from gappletron.streams.stream import _largest_norm
 from gappletron.streams.transform import _biased, _normalized
 
@@ -35,7 +49,7 @@ def check_chunk(chunk, features, classes):
     assert chunk.indptr[-1] == len(chunk.indices) == len(chunk.values)
     assert len(chunk.indptr) == len(chunk.labels) + 1
     assert (chunk.values != 0).all()
-    assert 0 <= chunk.labels.min()
+    assert chunk.labels.min() >= 0
     assert chunk.labels.max() < classes
     for a, b in zip(chunk.indptr, chunk.indptr[1:], strict=False):
         row = chunk.indices[a:b]
@@ -53,12 +67,12 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("X", [
-    np.array(ROWS), np.asfortranarray(ROWS), np.array(ROWS, np.float32), np.array(ROWS, np.float16), np.array(ROWS, np.longdouble),
-    np.array(ROWS, ">f8"), np.array(ROWS + ROWS)[:4], np.array(ROWS)[::-1][::-1], np.repeat(ROWS, 2, axis=1)[:, ::2], tuple(map(tuple, ROWS)),
+    np.array(ROWS), np.asfortranarray(ROWS), np.array(ROWS, np.float32), np.array(ROWS, np.float16), np.array(ROWS, ">f8"),
+    np.array(ROWS, np.longdouble), np.array(ROWS + ROWS)[:4], np.repeat(ROWS, 2, axis=1)[:, ::2], tuple(map(tuple, ROWS)),
     sp.csr_matrix(ROWS), sp.csc_array(ROWS), sp.coo_array(ROWS), sp.lil_matrix(ROWS), sp.dok_array(ROWS), sp.dia_array(ROWS),
     sp.bsr_array(ROWS), sp.csr_array(np.array(ROWS, np.float32)),
-    sp.csr_array((np.array([2.0, -1.5, 1.0, 0.0, 4.0, 1.0, 2.0]), np.array([1, 2, 0, 2, 1, 0, 0], np.int64), np.array([0, 2, 2, 4, 7], np.int64)),
-                 shape=(4, 3)),
+    sp.csr_array((np.array([2.0, -1.5, 1.0, 0.0, 4.0, 1.0, 2.0]), np.array([1, 2, 0, 2, 1, 0, 0], np.int64),
+                  np.array([0, 2, 2, 4, 7], np.int64)), shape=(4, 3)),  # unsorted, a duplicate, a stored zero
 ], ids=str)
 def test_every_kind_of_array_makes_the_same_chunk(X):
     expected = ArrayStream(ROWS, LABELS)
@@ -71,7 +85,7 @@ def test_every_kind_of_array_makes_the_same_chunk(X):
     assert chunk.indices.tolist() == [1, 2, 0, 0, 1]
     assert chunk.labels.tolist() == [1, 0, 1, 2]
     if sp.issparse(X):
-        assert (X != before).nnz == 0
+        assert abs(X - before).sum() == 0
         assert X.nnz == before.nnz
 
 
@@ -88,7 +102,8 @@ def test_duplicates_do_not_overflow_small_integers():
 
 
 @settings(deadline=None, max_examples=60)
-@given(X=hnp.arrays(np.float64, st.tuples(st.integers(1, 9), st.integers(1, 7)), elements=st.sampled_from([0.0, -0.0, 1.0, -2.5, 5e-324, 1e300])),
+@given(X=hnp.arrays(np.float64, st.tuples(st.integers(1, 9), st.integers(1, 7)),
+                    elements=st.sampled_from([0.0, -0.0, 1.0, -2.5, 5e-324, 1e300])),
        kind=st.sampled_from([sp.csr_array, sp.csc_matrix, sp.coo_array]))
 def test_a_sparse_matrix_and_its_dense_twin(X, kind):
     y = np.arange(len(X))
@@ -118,7 +133,8 @@ def test_chunks_are_cut_by_rows_and_by_entries(monkeypatch):
 
 
 @pytest.mark.parametrize(("y", "classes"), [
-    (["b", "a"], ("a", "b")), ([3, -1], (-1, 3)), ([True, False], (False, True)), ([None, "x"], (None, "x")), ([2, "x"], (2, "x")),
+    (["b", "a"], ("a", "b")), ([3, -1], (-1, 3)), ([True, False], (False, True)), ([None, "x"], (None, "x")),
+    ([2, "x"], (2, "x")),
     (np.array([5, 2], np.uint8), (2, 5)), (np.array(["b", "a"]), ("a", "b")), (np.array([True, False]), (False, True)),
     (np.array(["b", None], object), ("b", None)), ([np.int64(4), np.str_("s")], (4, "s")), (np.array([1.0, -2.0]), (-2, 1)),
     ([1.0, 0.0], (0, 1)), (iter("ba"), ("a", "b")),
@@ -134,7 +150,7 @@ def test_given_classes_fix_the_positions():
         found = ArrayStream(np.ones((3, 1)), y, classes=["c", "a", "b"])
         assert found.classes == ("c", "a", "b")
         assert next(found.chunks()).labels.tolist() == [2, 0, 2]
-        with pytest.raises(UserError, match=r"row 1 of y \(counting from 0\) has the label 'c', which is not among the classes 'a', 'b'"):
+        with pytest.raises(UserError, match=r"row 1 of y \(counting from 0\) has the label 'c', which is not among .*'a', 'b'"):
             ArrayStream(np.ones((3, 1)), y, classes=["a", "b"])
     assert ArrayStream([[1]], [1], classes=[0, 1]).rounds == 1
 
@@ -176,7 +192,7 @@ def test_wrong_arrays(X, y, message):
 
 
 def test_wrong_classes():
-    for classes, message in ((["a"], "at least 2 classes"), ([], "there is none"), ("ab", "list of names"), (7, "list of names"),
+    for classes, message in ((["a"], "at least 2 classes"), ([], "there is none"), ("ab", "list of names"), (7, "list of"),
                              (["a", "a"], "compare equal"), ([0.5, 1], "float")):
         with pytest.raises(UserError, match=message):
             ArrayStream([[1]], ["a"], classes=classes)
@@ -263,15 +279,12 @@ def test_transformed_as_written_down(normalize, bias):
         assert after.indices[c:d].tolist() == before.indices[a:b].tolist() + [6] * bias
     assert changed.features == 6 + bias
     assert (changed.rounds, changed.classes, changed.name) == (plain.rounds, plain.classes, plain.name)
-    largest = specialised_norm(after)
+    largest = stream.largest_norm(after)
     assert largest <= changed.max_norm * (1 + 1e-15)
     assert math.isclose(largest, changed.max_norm)
     with interpreted():
-        assert same(transformed(plain, normalize, bias), changed) or pytest.fail("compiled and interpreted differ")
-
-
-def specialised_norm(chunk):
-    return stream.largest_norm(chunk)
+        (again,) = transformed(plain, normalize, bias).chunks()
+    assert again.values.tobytes() == after.values.tobytes()
 
 
 def test_unit_norm_beyond_the_range_of_squares():
@@ -304,7 +317,7 @@ def test_open_stream(tmp_path):
     assert isinstance(open_stream(path), SvmlightFile)
     assert open_stream(str(path), features=7, classes=[0, 1], rounds=2).rounds == 2
     assert open_stream(path, rounds=2).rounds == 2
-    assert open_stream((ROWS, LABELS), classes="c b a".split()).classes == ("c", "b", "a")
+    assert open_stream((ROWS, LABELS), classes=["c", "b", "a"]).classes == ("c", "b", "a")
     plain = ArrayStream(ROWS, LABELS)
     assert open_stream(plain) is plain
     assert open_stream(plain, rounds=2, bias=True).rounds == 2
@@ -349,3 +362,14 @@ def test_kernels_are_compiled_for_one_set_of_types(tmp_path):
     for kernel in (_largest_norm, _normalized, _biased):
         chunk_type = (Chunk, (), (), (), ())
         assert len(_specialised(kernel, (chunk_type,)).signatures) == 1
+
+
+def test_the_page_about_streams_runs(tmp_path, monkeypatch):
+    """Every block of the page, in order, in one namespace."""
+    page = Path(__file__).parents[1] / "docs" / "streams.md"
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert len(blocks) >= 5
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(block, names)

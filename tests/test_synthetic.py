@@ -51,7 +51,8 @@ def naive(classes, features, noise, rounds, seed):
     return keywords, rows, labels
 
 
-@pytest.mark.parametrize(("classes", "features", "noise", "seed"), [(9, 120, 0.05, 0), (6, 80, 0.0, 1), (12, 160, 1.0, 2), (2, 40, 0.3, 3)])
+@pytest.mark.parametrize(("classes", "features", "noise", "seed"),
+                         [(9, 120, 0.05, 0), (6, 80, 0.0, 1), (12, 160, 1.0, 2), (2, 40, 0.3, 3)])
 def test_same_bits_as_the_naive_transcription(classes, features, noise, seed):
     stream = Synthetic(classes, features, noise, 300, seed)
     keywords, rows, labels = naive(classes, features, noise, 300, seed)
@@ -104,7 +105,8 @@ def test_distributions():
     assert (unrelated.sum(axis=1) == 5 * scale).all()
     together = unrelated.T @ unrelated
     n = 30 * scale
-    for count, chance in ((np.diag(together), 1 / 6), (together[np.triu_indices(n, 1)], (5 * scale) * (5 * scale - 1) / (n * (n - 1)))):
+    both = 5 * scale * (5 * scale - 1) / (n * (n - 1))
+    for count, chance in ((np.diag(together), 1 / 6), (together[np.triu_indices(n, 1)], both)):
         worst = np.abs(count - rounds * chance).max() / math.sqrt(rounds * chance * (1 - chance))
         assert 2 * len(count) * stats.norm.sf(worst) > FALSE_ALARM  # union bound over the bits, or the pairs
 

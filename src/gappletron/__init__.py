@@ -11,6 +11,74 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:  # the same list for type checkers and editors; a test compares the two
+    from gappletron._dispatch import Piece as Piece
+    from gappletron._dispatch import compiled as compiled
+    from gappletron._dispatch import helper as helper
+    from gappletron._dispatch import interpreted as interpreted
+    from gappletron._validate import Label as Label
+    from gappletron._validate import UserError as UserError
+    from gappletron.exploration import Exploration as Exploration
+    from gappletron.exploration import Paper as Paper
+    from gappletron.exploration import TopUp as TopUp
+    from gappletron.graphs import FeedbackGraph as FeedbackGraph
+    from gappletron.graphs import GraphArrays as GraphArrays
+    from gappletron.history import Curve as Curve
+    from gappletron.history import Histories as Histories
+    from gappletron.history import History as History
+    from gappletron.learners import named as named
+    from gappletron.learners import names as names
+    from gappletron.learners.gappletron import Gappletron as Gappletron
+    from gappletron.learners.learner import Decision as Decision
+    from gappletron.learners.learner import Learner as Learner
+    from gappletron.learners.learner import Problem as Problem
+    from gappletron.learners.learner import Round as Round
+    from gappletron.losses import (
+        Hinge as Hinge,
+    )
+    from gappletron.losses import (
+        LogisticBase2 as LogisticBase2,
+    )
+    from gappletron.losses import (
+        LogisticBaseK as LogisticBaseK,
+    )
+    from gappletron.losses import (
+        Loss as Loss,
+    )
+    from gappletron.losses import (
+        SmoothHinge as SmoothHinge,
+    )
+    from gappletron.online import UNSEEN as UNSEEN
+    from gappletron.online import Online as Online
+    from gappletron.online import Receipt as Receipt
+    from gappletron.optimizers import (
+        AdaGrad as AdaGrad,
+    )
+    from gappletron.optimizers import (
+        AdaptiveOGD as AdaptiveOGD,
+    )
+    from gappletron.optimizers import (
+        FixedOGD as FixedOGD,
+    )
+    from gappletron.optimizers import (
+        Optimizer as Optimizer,
+    )
+    from gappletron.optimizers import (
+        ProjectedOGD as ProjectedOGD,
+    )
+    from gappletron.optimizers import (
+        ScaleFreeFTRL as ScaleFreeFTRL,
+    )
+    from gappletron.runs import Runs as Runs
+    from gappletron.runs import play as play
+    from gappletron.streams import open_stream as open_stream
+    from gappletron.streams.stream import ArrayStream as ArrayStream
+    from gappletron.streams.stream import Chunk as Chunk
+    from gappletron.streams.stream import Stream as Stream
+    from gappletron.streams.svmlight import SvmlightFile as SvmlightFile
+    from gappletron.streams.synthetic import Synthetic as Synthetic
+    from gappletron.tuning import tuned as tuned
+
 __version__ = "0.1.0"
 
 # Where each public name lives. They are loaded on first use (PEP 562): `import gappletron` alone costs next to nothing.

@@ -51,7 +51,7 @@ helper: Callable[[F], F] = register_jitable(**OPTIONS)
 # ---------------------------------------------------------------------------------------------------------------- pieces
 
 
-class CompiledPiece(types.NamedTuple):  # type: ignore[misc]
+class CompiledPiece(types.NamedTuple):  # type: ignore[name-defined]
     """A piece as Numba sees it. A type of its own, so that a state may have a field named as some method is."""
 
     def __bool__(self) -> bool:  # Numba asks a method call's receiver for its truth, and a piece without fields has length 0
@@ -81,7 +81,7 @@ def _declare(method: Callable[..., Any], family: str) -> None:
         return
     _declared[name] = _arguments(method)
 
-    def find(self: Any, *args: Any) -> Any:
+    def find(self: Any, *args: Any) -> Any:  # noqa: ARG001 - Numba passes the types of the arguments
         return getattr(self.instance_class, name, None)
 
     find.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
@@ -104,13 +104,14 @@ class PieceType(type):
             return super().__new__(mcs, name, bases, body)
         for base in bases:
             if getattr(base, "_final", False):
-                raise UserError(f"{name} extends {base.__name__}, and a piece cannot be extended: extend {base.__base__.__name__}")
+                raise UserError(f"{name} extends {base.__name__}, and a piece cannot be extended: "
+                                f"extend {base.__mro__[1].__name__}")
         fields = tuple(field for field in body.get("__annotations__", {}) if not field.startswith("_"))
         defaults = {field: body.pop(field) for field in fields if field in body}
         body.update(__slots__=(), _final=not abstract)
         if not abstract:
             body.update(_fields=fields, _field_defaults=defaults, __match_args__=fields)
-            body.update({field: property(functools.partial(_item, position), doc=field) for position, field in enumerate(fields)})
+            body.update({field: property(functools.partial(_item, place), doc=field) for place, field in enumerate(fields)})
         cls = super().__new__(mcs, name, bases, body)
         family = {key: value for base in cls.__mro__[1:] for key, value in vars(base).items() if hasattr(value, "__compiled__")}
         for key, value in vars(cls).items():
@@ -132,8 +133,8 @@ class PieceType(type):
         super().__init__(name, bases, body)
 
 
-def _item(position: int, piece: tuple[Any, ...]) -> Any:
-    return tuple.__getitem__(piece, position)
+def _item(place: int, piece: tuple[Any, ...]) -> Any:
+    return tuple.__getitem__(piece, place)
 
 
 @dataclass_transform(frozen_default=True)
@@ -197,7 +198,7 @@ class Piece(tuple, metaclass=PieceType):  # type: ignore[type-arg]
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self._asdict().items())})"
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and tuple.__eq__(self, other)  # type: ignore[arg-type]
+        return type(self) is type(other) and tuple.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -347,7 +348,7 @@ def specialised(function: F, *arguments: Any) -> F:
     """`function` compiled for the classes of these arguments (named tuples all the way down), or itself when interpreted."""
     if _interpreted:
         return function
-    return _specialised(function, tuple(_classes(argument) for argument in arguments))  # type: ignore[no-any-return]
+    return _specialised(function, tuple(_classes(argument) for argument in arguments))
 
 
 @functools.cache

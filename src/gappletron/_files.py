@@ -13,6 +13,8 @@ from gappletron._validate import UserError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from matplotlib.figure import Figure
+
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
@@ -21,6 +23,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     An error, a kill or a full disk inside the block leaves the old file as it was. What is no plain file (a pipe, a device) is
     written to directly, and a link is followed.
     """
+    if "\0" in os.fspath(path):
+        raise cannot_write(path, "it holds a NUL character")
     try:
         target = Path(path).resolve()
         if Path(path).exists() and not Path(path).is_file():
@@ -69,3 +73,21 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+FIGURE_KINDS = ("png", "svg", "pdf")
+
+
+def figure_kind(path: str | os.PathLike[str]) -> str:
+    """How a figure is to be written, by the end of its file's name."""
+    kind = Path(path).suffix.lower().lstrip(".")
+    if kind not in FIGURE_KINDS:
+        raise UserError(f"cannot draw into {os.fspath(path)!r}: let its name end in .png, .svg or .pdf")
+    return kind
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
+    """Write a figure whole or not at all."""
+    kind = figure_kind(path)
+    with replacing(path) as file:
+        figure.savefig(file, format=kind, dpi=150)

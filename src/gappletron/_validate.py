@@ -44,6 +44,15 @@ def listing(items: Iterable[object], most: int = 8) -> str:
     return ", ".join(shown) if more <= 0 else f"{', '.join(shown[:most])} and {more} more"
 
 
+def shortened(text: str, most: int = 40) -> str:
+    """The text, cut with an ellipsis where it is longer than `most` characters.
+
+    >>> shortened("abcdef", most=4)
+    'abc…'
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def number(value: object, name: str, *, above: float | None = None, least: float | None = None,
            most: float = math.inf, finite: bool = True) -> float:
     """`value` as a float within the limits, or a UserError that names it.
@@ -101,7 +110,7 @@ def label(value: Any, name: str) -> Label:
     """
     plain = value.item() if isinstance(value, np.generic) else value
     if plain is None or type(plain) in (str, int, bool):
-        return plain  # type: ignore[no-any-return]
+        return plain
     raise UserError(f"{name} {value!r} is a {type(plain).__name__}: names may be str, int, bool or None")
 
 

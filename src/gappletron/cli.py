@@ -67,7 +67,7 @@ def run(
                                         "'synthetic:K=9,d=120,noise=0.05,T=100000,seed=0'.")],
     graph: Annotated[str, typer.Option(help="bandit, full, filtering, label-efficient, or a FILE.json.")] = "bandit",
     revealing: Annotated[str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")] = None,
-    learner: Annotated[list[str] | None, typer.Option(help="gapsmh (default), gaphin, gaplog, gaplog2; may be repeated.")] = None,
+    learner: Annotated[list[str] | None, typer.Option(help="gapsmh (default), gaphin, gaplog, gaplog2; repeatable.")] = None,
     exploration: Annotated[str, typer.Option(help="top-up, or paper (Algorithm 1 to the letter).")] = "top-up",
     gamma: Annotated[float | None, typer.Option(help="The exploration parameter. Default: 1.")] = None,
     tuning: Annotated[str | None, typer.Option(help="Set gamma by a theorem: expectation, expectation-separable, "
@@ -124,7 +124,8 @@ def _played(runs: Runs) -> UserError | KeyboardInterrupt | None:
             for played in runs:
                 show(played, runs.stream.rounds)
     except KeyboardInterrupt as stop:
-        typer.echo(f"stopped: what follows is what was measured, {min(run.rounds for run in runs.histories()):,} rounds", err=True)
+        rounds = min(run.rounds for run in runs.histories())
+        typer.echo(f"stopped: what follows is what was measured, {rounds:,} rounds", err=True)
         return stop
     except UserError as error:
         if not any(run.rounds for run in runs.histories()):
@@ -205,8 +206,8 @@ def document(runs: Runs, histories: Histories) -> dict[str, Any]:
         "version": __version__,
         "data": {"name": runs.stream.name, "rounds": max(run.rounds for run in histories), "features": runs.stream.features,
                  "classes": len(runs.stream.classes)},
-        "graph": {"name": graph.name, "actions": graph.n_actions, "classes": graph.n_classes, "revealing": list(graph.revealing),
-                  "dominating_set": list(graph.dominating_set), "rho": graph.rho},
+        "graph": {"name": graph.name, "actions": graph.n_actions, "classes": graph.n_classes,
+                  "revealing": list(graph.revealing), "dominating_set": list(graph.dominating_set), "rho": graph.rho},
         "runs": [{"learner": run.name, "repeat": run.repeat, "seed": run.seed, "parameters": _plain(spelled(run.learner)),
                   "rounds": run.rounds, "mistakes": run.mistakes, "error_rate": run.error_rate, "labels_seen": run.labels_seen,
                   "seconds": run.seconds} for run in histories],
@@ -258,7 +259,7 @@ def explain_graph(
     plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw it: PNG, SVG or PDF.")] = None,
 ) -> None:
     """Explain a feedback graph in words and numbers, and draw it."""
-    from gappletron.graphs import PRESETS
+    from gappletron.graphs import FeedbackGraph
 
     if graph.endswith(".json") and classes:
         raise UserError("--classes goes with a preset, and a file names its own: leave it out")
@@ -268,8 +269,8 @@ def explain_graph(
         if not 2 <= int(given) <= 10_000:
             raise UserError(f"--classes {given} is not a number of classes: choose 2 to 10000")
         labels = tuple(range(int(given)))
-    if not graph.endswith(".json") and graph not in PRESETS:
-        raise unknown(graph, "graph", [*PRESETS, "FILE.json"])
+    if not graph.endswith(".json") and graph not in FeedbackGraph.PRESETS:
+        raise unknown(graph, "graph", [*FeedbackGraph.PRESETS, "FILE.json"])
     feedback = _graph(graph, labels, revealing)
     typer.echo(feedback.describe())
     typer.echo()
@@ -277,6 +278,10 @@ def explain_graph(
     if plot is not None:
         feedback.draw(plot)
         typer.echo(f"\ndrawn into {plot}")
+
+
+DEMO = {"bandit": "you learn whether your guess was right", "filtering": "only the first class shows the label",
+        "label-efficient": "a label costs a round", "full": "every label is shown"}
 
 
 @app.command()
@@ -288,7 +293,7 @@ def demo(
     """Play four feedback graphs with the three Gappletrons of the paper, and draw the error curves."""
     from matplotlib.figure import Figure
 
-    from gappletron.history import save_figure
+    from gappletron._files import save_figure
     from gappletron.runs import Runs
 
     data = f"synthetic:K=9,d=120,noise=0.05,T={rounds},seed=0"
@@ -298,7 +303,7 @@ def demo(
         raise UserError(f"cannot make the folder {str(out)!r} ({error.strerror}): name another with --out") from None
     figure = Figure(figsize=(11, 7.5), layout="constrained")
     panels = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
-    for preset, ax in zip(("bandit", "filtering", "label-efficient", "full"), panels, strict=True):
+    for (preset, what), ax in zip(DEMO.items(), panels, strict=True):
         runs = Runs(["gaplog", "gaphin", "gapsmh"], data, preset, repeats=repeats)
         outcome = _played(runs)
         if outcome is not None:
@@ -306,7 +311,7 @@ def demo(
         histories = runs.histories()
         typer.echo(_table(histories) + "\n")
         histories.plot(ax=ax)
-        ax.set_title(f"{preset} graph: {runs.graph.in_a_phrase}", fontsize=10)
+        ax.set_title(f"{preset}: {what}", fontsize=10)
     figure.suptitle(f"Gappletron on {data}: mean of {repeats} runs, band from least to most")
     save_figure(figure, out / "error-curves.png")
     typer.echo(f"The error curves are drawn in {out / 'error-curves.png'}")

@@ -245,7 +245,7 @@ def _first_by_solver(part: NDArray[np.bool_]) -> tuple[int, ...]:
 def _solve(part: NDArray[np.bool_], weights: NDArray[np.float64], lower: NDArray[np.float64], upper: NDArray[np.float64],
            size: int | None) -> NDArray[np.bool_]:
     """The dominating set of least weight within the bounds (and of the given size), as a mask."""
-    from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 - half a second, and seldom needed
+    from scipy.optimize import Bounds, LinearConstraint, milp
 
     constraints = [LinearConstraint(part.T.astype(np.float64), lb=1.0)]
     if size is not None:

@@ -94,7 +94,7 @@ class Losses(Record):
     """Also the surrogate loss of every round, whether the learner saw the label or not."""
 
     def measure(self, learner: Any, scores: Floats, greedy: int, y: int) -> float:
-        return learner.surrogate(scores, greedy, y)  # type: ignore[no-any-return]
+        return learner.surrogate(scores, greedy, y)
 
 
 @helper

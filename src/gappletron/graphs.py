@@ -7,19 +7,15 @@ efficient classification) predicts nothing and always counts as a mistake.
 
 from __future__ import annotations
 
-import json
-import math
 import os
-import secrets
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
-from io import BytesIO
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from gappletron import _files, graph_files, graph_words
 from gappletron._validate import Label, UserError, fits_in_memory, label, labels, listing, unknown, whole
 from gappletron.domination import dominating_set as find_dominating_set
 from gappletron.domination import is_dominating
@@ -30,16 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["FeedbackGraph", "GraphArrays"]
-
-_DRAWN_ACTIONS = 24  # more nodes, or more arrows, than this is a ball of wool: the matrix says more
-_DRAWN_EDGES = 100
-_DRAWN_EXTRA = 6
-_FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
-_BLUE, _SKY, _ORANGE, _VERMILLION, _GREY = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#555555"  # Okabe and Ito, and a grey
-
-_FILE_BYTES = 2**28
-_FILE_KEYS = ("classes", "actions", "edges", "name", "dominating_set")
-
 
 class GraphArrays(NamedTuple):
     """A graph as compiled code sees it: C-contiguous and read-only arrays.
@@ -198,9 +184,10 @@ class FeedbackGraph:
         >>> FeedbackGraph.bandit(3).observability, FeedbackGraph.filtering(3).observability
         ('strong', 'weak')
         """
-        return "strong" if self._strongly_observed().all() else "weak"
+        return "strong" if self.strongly_observed().all() else "weak"
 
-    def _strongly_observed(self) -> NDArray[np.bool_]:
+    def strongly_observed(self) -> NDArray[np.bool_]:
+        """For every class, whether its own action or every other action sees it."""
         own = self.visible[np.arange(self.n_classes), np.arange(self.n_classes)]
         by_all_others = self.visible.sum(axis=0) - own == self.n_actions - 1
         return np.asarray(own | by_all_others)
@@ -441,7 +428,7 @@ class FeedbackGraph:
         ('b',)
         """
         try:
-            import networkx  # noqa: PLC0415 - optional, and nobody else needs it
+            import networkx
         except ImportError:
             raise UserError("networkx is not installed: pip install networkx") from None
         if not isinstance(graph, networkx.Graph):
@@ -463,67 +450,30 @@ class FeedbackGraph:
 
         `actions` may be left out when they are the classes; `name` and `dominating_set` (names of actions) may be added.
 
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp()) / "graph.json"
+        >>> import pathlib, tempfile
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "graph.json"
         >>> _ = file.write_text('{"classes": ["a", "b"], "edges": [["a", "a"], ["a", "b"]]}')
         >>> FeedbackGraph.from_json(file).revealing
         (0,)
         """
         try:
-            return cls._from_document(_read_json(path))
+            return cls.from_edges(**graph_files.read(path))
         except UserError as error:
             raise UserError(f"graph file {os.fspath(path)}: {error}") from None
-        except RecursionError:
-            raise UserError(f"graph file {os.fspath(path)}: it is nested too deeply: a graph needs lists of names and of "
-                            "pairs, nothing deeper") from None
-
-    @classmethod
-    def _from_document(cls, document: object) -> FeedbackGraph:
-        if not isinstance(document, dict):
-            raise UserError(f"it holds {_json_kind(document)}: write an object with \"classes\" and \"edges\"")
-        for key in document:
-            if key not in _FILE_KEYS:
-                raise unknown(_shortened(key), "key", _FILE_KEYS)
-        for key in ("classes", "edges"):
-            if key not in document:
-                raise UserError(f"\"{key}\" is missing: a graph needs \"classes\" and \"edges\"")
-        parts = {key: _json_names(document, key) for key in ("classes", "actions", "dominating_set") if key in document}
-        edges = document["edges"]
-        if not isinstance(edges, list):
-            raise UserError(f"\"edges\" is {_json_kind(edges)}: write a list of [action, class] pairs")
-        for place, edge in enumerate(edges, start=1):
-            if not isinstance(edge, list) or len(edge) != 2:
-                raise UserError(f"edge {place} is not a pair: write it as [action, class]")
-            for end in edge:
-                _json_name(end, f"edge {place}")
-        name = document.get("name", "graph")
-        if not isinstance(name, str):
-            raise UserError(f"\"name\" is {_json_kind(name)}: write a string")
-        return cls.from_edges(parts["classes"], edges, parts.get("actions"), name=name,
-                              dominating_set=parts.get("dominating_set"))
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write a file that :meth:`from_json` reads back as an equal graph; the file appears whole or not at all.
 
         The edges are those that were given: the closure adds the others again.
 
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp()) / "graph.json"
+        >>> import pathlib, tempfile
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "graph.json"
         >>> FeedbackGraph.bandit(4).to_json(file)
         >>> FeedbackGraph.from_json(file) == FeedbackGraph.bandit(4)
         True
         """
-        given = self.visible.copy()
-        for edge in self.completed:
-            given[edge] = False
-        lines = [f'  "name": {json.dumps(self.name)}', f'  "classes": {json.dumps(self.classes)}']
-        if self.n_actions > self.n_classes:
-            lines.append(f'  "actions": {json.dumps(self.actions)}')
-        if self.dominating_set_is_given:
-            lines.append(f'  "dominating_set": {json.dumps([self.actions[i] for i in self.dominating_set])}')
-        pairs = [json.dumps([self.actions[i], self.classes[y]]) for i, y in np.argwhere(given)]
-        lines.append('  "edges": [\n    ' + ",\n    ".join(pairs) + "\n  ]")
-        _write(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+        with _files.replacing(path) as file:
+            file.write(graph_files.written(self))
 
     # For people
 
@@ -543,63 +493,20 @@ class FeedbackGraph:
           Exploring means playing one of these; between them they see every class. The surrogate regret is
           of order sqrt(rho K T) = sqrt(2 T): about 447 mistakes over T = 100,000 rounds, constants aside.
         """
-        extra = self.n_actions - self.n_classes
-        lines = [
-            f"Feedback graph {self.name!r}: {self.n_classes} classes, {self.n_actions} actions"
-            + (f" ({extra} of them extra: {listing(self.actions[self.n_classes:])})" if extra else "")
-            + f", {self.n_edges} edge{'s' if self.n_edges > 1 else ''}.",
-            "",
-            "What each action shows",
-            *(f"  {what}: {listing(self.actions[i] for i in members)}" for what, members in self._kinds() if members),
-        ]
-        if self.completed:
-            lines += ["", *self._closure_in_words()]
-        lines += [
-            "",
-            *self._observability_in_words(),
-            "",
-            f"Dominating set: {listing(self.actions[i] for i in self.dominating_set)} (rho = {self.rho}, "
-            + ("the smallest possible" if self.dominating_set_is_exact else "a smaller one may exist") + ").",
-        ]
-        if len(self.revealing_classes) == self.n_classes:
-            lines.append("  It is never needed: every prediction shows the label, so there is nothing to explore, and the\n"
-                         "  surrogate regret does not grow with the number of rounds.")
-        else:
-            product = self.rho * self.n_classes
-            lines.append("  Exploring means playing one of these; between them they see every class. The surrogate regret is\n"
-                         f"  of order sqrt(rho K T) = sqrt({product} T): about {math.sqrt(product * 1e5):,.0f} mistakes over "
-                         "T = 100,000 rounds, constants aside.")
-        return "\n".join(lines)
+        return graph_words.described(self)
 
-    def _kinds(self) -> list[tuple[str, list[int]]]:
-        counts = self.visible.sum(axis=1)
-        kinds: dict[str, list[int]] = {
-            "the label, whatever it is": [], "only whether it is right itself": [], "some of the classes": [], "nothing": []}
-        everything, itself, some, nothing = kinds.values()
-        for i, count in enumerate(counts.tolist()):
-            if count == self.n_classes:
-                everything.append(i)
-            elif count == 0:
-                nothing.append(i)
-            elif count == 1 and i < self.n_classes and self.visible[i, i]:
-                itself.append(i)
-            else:
-                some.append(i)
-        return list(kinds.items())
+    def as_text(self) -> str:
+        """The matrix as a terminal can show it.
 
-    def _observability_in_words(self) -> list[str]:
-        if self.observability == "strong":
-            return ["Observability: strong. Every class is seen by its own action or by every other action."]
-        hidden = [self.classes[y] for y in np.flatnonzero(~self._strongly_observed())]
-        return [f"Observability: weak. Neither its own action nor every other action sees {listing(hidden)},",
-                "  so learning about such a class means playing, at times, something that looks worse."]
-
-    def _closure_in_words(self) -> list[str]:
-        pairs = [f"{self.actions[i]!r} -> {self.classes[y]!r}" for i, y in self.completed]
-        more = len(pairs) - 6
-        shown = ", ".join(pairs[:6]) + (f" and {more} more" if more > 0 else "")
-        return [f"Added edge{'s' if len(pairs) > 1 else ''}: {shown}.",
-                "  An action that sees all classes but one sees that one as well: a label that is none of the others is it."]
+        >>> print(FeedbackGraph.label_efficient(["cat", "dog"]).as_text())
+        action played   cat  dog
+        cat              .    .
+        dog              .    .
+        query         *  #    #
+        <BLANKLINE>
+        # shows whether the label is the column's class; * is in the dominating set
+        """
+        return graph_words.matrix(self)
 
     def draw(self, path: str | os.PathLike[str] | None = None, ax: Axes | None = None) -> Figure:
         """Draw the graph, or its matrix when it is large, and return the figure.
@@ -610,26 +517,9 @@ class FeedbackGraph:
         >>> len(figure.axes)
         1
         """
-        if path is not None:
-            suffix = Path(path).suffix.lower()
-            if suffix not in _FIGURE_SUFFIXES:
-                raise UserError(f"a figure cannot be written as {os.fspath(path)}: let its name end in one of "
-                                f"{listing(_FIGURE_SUFFIXES)}")
-        if ax is None:
-            from matplotlib.figure import Figure  # noqa: PLC0415 - matplotlib is slow to import
+        from gappletron import graph_drawing
 
-            ax = Figure(figsize=(6.4, 6.4), layout="constrained").add_subplot()
-        extra = self.n_actions - self.n_classes
-        if self.n_actions <= _DRAWN_ACTIONS and self.n_edges <= _DRAWN_EDGES and extra <= _DRAWN_EXTRA:
-            _draw_nodes(self, ax)
-        else:
-            _draw_matrix(self, ax)
-        figure: Figure = cast("Any", ax.figure).figure  # the axes may stand in a part of a figure: this is the whole
-        if path is not None:
-            written = BytesIO()
-            figure.savefig(written, format=suffix[1:], dpi=150)
-            _write(path, written.getvalue())
-        return figure
+        return graph_drawing.drawn(self, path, ax)
 
 
 # Checks
@@ -720,213 +610,3 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     array.setflags(write=False)
     return array
 
-
-# Files
-
-
-def _read_json(path: str | os.PathLike[str]) -> object:
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(_FILE_BYTES + 1)
-    except OSError as error:
-        raise UserError(f"it cannot be read ({error.strerror}): name a readable file") from None
-    except ValueError as error:
-        raise UserError(f"it cannot be read ({error}): name a readable file") from None
-    if len(content) > _FILE_BYTES:
-        raise UserError(f"it is larger than {_FILE_BYTES >> 20} MiB: that is hardly a graph")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(f"byte {error.start + 1} is not UTF-8: save the file as UTF-8") from None
-    try:
-        return json.loads(text, object_pairs_hook=_unrepeated, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        raise UserError(f"line {error.lineno}, column {error.colno} is not JSON ({error.msg}): correct it there") from None
-    except UserError:
-        raise
-    except ValueError:
-        raise UserError("a number in it has too many digits: write it as a string") from None
-
-
-def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise UserError(f"the key {_shortened(twice)!r} is there twice: keep one")
-    return found
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise UserError(f"{name} is not a name: names may be strings, whole numbers, true, false or null")
-
-
-def _json_kind(value: object) -> str:
-    kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
-    return kinds.get(type(value), "null")
-
-
-def _json_names(document: dict[str, Any], key: str) -> list[Any]:
-    names = document[key]
-    if not isinstance(names, list):
-        raise UserError(f"\"{key}\" is {_json_kind(names)}: write a list of names")
-    for place, item in enumerate(names, start=1):
-        _json_name(item, f"entry {place} of \"{key}\"")
-    return names
-
-
-def _json_name(value: object, place: str) -> None:
-    if isinstance(value, list | dict | float):
-        what = "a fraction" if isinstance(value, float) else _json_kind(value)
-        raise UserError(f"{place} holds {what}: names may be strings, whole numbers, true, false or null")
-
-
-def _shortened(text: str, most: int = 40) -> str:
-    return text if len(text) <= most else text[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
-
-
-def _write(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write the file whole or not at all."""
-    target = Path(path)
-    beside = target.with_name(f".{secrets.token_hex(8)}.tmp") if target.name else target
-    try:
-        try:
-            with beside.open("xb") as file:
-                file.write(content)
-            beside.replace(target)
-        except BaseException:
-            if beside != target:
-                beside.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise UserError(f"{target} cannot be written ({error.strerror}): choose a file in a folder you may write to") from None
-    except ValueError as error:
-        raise UserError(f"{str(target)!r} cannot be written ({error}): choose another name") from None
-
-
-# Drawing
-
-
-def _caption(name: Label, most: int = 14) -> str:
-    """A name as a figure can show it: short, and without characters that have no picture."""
-    text = str(name)
-    return _shortened(text if text.isprintable() and text.strip() else repr(name), most)
-
-
-def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
-    from matplotlib.patches import Circle, FancyArrowPatch, Rectangle  # noqa: PLC0415
-
-    n_classes, visible = graph.n_classes, graph.visible
-    captions = [_caption(item) for item in graph.actions]
-    radius = min(0.17, 0.72 * math.sin(math.pi / n_classes))
-    centres = _centres(graph)
-    inside = max(map(len, captions)) <= 3 and radius > 0.1
-    for i, y in np.argwhere(visible).tolist():
-        colour, width = (_VERMILLION, 1.3) if i in graph.revealing else (_GREY, 1.1)
-        style: dict[str, Any] = {"arrowstyle": "-|>,head_length=5,head_width=2.6", "color": colour, "linewidth": width,
-                                 "zorder": 1}
-        if i == y:
-            ax.add_patch(FancyArrowPatch(path=_loop(centres[i], radius), **style))
-        else:
-            bend = 0.16 if i < n_classes and visible[y, i] else 0.0
-            ax.add_patch(FancyArrowPatch(path=_arrow(centres[i], centres[y], radius * 1.06, bend), **style))
-    for i, (x, y) in enumerate(centres.tolist()):
-        fill = _ORANGE if i in graph.revealing else "white"
-        edge, line = (_BLUE, 3.2) if i in graph.dominating_set else ("black", 1.0)
-        looks: dict[str, Any] = {"facecolor": fill, "edgecolor": edge, "linewidth": line, "zorder": 3}
-        if i < n_classes:
-            ax.add_patch(Circle((x, y), radius, **looks))
-        else:
-            half = radius * 0.9 if graph.n_actions == n_classes + 1 else radius * 0.65
-            ax.add_patch(Rectangle((x - half, y - half), 2 * half, 2 * half, **looks))
-        if inside:
-            ax.text(x, y, captions[i], ha="center", va="center", zorder=4, parse_math=False)
-        elif i < n_classes:
-            # Beyond the node, and beyond its loop when it has one.
-            far = 1.0 + radius * (3.35 if visible[i, i] else 1.45)
-            level = "left" if x > 0.2 else "right" if x < -0.2 else "center"
-            upright = "bottom" if y > 0.85 else "top" if y < -0.85 else "center"
-            ax.text(x * far, y * far, captions[i], ha=level, va=upright, zorder=4, parse_math=False)
-        else:
-            ax.text(x, y - half - radius * 0.22, captions[i], ha="center", va="top", zorder=2, parse_math=False,
-                    bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 2.0})
-    reach = 1.0 + radius * 3.3
-    high = reach + (0.0 if inside else 0.2)
-    ax.set(xlim=(-reach, reach), ylim=(-high, high), aspect="equal")
-    ax.set_title(_caption(graph.name, 60), parse_math=False)
-    ax.set_axis_off()
-    _legend(graph, ax)
-
-
-def _centres(graph: FeedbackGraph) -> NDArray[np.float64]:
-    """The classes on the unit circle, clockwise from the top; extra actions in the middle, several on a small circle."""
-    extra = graph.n_actions - graph.n_classes
-    # Half a step off: else a ring of extra actions would hide behind the straight lines to the classes.
-    inner = 0.4 if extra > 1 else 0.0
-    angles = np.concatenate([np.arange(graph.n_classes) / graph.n_classes, (np.arange(extra) + 0.5) / max(extra, 1)])
-    lengths = np.repeat([1.0, inner], [graph.n_classes, extra])
-    return np.asarray(np.column_stack([np.sin(2 * np.pi * angles), np.cos(2 * np.pi * angles)]) * lengths[:, None])
-
-
-def _arrow(start: NDArray[np.float64], end: NDArray[np.float64], radius: float, bend: float) -> Any:
-    """A curve from the rim of one node to the rim of the other; bent, so that there and back do not coincide."""
-    from matplotlib.path import Path as Curve  # noqa: PLC0415
-
-    along = end - start
-    middle = (start + end) / 2 + bend * np.array([along[1], -along[0]])
-    first, last = (middle - start) / np.linalg.norm(middle - start), (middle - end) / np.linalg.norm(middle - end)
-    return Curve([start + first * radius, middle, end + last * radius], [Curve.MOVETO, Curve.CURVE3, Curve.CURVE3])
-
-
-def _loop(centre: NDArray[np.float64], radius: float) -> Any:
-    """A curve that leaves a node, turns outside the circle, and comes back."""
-    from matplotlib.path import Path as Curve  # noqa: PLC0415
-
-    out = centre / max(float(np.linalg.norm(centre)), 1e-9)
-    side = np.array([-out[1], out[0]])
-    leave, back = out + 0.75 * side, out - 0.75 * side
-    points = [centre + radius * 1.06 * leave / np.linalg.norm(leave), centre + radius * (3.4 * out + 1.9 * side),
-              centre + radius * (3.4 * out - 1.9 * side), centre + radius * 1.06 * back / np.linalg.norm(back)]
-    return Curve(points, [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4])
-
-
-def _legend(graph: FeedbackGraph, ax: Axes) -> None:
-    from matplotlib.lines import Line2D  # noqa: PLC0415
-
-    def marker(text: str, shape: str, fill: str, edge: str, width: float) -> Line2D:
-        return Line2D([], [], linestyle="none", marker=shape, markersize=11, markerfacecolor=fill, markeredgecolor=edge,
-                      markeredgewidth=width, label=text)
-
-    entries = [marker("class", "o", "white", "black", 1.0)]
-    if graph.n_actions > graph.n_classes:
-        entries.append(marker("extra action", "s", "white", "black", 1.0))
-    if graph.revealing:
-        entries.append(marker("reveals every label", "o", _ORANGE, "black", 1.0))
-    entries.append(marker("dominating set", "o", "white", _BLUE, 3.0))
-    entries.append(Line2D([], [], color=_GREY, marker=">", markevery=[1], label="playing one shows the other"))
-    ax.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, frameon=False)
-
-
-def _draw_matrix(graph: FeedbackGraph, ax: Axes) -> None:
-    from matplotlib.colors import ListedColormap  # noqa: PLC0415
-    from matplotlib.patches import Patch  # noqa: PLC0415
-
-    shades = graph.visible.astype(np.int8)
-    shades[list(graph.revealing)] = 2
-    ax.imshow(shades, cmap=ListedColormap(["#f2f2f2", _SKY, _ORANGE]), vmin=0, vmax=2, interpolation="nearest")
-    for axis, names in ((ax.yaxis, graph.actions), (ax.xaxis, graph.classes)):
-        step = max(1, math.ceil(len(names) / 30))
-        places = range(0, len(names), step)
-        axis.set_ticks(list(places), [_caption(names[i]) for i in places], fontsize=7, parse_math=False)
-    ax.tick_params(axis="x", rotation=90)
-    ax.set(xlabel="class", ylabel="action played", aspect="equal")
-    ax.set_title(_caption(graph.name, 60), parse_math=False)
-    if graph.n_actions > graph.n_classes:
-        ax.axhline(graph.n_classes - 0.5, color="black", linewidth=0.8)
-    members = list(graph.dominating_set)
-    dots = ax.plot([1.02] * len(members), members, linestyle="none", marker="<", markersize=5, color=_BLUE, clip_on=False,
-                   transform=ax.get_yaxis_transform(), label="dominating set")
-    entries = [Patch(facecolor=_SKY, label="shown"), Patch(facecolor="#f2f2f2", edgecolor="#999999", label="hidden")]
-    if graph.revealing:
-        entries.insert(0, Patch(facecolor=_ORANGE, label="reveals every label"))
-    ax.legend(handles=[*entries, *dots], loc="lower center", bbox_to_anchor=(0.5, 1.06), ncols=4, frameon=False, fontsize=8)

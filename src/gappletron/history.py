@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
 from gappletron import _files
-from gappletron._validate import UserError
 from gappletron.engine import BLIND, EXPLORED, LABELS_SEEN, LOSSES, MISTAKES, RATES, Tally
 
 if TYPE_CHECKING:
@@ -55,8 +54,8 @@ class History:
 
     >>> from gappletron import play
     >>> history = play("gapsmh", "synthetic:K=3,d=40,noise=0,T=2000", "bandit", seed=1)[0]
-    >>> history.rounds, history.mistakes == history.curve.mistakes[-1], history.error_rate < 0.2
-    (2000, True, True)
+    >>> history.rounds, history.error_rate < 0.2, history.curve.rounds[:4].tolist()
+    (2000, True, [1, 2, 3, 4])
     """
 
     name: str
@@ -130,8 +129,8 @@ class Histories(Sequence[History]):
     def __str__(self) -> str:
         rows = [HEADER, *self.rows()]
         widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
-        lines = ["  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))])
-                 for row in rows]
+        pads = [str.ljust, *[str.rjust] * (len(HEADER) - 1)]
+        lines = ["  ".join(pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True)) for row in rows]
         lines.insert(1, "  ".join("-" * width for width in widths))
         return "\n".join(([self.title] if self.title else []) + lines)
 
@@ -183,14 +182,6 @@ def error_curves(histories: Histories, path: str | Path | None, ax: Axes | None)
     ax.grid(alpha=0.25)
     ax.legend(frameon=False)
     if path is not None:
-        save_figure(figure, path)
+        _files.save_figure(figure, path)
     return figure
 
-
-def save_figure(figure: Figure, path: str | Path) -> None:
-    """Write a figure by the end of its name: PNG, SVG or PDF, whole or not at all."""
-    kind = str(path).lower().rpartition(".")[2]
-    if kind not in ("png", "svg", "pdf"):
-        raise UserError(f"cannot draw into {str(path)!r}: the name must end in .png, .svg or .pdf")
-    with _files.replacing(path) as file:
-        figure.savefig(file, format=kind, dpi=160)

@@ -28,8 +28,8 @@ class Loss(Piece, abstract=True):
     >>> import numpy as np
     >>> from gappletron import SmoothHinge
     >>> loss, s = SmoothHinge(), np.array([0.6, 0.1, 0.0])
-    >>> loss.gap(s, 0), loss.value(s, 0, 0), loss.value(s, 0, 1)
-    (0.25, 0.25, 2.0)
+    >>> [float(number) for number in (loss.gap(s, 0), loss.value(s, 0, 0), loss.value(s, 0, 1))]
+    [0.25, 0.25, 2.0]
     """
 
     @abstractmethod

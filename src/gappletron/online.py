@@ -19,7 +19,7 @@ import numpy as np
 from gappletron import _files
 from gappletron._dispatch import Piece, helper, rebuilt, run, specialised, spelled
 from gappletron._numerics import UNSEEN_LABEL, Row
-from gappletron._validate import Label, UserError, listing, whole
+from gappletron._validate import Label, UserError, whole
 from gappletron.engine import Desk, Turn, decide, greedy_class, update
 from gappletron.graphs import FeedbackGraph
 from gappletron.learners import named
@@ -58,7 +58,7 @@ class Receipt:
     >>> model = Online("gapsmh", FeedbackGraph.apple_tasting(), features=4, seed=1)
     >>> receipt = model.act(([0, 3], [1.0, 0.5]))
     >>> receipt.action, receipt.greedy, receipt.probability, receipt.reveals
-    ('spam', 'spam', 0.5, ())
+    ('spam', 'ham', 0.5, ())
     >>> receipt.propensity("ham")
     0.5
     """
@@ -128,7 +128,8 @@ class Online:
     not to be used from several threads at once.
     """
 
-    def __init__(self, learner: Learner | str, graph: FeedbackGraph, features: int, *, seed: int = 0, pending: int = 10_000) -> None:
+    def __init__(self, learner: Learner | str, graph: FeedbackGraph, features: int, *, seed: int = 0,
+                 pending: int = 10_000) -> None:
         if isinstance(learner, str):
             learner = named(learner)
         if not isinstance(learner, Learner):
@@ -182,13 +183,13 @@ class Online:
         if label is UNSEEN:
             position = UNSEEN_LABEL
             if self._arrays.revealing[turn.action]:
-                raise UserError(f"the action {waiting.action!r} reveals every label, so there is one to learn: give it, or leave "
-                                "the receipt alone if nobody told")
+                raise UserError(f"the action {waiting.action!r} reveals every label, so there is one to learn: give it, or "
+                                "leave the receipt alone if nobody told")
         else:
             position = self.graph.class_index(label)
             if not self._arrays.visible[turn.action, position]:
-                raise UserError(f"the action {waiting.action!r} does not reveal the label {label!r}, so learning from it would be "
-                                "biased: pass UNSEEN")
+                raise UserError(f"the action {waiting.action!r} does not reveal the label {label!r}, so learning from it "
+                                "would be biased: pass UNSEEN")
         played = Round(waiting._scores, waiting.probabilities, turn.greedy, turn.action, position)
         run(self._update, self.learner, self._state, self._arrays, waiting._x, played)
         del self._pending[waiting.serial]
@@ -219,8 +220,8 @@ class Online:
         if serial in self._pending:
             return self._pending[serial]
         if serial in self._expired:
-            raise UserError(f"the receipt {name!r} has expired, since more than {self.pending_limit} others were waiting: give the "
-                            "feedback sooner, or make the model with a larger pending=")
+            raise UserError(f"the receipt {name!r} has expired, since more than {self.pending_limit} others were waiting: give "
+                            "the feedback sooner, or make the model with a larger pending=")
         raise UserError(f"the receipt {name!r} was already learned from (or expired long ago): feedback counts once")
 
     def _row(self, x: Any) -> Row:
@@ -264,7 +265,8 @@ class Online:
         arrays: dict[str, Any] = {f"state{name}": array for name, array in _leaves(self._state)}
         arrays |= {
             "header": np.frombuffer(json.dumps(header).encode(), np.uint8), "visible": self.graph.visible,
-            "indices": _joined([r._x.indices for r in waiting], np.int32), "values": _joined([r._x.values for r in waiting], np.float64),
+            "indices": _joined([r._x.indices for r in waiting], np.int32),
+            "values": _joined([r._x.values for r in waiting], np.float64),
             "scores": _joined([r._scores for r in waiting], np.float64),
             "probabilities": _joined([r.probabilities for r in waiting], np.float64),
         }
@@ -294,7 +296,8 @@ class Online:
                 header = json.loads(bytes(archive["header"]))
                 arrays = {name: archive[name] for name in archive.files}
         except OSError as error:
-            raise UserError(f"cannot read {str(path)!r} ({error.strerror or error}): give a file that Online.save wrote") from None
+            raise UserError(f"cannot read {str(path)!r} ({error.strerror or error}): "
+                            "give a file that Online.save wrote") from None
         except UserError:
             raise
         except (zipfile.BadZipFile, zlib.error, ValueError, KeyError, EOFError, TypeError, NotImplementedError, RuntimeError,
@@ -303,8 +306,8 @@ class Online:
         if not isinstance(header, dict) or header.get("format") != FORMAT or not isinstance(header.get("version"), int):
             raise UserError(damaged)
         if header["version"] > VERSION:
-            raise UserError(f"{str(path)!r} was written by a newer gappletron (format {header['version']}, this one reads up to "
-                            f"{VERSION}): upgrade gappletron")
+            raise UserError(f"{str(path)!r} was written by a newer gappletron (format {header['version']}, this one reads up "
+                            f"to {VERSION}): upgrade gappletron")
         try:
             return cls._rebuilt(header, arrays, tuple(pieces))
         except UserError as error:
@@ -333,8 +336,9 @@ class Online:
             start += size
             scores = arrays["scores"][row * K:(row + 1) * K].copy()
             probabilities = arrays["probabilities"][row * N:(row + 1) * N].copy()
+            inside = size == 0 or 0 <= x.indices.min() <= x.indices.max() < model.features
             if not (x.values.size == x.indices.size == size and scores.size == K and probabilities.size == N
-                    and 0 <= action < N and 0 <= greedy < K and (size == 0 or 0 <= x.indices.min() <= x.indices.max() < model.features)):
+                    and 0 <= action < N and 0 <= greedy < K and inside):
                 raise UserError("a waiting receipt does not fit the model: the file is damaged")
             model._pending[serial] = Receipt(model._id, serial, graph, x, scores, probabilities, Turn(action, greedy, rate))
         return model

@@ -12,13 +12,25 @@ import numpy as np
 
 from gappletron._dispatch import run, specialised
 from gappletron._validate import Label, UserError, listing, whole
-from gappletron.engine import BLIND, EXPLORED, LABELS_SEEN, LOSSES, MISTAKES, RATES, Counts, Losses, advance, new_desk, new_tally
+from gappletron.engine import (
+    BLIND,
+    EXPLORED,
+    LABELS_SEEN,
+    LOSSES,
+    MISTAKES,
+    RATES,
+    Counts,
+    Losses,
+    advance,
+    new_desk,
+    new_tally,
+)
 from gappletron.graphs import FeedbackGraph
 from gappletron.history import Histories, History, curve_of
 from gappletron.learners import named
 from gappletron.learners.learner import Learner
 from gappletron.streams import open_stream
-from gappletron.streams.stream import Chunk, Stream, limited
+from gappletron.streams.stream import Chunk, Stream, frozen, limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,8 +106,9 @@ class Runs:
             learner_run.compile()
         with ThreadPoolExecutor(min(self.jobs, len(self._runs))) as pool:
             for chunk in self.stream.chunks():
-                seen_by_graph = chunk if self._positions is None else chunk._replace(labels=_frozen(self._positions[chunk.labels]))
-                for future in [pool.submit(learner_run.play, seen_by_graph) for learner_run in self._runs]:
+                if self._positions is not None:
+                    chunk = chunk._replace(labels=_frozen(self._positions[chunk.labels]))  # noqa: PLW2901
+                for future in [pool.submit(learner_run.play, chunk) for learner_run in self._runs]:
                     future.result()
                 played += chunk.labels.size
                 yield played
@@ -154,7 +167,7 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-EMPTY = Chunk(_frozen(np.zeros(1, np.int64)), _frozen(np.zeros(0, np.int32)), _frozen(np.zeros(0)), _frozen(np.zeros(0, np.int64)))
+EMPTY = frozen(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
 
 
 def _named_learners(learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str]) -> dict[str, Learner]:
@@ -169,7 +182,8 @@ def _named_learners(learners: Learner | str | Sequence[Learner | str] | Mapping[
     if not result:
         raise UserError("there is nobody to play: name at least one learner")
     if len(result) < len(given):
-        raise UserError(f"the same learner was given twice ({listing(name for name, _ in given)}): use repeats= for more runs of it")
+        raise UserError(f"the same learner was given twice ({listing(name for name, _ in given)}): "
+                        "use repeats= for more runs of it")
     return result
 
 
@@ -220,4 +234,4 @@ def marked_rounds(curve: str | Sequence[int], rounds: int | None) -> NDArray[np.
             raise UserError(f"there is no curve {curve!r}: choose 'log', 'every', or give the rounds")
     else:
         marks = np.unique(np.array([whole(mark, "a round of the curve", least=1) for mark in curve], dtype=np.int64))
-    return _frozen(marks)  # type: ignore[no-any-return]
+    return _frozen(marks)

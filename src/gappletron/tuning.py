@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from gappletron._validate import UserError, number, whole
-from gappletron.graphs import FeedbackGraph
 from gappletron.learners.learner import Learner, Problem
+
+if TYPE_CHECKING:
+    from gappletron.graphs import FeedbackGraph
 
 __all__ = ["tuned"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._numerics import argmax
-from gappletron.exploration import Exploration, TopUp
 from gappletron._validate import unknown
+from gappletron.exploration import Exploration, TopUp
 from gappletron.learners.learner import Decision, Learner, Problem, Round
 from gappletron.losses import Hinge, LogisticBase2, LogisticBaseK, Loss, SmoothHinge
 from gappletron.optimizers import AdaptiveOGD, Optimizer
@@ -90,7 +90,7 @@ class Gappletron(Learner):
         """Gamma as the theorems choose it (notes of section 5 and 6 of the paper); see :data:`TUNINGS`."""
         if tuning not in TUNINGS:
             raise unknown(tuning, "tuning", self.tunings)
-        return self._replace(exploration=self.exploration.tuned(TUNINGS[tuning](self, problem)))  # type: ignore[no-any-return]
+        return self._replace(exploration=self.exploration.tuned(TUNINGS[tuning](self, problem)))
 
 
 class Constants(NamedTuple):
@@ -141,7 +141,7 @@ def gamma_high_probability_separable(learner: Gappletron, problem: Problem) -> f
     return math.sqrt(c.rho * ((c.K + 2.0) * c.lmax * math.log(2.0 / problem.delta) + c.L * c.h * c.h))
 
 
-def gamma_only_t(learner: Gappletron, problem: Problem) -> float:
+def gamma_only_t(learner: Gappletron, problem: Problem) -> float:  # noqa: ARG001 - as its neighbours
     """1: the paper's figures "tuned with all parameters set to 1, except for T"."""
     return 1.0
 

@@ -18,7 +18,7 @@ from gappletron._dispatch import helper, specialised
 from gappletron._validate import Label, UserError, label, labels, listing, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -151,6 +151,9 @@ class Stream(abc.ABC):
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning, at most :data:`CHUNK` at a time."""
 
+    def prepare(self, progress: Callable[[int, int], None] | None = None) -> None:  # noqa: B027 - most have nothing to prepare
+        """Find out now what playing needs to know, such as a file's classes; `progress` is called with (done, total)."""
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
@@ -236,7 +239,7 @@ def _is_sparse(X: Any) -> bool:
     # scipy.sparse costs a tenth of a second to import; an array-like never needs it.
     if not any(base.__module__.startswith("scipy.sparse") for base in type(X).__mro__):
         return False
-    import scipy.sparse  # noqa: PLC0415 - heavy
+    import scipy.sparse
 
     return bool(scipy.sparse.issparse(X))
 
@@ -266,7 +269,7 @@ def _dense(X: Any) -> NDArray[Any]:
 
 def _sparse(X: Any) -> Any:
     """X as CSR with sorted, distinct indices; X itself is left as it is."""
-    import scipy.sparse  # noqa: PLC0415 - heavy
+    import scipy.sparse
 
     if X.ndim != 2:
         raise UserError(f"X must have two dimensions, one row for each round, not {X.ndim}")
@@ -367,7 +370,7 @@ def digits() -> ArrayStream:
     >>> stream.rounds, stream.features, len(stream.classes)
     (1797, 64, 10)
     """
-    from sklearn.datasets import load_digits  # noqa: PLC0415 - heavy
+    from sklearn.datasets import load_digits
 
     pixels, y = load_digits(return_X_y=True)
     return ArrayStream(pixels / 16.0, y, name="digits")
@@ -404,6 +407,10 @@ class Limited(Stream):
         """The limit, or the length of the stream where that is known to be smaller."""
         known = self._stream.rounds
         return self._most if known is None else min(self._most, known)
+
+    def prepare(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Prepare the whole stream."""
+        self._stream.prepare(progress)
 
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning, up to the limit."""

@@ -76,8 +76,9 @@ class SvmlightFile(Stream):
 
     What is not given here is found by a first pass when it is first needed (see :meth:`scan`): the features are as many as the
     largest index, the classes are the distinct labels in increasing order, as ints if all are whole and else as text. With
-    `features` and `classes` given there is no first pass, and the number of rounds is not known beforehand. At most
-    `rounds` rows are played. A pipe, or ``-`` for standard input, can be read only once and so needs `features` and `classes`.
+    `features` and `classes` given there is no first pass, and the number of rounds is not known beforehand. `classes` are
+    compared by number (1, 1.0 and "1" are the same), named as the first pass would name them, and stay in the order given.
+    At most `rounds` rows are played, and those before a wrong line are played before the error is raised. A pipe, or ``-`` for standard input, can be read only once and so needs `features` and `classes`.
 
     >>> import pathlib, tempfile
     >>> from gappletron.streams import SvmlightFile
@@ -134,6 +135,11 @@ class SvmlightFile(Stream):
         rows = self.scan().rows
         return rows if self._most is None else min(rows, self._most)
 
+    def prepare(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Scan the file, unless its features and classes were given."""
+        if self._features is None or self._classes is None:
+            self.scan(progress)
+
     def scan(self, progress: Callable[[int, int], None] | None = None) -> Scan:
         """Read the whole file once and remember what is in it; `progress` is called with (bytes read, bytes in all).
 
@@ -157,7 +163,9 @@ class SvmlightFile(Stream):
             largest = max(largest, part.largest)
             norm = max(norm, largest_norm(part.chunk))
             if self._classes is not None:
-                self._positions(part)
+                error = self._positions(part)[1]
+                if error is not None:
+                    raise error
             else:
                 found = np.union1d(found, part.labels[_position_in(found, part.labels) < 0])
             if len(found) > MOST_CLASSES:
@@ -173,40 +181,45 @@ class SvmlightFile(Stream):
         """The rounds from the beginning; a pipe can be read only once."""
         if self._pipe and self._read:
             raise UserError(f"{self.name} is a pipe and was read already: write it to a file first to play it more than once")
-        features = self.features
+        self.prepare()
         self._read = True
-        return self._play(features)
+        return self._play(self.features)
 
     def _play(self, features: int) -> Iterator[Chunk]:
         left = self._most if self._most is not None else sys.maxsize
         rows = 0
         for part in self._parsed(features, None):
-            positions = self._positions(part)
+            positions, error = self._positions(part)
             rows += len(positions)
             keep = min(left, len(positions))
             indptr, indices, values, _ = part.chunk
             entries = indptr[keep]
-            yield frozen(indptr[: keep + 1], indices[:entries], values[:entries], positions[:keep])
+            if keep:
+                yield frozen(indptr[: keep + 1], indices[:entries], values[:entries], positions[:keep])
             left -= keep
             if left == 0:
                 return
+            if error is not None:
+                raise error
         if self._scan is not None and rows != self._scan.rows:
             raise UserError(f"{self.name} had {self._scan.rows} rows when it was scanned and now has {rows}: "
                             "it changed meanwhile, open it again")
 
-    def _positions(self, part: Parsed) -> NDArray[np.int64]:
-        """The labels as positions in the classes."""
+    def _positions(self, part: Parsed) -> tuple[NDArray[np.int64], UserError | None]:
+        """The labels as positions in the classes, up to the first that is not one of them, and then the error for it."""
         numbers, places = self._numbers
         ranks = _position_in(numbers, part.labels)
-        if (ranks < 0).any():
-            row = int(np.argmin(ranks))
+        unknown = np.flatnonzero(ranks < 0)
+        error = None
+        if len(unknown):
+            row = int(unknown[0])
+            ranks = ranks[:row]
             cure = ("add it to classes or drop the line" if self._classes is not None
                     else "it was not there when the file was scanned, open the file again")
             name = _name(float(part.labels[row]))
-            raise UserError(f"{self.name}, line {part.lines[row]}: the label {name!r} is not among the classes "
-                            f"{listing(self.classes)}: {cure}")
-        positions: NDArray[np.int64] = places[ranks]
-        return positions
+            error = UserError(f"{self.name}, line {part.lines[row]}: the label {name!r} is not among the classes "
+                              f"{listing(self.classes)}: {cure}")
+        return places[ranks], error
 
     @functools.cached_property
     def _numbers(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -270,10 +283,10 @@ def _names_found(found: Iterable[float]) -> tuple[Label, ...]:
     return tuple(repr(value) for value in values)
 
 
-def _number_of(name: Label) -> float:
+def _number_of(name: Any) -> float:
     """The number that a class has in the file."""
     try:
-        value = float(name)  # type: ignore[arg-type]
+        value = float(name)
     except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not math.isfinite(value):
@@ -282,16 +295,8 @@ def _number_of(name: Label) -> float:
 
 
 def _names_given(classes: Iterable[Any]) -> tuple[Label, ...]:
-    """The classes as the user names them, which must be different numbers; floats get the names that a scan gives them."""
-    plain = plain_names(classes)
-    names = labels((repr(item) if isinstance(item, float) and math.isfinite(item) else item for item in plain), "class")
-    seen: dict[float, Label] = {}
-    for name in names:
-        value = _number_of(name)
-        if value in seen:
-            raise UserError(f"the classes {seen[value]!r} and {name!r} are the same number: give every class once")
-        seen[value] = name
-    return names
+    """The names that a scan would give to these classes, however their numbers are spelled here, in the order given."""
+    return labels(_names_found(_number_of(item) for item in plain_names(classes)), "class")
 
 
 def _position_in(numbers: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -432,9 +437,14 @@ def _parse_blocks(blocks: Iterator[bytes], name: str, most: int, explain: Callab
         while cursor.position < stop:
             before = cursor.position
             cursor = specialised(parse, text, cursor, rows, most, powers())(text, cursor, rows, most, powers())
-            zeros = _settle(text, cursor, rows, name) or zeros
-            if cursor.status == WRONG:
-                raise _wrong(text, cursor, name, explain)
+            cursor, some_zero, error = _settle(text, cursor, rows, name)
+            zeros = zeros or some_zero
+            if error is None and cursor.status == WRONG:
+                error = _wrong(text, cursor, name, explain)
+            if error is not None:
+                if cursor.rows:
+                    yield _emitted(cursor, rows, zeros)
+                raise error
             if cursor.status == CROWDED and cursor.position == before:
                 rows = rows._replace(doubtful=np.empty((2 * len(rows.doubtful), 3), np.int64))
             elif cursor.status == FULL and cursor.rows == 0:
@@ -462,21 +472,22 @@ def _emitted(cursor: Cursor, rows: Rows, zeros: bool) -> Parsed:
     return Parsed(chunk, rows.labels[: cursor.rows].copy(), rows.lines[: cursor.rows].copy(), cursor.largest)
 
 
-def _settle(text: NDArray[np.uint8], cursor: Cursor, rows: Rows, name: str) -> bool:
-    """Read the doubtful numbers with Python's float; True if one of the values is zero."""
+def _settle(text: NDArray[np.uint8], cursor: Cursor, rows: Rows, name: str) -> tuple[Cursor, bool, UserError | None]:
+    """Read the doubtful numbers with Python's float: how far the rows are good, whether a value is zero, and what is wrong."""
     zeros = False
     for slot, start, stop in rows.doubtful[: cursor.doubtful].tolist():
         token = text[start:stop].tobytes()
         value = float(token)
         row = -1 - slot if slot < 0 else int(np.searchsorted(rows.indptr[1: cursor.rows + 1], slot, side="right"))
         if math.isinf(value):
-            raise UserError(f"{name}, line {rows.lines[row]}: {_shown(token)} is too large for a double: give a finite number")
+            error = UserError(f"{name}, line {rows.lines[row]}: {_shown(token)} is too large for a double: give a finite number")
+            return cursor._replace(rows=row, entries=int(rows.indptr[row])), zeros, error
         if slot < 0:
             rows.labels[row] = value
         else:
             rows.values[slot] = value
             zeros = zeros or value == 0.0
-    return zeros
+    return cursor, zeros, None
 
 
 def _shown(token: bytes) -> str:

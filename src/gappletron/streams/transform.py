@@ -12,7 +12,7 @@ from gappletron._validate import Label, UserError, unknown
 from gappletron.streams.stream import Chunk, Stream, frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -97,6 +97,10 @@ class Transformed(Stream):
         """1 for normalised rows, else the stream's own; with a bias the root of 1 + its square."""
         norm = 1.0 if self._normalize != "none" else self._stream.max_norm
         return math.hypot(1.0, norm) if self._bias and norm is not None else norm
+
+    def prepare(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Prepare the stream."""
+        self._stream.prepare(progress)
 
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning, changed."""

@@ -1,0 +1,169 @@
+"""Pictures of feedback graphs: nodes and arrows, or the matrix where there are too many of them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from gappletron import _files
+from gappletron._validate import Label, shortened
+
+if TYPE_CHECKING:
+    import os
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from gappletron.graphs import FeedbackGraph
+
+DRAWN_ACTIONS, DRAWN_EDGES, DRAWN_EXTRA = 24, 100, 6
+"""With more nodes or arrows than these a drawing is a ball of wool, and the matrix says more."""
+
+_BLUE, _SKY, _ORANGE, _VERMILLION, _GREY = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#555555"  # Okabe and Ito, and a grey
+
+
+def drawn(graph: FeedbackGraph, path: str | os.PathLike[str] | None, ax: Axes | None) -> Figure:
+    """What :meth:`FeedbackGraph.draw` draws."""
+    if path is not None:
+        _files.figure_kind(path)
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        ax = Figure(figsize=(6.4, 6.4), layout="constrained").add_subplot()
+    extra = graph.n_actions - graph.n_classes
+    if graph.n_actions <= DRAWN_ACTIONS and graph.n_edges <= DRAWN_EDGES and extra <= DRAWN_EXTRA:
+        _draw_nodes(graph, ax)
+    else:
+        _draw_matrix(graph, ax)
+    figure: Figure = cast("Any", ax.figure).figure  # the axes may stand in a part of a figure: this is the whole
+    if path is not None:
+        _files.save_figure(figure, path)
+    return figure
+
+
+def _caption(name: Label, most: int = 14) -> str:
+    """A name as a figure can show it: short, and without characters that have no picture."""
+    text = str(name)
+    return shortened(text if text.isprintable() and text.strip() else repr(name), most)
+
+
+def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
+    from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
+
+    n_classes, visible = graph.n_classes, graph.visible
+    captions = [_caption(item) for item in graph.actions]
+    radius = min(0.17, 0.72 * math.sin(math.pi / n_classes))
+    centres = _centres(graph)
+    inside = max(map(len, captions)) <= 3 and radius > 0.1
+    for i, y in np.argwhere(visible).tolist():
+        colour, width = (_VERMILLION, 1.3) if i in graph.revealing else (_GREY, 1.1)
+        style: dict[str, Any] = {"arrowstyle": "-|>,head_length=5,head_width=2.6", "color": colour, "linewidth": width,
+                                 "zorder": 1}
+        if i == y:
+            ax.add_patch(FancyArrowPatch(path=_loop(centres[i], radius), **style))
+        else:
+            bend = 0.16 if i < n_classes and visible[y, i] else 0.0
+            ax.add_patch(FancyArrowPatch(path=_arrow(centres[i], centres[y], radius * 1.06, bend), **style))
+    for i, (x, y) in enumerate(centres.tolist()):
+        fill = _ORANGE if i in graph.revealing else "white"
+        edge, line = (_BLUE, 3.2) if i in graph.dominating_set else ("black", 1.0)
+        looks: dict[str, Any] = {"facecolor": fill, "edgecolor": edge, "linewidth": line, "zorder": 3}
+        if i < n_classes:
+            ax.add_patch(Circle((x, y), radius, **looks))
+        else:
+            half = radius * 0.9 if graph.n_actions == n_classes + 1 else radius * 0.65
+            ax.add_patch(Rectangle((x - half, y - half), 2 * half, 2 * half, **looks))
+        if inside:
+            ax.text(x, y, captions[i], ha="center", va="center", zorder=4, parse_math=False)
+        elif i < n_classes:
+            # Beyond the node, and beyond its loop when it has one.
+            far = 1.0 + radius * (3.35 if visible[i, i] else 1.45)
+            level = "left" if x > 0.2 else "right" if x < -0.2 else "center"
+            upright = "bottom" if y > 0.85 else "top" if y < -0.85 else "center"
+            ax.text(x * far, y * far, captions[i], ha=level, va=upright, zorder=4, parse_math=False)
+        else:
+            ax.text(x, y - half - radius * 0.22, captions[i], ha="center", va="top", zorder=2, parse_math=False,
+                    bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 2.0})
+    reach = 1.0 + radius * 3.3
+    high = reach + (0.0 if inside else 0.2)
+    ax.set(xlim=(-reach, reach), ylim=(-high, high), aspect="equal")
+    ax.set_title(_caption(graph.name, 60), parse_math=False)
+    ax.set_axis_off()
+    _legend(graph, ax)
+
+
+def _centres(graph: FeedbackGraph) -> NDArray[np.float64]:
+    """The classes on the unit circle, clockwise from the top; extra actions in the middle, several on a small circle."""
+    extra = graph.n_actions - graph.n_classes
+    # Half a step off: else a ring of extra actions would hide behind the straight lines to the classes.
+    inner = 0.4 if extra > 1 else 0.0
+    angles = np.concatenate([np.arange(graph.n_classes) / graph.n_classes, (np.arange(extra) + 0.5) / max(extra, 1)])
+    lengths = np.repeat([1.0, inner], [graph.n_classes, extra])
+    return np.asarray(np.column_stack([np.sin(2 * np.pi * angles), np.cos(2 * np.pi * angles)]) * lengths[:, None])
+
+
+def _arrow(start: NDArray[np.float64], end: NDArray[np.float64], radius: float, bend: float) -> Any:
+    """A curve from the rim of one node to the rim of the other; bent, so that there and back do not coincide."""
+    from matplotlib.path import Path as Curve
+
+    along = end - start
+    middle = (start + end) / 2 + bend * np.array([along[1], -along[0]])
+    first, last = (middle - start) / np.linalg.norm(middle - start), (middle - end) / np.linalg.norm(middle - end)
+    return Curve([start + first * radius, middle, end + last * radius], [Curve.MOVETO, Curve.CURVE3, Curve.CURVE3])
+
+
+def _loop(centre: NDArray[np.float64], radius: float) -> Any:
+    """A curve that leaves a node, turns outside the circle, and comes back."""
+    from matplotlib.path import Path as Curve
+
+    out = centre / max(float(np.linalg.norm(centre)), 1e-9)
+    side = np.array([-out[1], out[0]])
+    leave, back = out + 0.75 * side, out - 0.75 * side
+    points = [centre + radius * 1.06 * leave / np.linalg.norm(leave), centre + radius * (3.4 * out + 1.9 * side),
+              centre + radius * (3.4 * out - 1.9 * side), centre + radius * 1.06 * back / np.linalg.norm(back)]
+    return Curve(points, [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4])
+
+
+def _legend(graph: FeedbackGraph, ax: Axes) -> None:
+    from matplotlib.lines import Line2D
+
+    def marker(text: str, shape: str, fill: str, edge: str, width: float) -> Line2D:
+        return Line2D([], [], linestyle="none", marker=shape, markersize=11, markerfacecolor=fill, markeredgecolor=edge,
+                      markeredgewidth=width, label=text)
+
+    entries = [marker("class", "o", "white", "black", 1.0)]
+    if graph.n_actions > graph.n_classes:
+        entries.append(marker("extra action", "s", "white", "black", 1.0))
+    if graph.revealing:
+        entries.append(marker("reveals every label", "o", _ORANGE, "black", 1.0))
+    entries.append(marker("dominating set", "o", "white", _BLUE, 3.0))
+    entries.append(Line2D([], [], color=_GREY, marker=">", markevery=[1], label="playing one shows the other"))
+    ax.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, frameon=False)
+
+
+def _draw_matrix(graph: FeedbackGraph, ax: Axes) -> None:
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    shades = graph.visible.astype(np.int8)
+    shades[list(graph.revealing)] = 2
+    ax.imshow(shades, cmap=ListedColormap(["#f2f2f2", _SKY, _ORANGE]), vmin=0, vmax=2, interpolation="nearest")
+    for axis, names in ((ax.yaxis, graph.actions), (ax.xaxis, graph.classes)):
+        step = max(1, math.ceil(len(names) / 30))
+        places = range(0, len(names), step)
+        axis.set_ticks(list(places), [_caption(names[i]) for i in places], fontsize=7, parse_math=False)
+    ax.tick_params(axis="x", rotation=90)
+    ax.set(xlabel="class", ylabel="action played", aspect="equal")
+    ax.set_title(_caption(graph.name, 60), parse_math=False)
+    if graph.n_actions > graph.n_classes:
+        ax.axhline(graph.n_classes - 0.5, color="black", linewidth=0.8)
+    members = list(graph.dominating_set)
+    dots = ax.plot([1.02] * len(members), members, linestyle="none", marker="<", markersize=5, color=_BLUE, clip_on=False,
+                   transform=ax.get_yaxis_transform(), label="dominating set")
+    entries = [Patch(facecolor=_SKY, label="shown"), Patch(facecolor="#f2f2f2", edgecolor="#999999", label="hidden")]
+    if graph.revealing:
+        entries.insert(0, Patch(facecolor=_ORANGE, label="reveals every label"))
+    ax.legend(handles=[*entries, *dots], loc="lower center", bbox_to_anchor=(0.5, 1.06), ncols=4, frameon=False, fontsize=8)

@@ -1,0 +1,123 @@
+"""The JSON file of a feedback graph: ``{"classes": [...], "actions": [...], "edges": [[action, class], ...]}``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from gappletron._validate import UserError, shortened, unknown
+
+if TYPE_CHECKING:
+    import os
+
+    from gappletron.graphs import FeedbackGraph
+
+FILE_BYTES = 2**28
+FILE_KEYS = ("classes", "actions", "edges", "name", "dominating_set")
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The arguments of :meth:`FeedbackGraph.from_edges` that a file holds."""
+    try:
+        return _arguments(_read_json(path))
+    except RecursionError:
+        raise UserError("it is nested too deeply: a graph needs lists of names and of pairs, nothing deeper") from None
+
+
+def written(graph: FeedbackGraph) -> bytes:
+    """The file of a graph. The edges are those that were given: the closure adds the others again."""
+    given = graph.visible.copy()
+    for edge in graph.completed:
+        given[edge] = False
+    lines = [f'  "name": {json.dumps(graph.name)}', f'  "classes": {json.dumps(graph.classes)}']
+    if graph.n_actions > graph.n_classes:
+        lines.append(f'  "actions": {json.dumps(graph.actions)}')
+    if graph.dominating_set_is_given:
+        lines.append(f'  "dominating_set": {json.dumps([graph.actions[i] for i in graph.dominating_set])}')
+    pairs = [json.dumps([graph.actions[i], graph.classes[y]]) for i, y in np.argwhere(given)]
+    lines.append('  "edges": [\n    ' + ",\n    ".join(pairs) + "\n  ]")
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+def _arguments(document: object) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise UserError(f"it holds {_json_kind(document)}: write an object with \"classes\" and \"edges\"")
+    for key in document:
+        if key not in FILE_KEYS:
+            raise unknown(shortened(key), "key", FILE_KEYS)
+    for key in ("classes", "edges"):
+        if key not in document:
+            raise UserError(f"\"{key}\" is missing: a graph needs \"classes\" and \"edges\"")
+    parts = {key: _json_names(document, key) for key in ("classes", "actions", "dominating_set") if key in document}
+    edges = document["edges"]
+    if not isinstance(edges, list):
+        raise UserError(f"\"edges\" is {_json_kind(edges)}: write a list of [action, class] pairs")
+    for place, edge in enumerate(edges, start=1):
+        if not isinstance(edge, list) or len(edge) != 2:
+            raise UserError(f"edge {place} is not a pair: write it as [action, class]")
+        for end in edge:
+            _json_name(end, f"edge {place}")
+    name = document.get("name", "graph")
+    if not isinstance(name, str):
+        raise UserError(f"\"name\" is {_json_kind(name)}: write a string")
+    return {**parts, "edges": edges, "name": name}
+
+
+def _read_json(path: str | os.PathLike[str]) -> object:
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(FILE_BYTES + 1)
+    except OSError as error:
+        raise UserError(f"it cannot be read ({error.strerror}): name a readable file") from None
+    except ValueError as error:
+        raise UserError(f"it cannot be read ({error}): name a readable file") from None
+    if len(content) > FILE_BYTES:
+        raise UserError(f"it is larger than {FILE_BYTES >> 20} MiB: that is hardly a graph")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"byte {error.start + 1} is not UTF-8: save the file as UTF-8") from None
+    try:
+        return json.loads(text, object_pairs_hook=_unrepeated, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise UserError(f"line {error.lineno}, column {error.colno} is not JSON ({error.msg}): correct it there") from None
+    except UserError:
+        raise
+    except ValueError:
+        raise UserError("a number in it has too many digits: write it as a string") from None
+
+
+def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise UserError(f"the key {shortened(twice)!r} is there twice: keep one")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise UserError(f"{name} is not a name: names may be strings, whole numbers, true, false or null")
+
+
+def _json_kind(value: object) -> str:
+    kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
+    return kinds.get(type(value), "null")
+
+
+def _json_names(document: dict[str, Any], key: str) -> list[Any]:
+    names = document[key]
+    if not isinstance(names, list):
+        raise UserError(f"\"{key}\" is {_json_kind(names)}: write a list of names")
+    for place, item in enumerate(names, start=1):
+        _json_name(item, f"entry {place} of \"{key}\"")
+    return names
+
+
+def _json_name(value: object, place: str) -> None:
+    if isinstance(value, list | dict | float):
+        what = "a fraction" if isinstance(value, float) else _json_kind(value)
+        raise UserError(f"{place} holds {what}: names may be strings, whole numbers, true, false or null")
