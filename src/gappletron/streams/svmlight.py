@@ -78,7 +78,9 @@ class SvmlightFile(Stream):
     largest index, the classes are the distinct labels in increasing order, as ints if all are whole and else as text. With
     `features` and `classes` given there is no first pass, and the number of rounds is not known beforehand. `classes` are
     compared by number (1, 1.0 and "1" are the same), named as the first pass would name them, and stay in the order given.
-    At most `rounds` rows are played, and those before a wrong line are played before the error is raised. A pipe, or ``-`` for standard input, can be read only once and so needs `features` and `classes`.
+    At most `rounds` rows are played, and those before a wrong line are played before the error is raised.
+
+    A pipe, or ``-`` for standard input, can be read only once and so needs `features` and `classes`.
 
     >>> import pathlib, tempfile
     >>> from gappletron.streams import SvmlightFile
@@ -453,14 +455,19 @@ def _parse_blocks(blocks: Iterator[bytes], name: str, most: int, explain: Callab
                 yield _emitted(cursor, rows, zeros)
                 cursor, zeros = Cursor(cursor.position, stop, cursor.lines), False
             cursor = cursor._replace(doubtful=0)
-        if stop:
-            text[: filled - stop] = text[stop:filled].copy()
-            filled -= stop
+        filled = _moved(text, stop, filled)
         if filled > LONGEST_LINE:
             raise UserError(f"{name}, line {cursor.lines + 1} is longer than {LONGEST_LINE >> 20} MiB: "
                             "is this an svmlight file, one row on each line?")
     if cursor.rows:
         yield _emitted(cursor, rows, zeros)
+
+
+def _moved(text: NDArray[np.uint8], start: int, stop: int) -> int:
+    """Move text[start:stop] to the front and return its length; nothing is copied while a long line is still growing."""
+    if start:
+        text[: stop - start] = text[start:stop].copy()
+    return stop - start
 
 
 def _emitted(cursor: Cursor, rows: Rows, zeros: bool) -> Parsed:
@@ -480,7 +487,8 @@ def _settle(text: NDArray[np.uint8], cursor: Cursor, rows: Rows, name: str) -> t
         value = float(token)
         row = -1 - slot if slot < 0 else int(np.searchsorted(rows.indptr[1: cursor.rows + 1], slot, side="right"))
         if math.isinf(value):
-            error = UserError(f"{name}, line {rows.lines[row]}: {_shown(token)} is too large for a double: give a finite number")
+            reason = f"{_shown(token)} is too large for a double: give a finite number"
+            error = UserError(f"{name}, line {rows.lines[row]}: {reason}")
             return cursor._replace(rows=row, entries=int(rows.indptr[row])), zeros, error
         if slot < 0:
             rows.labels[row] = value

@@ -1,0 +1,266 @@
+"""Pieces as values, pieces of one's own, and the compilation cache: each of Numba's habits that `_dispatch` answers."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gappletron
+from gappletron import (
+    AdaGrad,
+    AdaptiveOGD,
+    FeedbackGraph,
+    FixedOGD,
+    Gappletron,
+    Hinge,
+    LogisticBase2,
+    LogisticBaseK,
+    Loss,
+    Paper,
+    ProjectedOGD,
+    SmoothHinge,
+    TopUp,
+    UserError,
+    play,
+)
+from gappletron._dispatch import parsed, rebuilt, spelled
+from gappletron._numerics import rival
+
+# ---------------------------------------------------------------------------------------------------------- pieces as values
+
+
+def test_pieces_of_different_classes_are_never_equal():
+    assert SmoothHinge() != LogisticBaseK()
+    assert SmoothHinge() != ()
+    assert TopUp(1.0) != Paper(1.0)
+    assert (1.0,) != TopUp(1.0)
+    assert len({SmoothHinge(), LogisticBaseK(), LogisticBase2(), TopUp(1.0), Paper(1.0), AdaGrad(1.0), AdaptiveOGD(1.0)}) == 7
+    assert Gappletron(SmoothHinge()) != Gappletron(LogisticBaseK())
+
+
+def test_numbers_are_normalised_on_every_way_of_construction():
+    pieces = [FixedOGD(1), FixedOGD(1.0), FixedOGD(rate=np.float32(1)), FixedOGD(2)._replace(rate=1), FixedOGD._make((1, math.inf)),
+              copy.deepcopy(FixedOGD(1)), pickle.loads(pickle.dumps(FixedOGD(1)))]
+    assert len(set(pieces)) == 1
+    assert {type(number) for piece in pieces for number in piece} == {float}
+
+
+@pytest.mark.parametrize("make", [
+    lambda: FixedOGD(-1), lambda: FixedOGD(1)._replace(rate=-1), lambda: FixedOGD._make((-1.0, 1.0)), lambda: FixedOGD("1"),
+    lambda: FixedOGD(1, 2, 3), lambda: FixedOGD(speed=1), lambda: FixedOGD(1, rate=1), lambda: Gappletron(loss=TopUp()),
+    lambda: Gappletron(loss="hinge"), Loss])
+def test_bad_construction_is_a_user_error(make):
+    with pytest.raises(UserError):
+        make()
+
+
+def test_pieces_are_immutable():
+    with pytest.raises(AttributeError):
+        TopUp().gamma = 2.0
+    with pytest.raises(AttributeError):
+        TopUp().other = 2.0
+
+
+@pytest.mark.parametrize("learner", [Gappletron(), Gappletron(Hinge(0.3), ProjectedOGD(2), Paper(0.1))])
+def test_spelled_and_rebuilt(learner):
+    assert rebuilt(json.loads(json.dumps(spelled(learner)))) == learner
+
+
+def test_parsed():
+    assert parsed(gappletron.Optimizer, "ada-grad", "optimizer") == AdaGrad()
+    assert parsed(gappletron.Optimizer, "fixed-ogd:rate=0.5,radius=2", "optimizer") == FixedOGD(0.5, 2)
+    for text in ("", "nonsense", "smooth-hinge", "fixed-ogd:rate", "fixed-ogd:rate=x", "fixed-ogd:speed=1", "fixed-ogd:rate=-1"):
+        with pytest.raises(UserError):
+            parsed(gappletron.Optimizer, text, "optimizer")
+
+
+# -------------------------------------------------------------------------------------------------------- pieces of one's own
+
+
+def make_loss(slope, name="MyLoss"):
+    """A smooth hinge of another slope, as a notebook's user would write it."""
+
+    class MyLoss(Loss):
+        scale: float = 1.0
+
+        def value(self, scores, greedy, y):
+            return 1.0
+
+        def gradient(self, scores, greedy, y, out):
+            for k in range(out.size):
+                out[k] = 0.0
+            out[y] = -slope * self.scale
+            out[rival(scores, y)] = slope * self.scale
+
+        def gap(self, scores, greedy):
+            return 1.0
+
+        def is_regular(self, classes):
+            return True
+
+        def smoothness(self, classes, max_norm):
+            return 1.0
+
+        def gradient_bound(self, classes, max_norm):
+            return 1.0
+
+    MyLoss.__name__ = MyLoss.__qualname__ = name
+    return MyLoss
+
+
+def weights_after_one_round(loss):
+    runs = gappletron.Runs(Gappletron(loss, FixedOGD(1.0)), (np.ones((2, 1)), [0, 1]), FeedbackGraph.full(2), rounds=1, jobs=1)
+    list(runs)
+    return runs.weights()[0].tolist()
+
+
+def test_a_class_that_is_redefined_takes_effect():
+    """Numba's fingerprint of both is the same: the name and the fields."""
+    first, second = make_loss(1.0), make_loss(3.0)
+    assert weights_after_one_round(first()) == [1.0, -1.0]
+    assert weights_after_one_round(second()) == [3.0, -3.0]
+    assert weights_after_one_round(first(2.0)) == [2.0, -2.0]
+    with gappletron.interpreted():
+        assert weights_after_one_round(second()) == [3.0, -3.0]
+
+
+def test_a_class_named_as_one_of_ours_is_not_ours():
+    assert weights_after_one_round(SmoothHinge()) == [2.0, -2.0]
+    assert weights_after_one_round(make_loss(7.0, "SmoothHinge")()) == [7.0, -7.0]
+    assert weights_after_one_round(SmoothHinge()) == [2.0, -2.0]
+
+
+def test_a_piece_that_lacks_something_is_refused_before_compiling():
+    with pytest.raises(UserError, match="Half lacks gap, gradient, gradient_bound, is_regular, smoothness: a Loss needs them"):
+        class Half(Loss):
+            def value(self, scores, greedy, y):
+                return 1.0
+
+    with pytest.raises(UserError, match=r"Other.value takes \(self, s, greedy, y\), but its family calls it with"):
+        class Other(Loss):
+            def value(self, s, greedy, y):
+                return 1.0
+
+    with pytest.raises(UserError, match="a piece cannot be extended: extend Loss"):
+        class Steeper(SmoothHinge):
+            pass
+
+    class Texts(gappletron.Optimizer, abstract=True):
+        name: str
+
+    with pytest.raises(UserError, match="holds float, int, bool or other pieces"):
+        class Named(gappletron.Exploration):
+            name: str
+
+            def start(self, graph): ...
+            def explore(self, state, graph, greedy, gap, out): ...
+            def tuned(self, gamma): ...
+
+        Named("x")
+
+
+def test_a_piece_that_cannot_be_compiled_says_how_to_debug_it():
+    cls = make_loss(1.0, "Printing")
+
+    class Printing(Loss):
+        def value(self, scores, greedy, y):
+            return float(str(scores[y]))
+
+        def gradient(self, scores, greedy, y, out):
+            open("x")  # noqa: PTH123, SIM115
+
+        gap = cls.gap
+        is_regular = cls.is_regular
+        smoothness = cls.smoothness
+        gradient_bound = cls.gradient_bound
+
+    with pytest.raises(UserError, match=r"Printing cannot be compiled; play it inside gappletron.interpreted\(\)"):
+        play(Gappletron(Printing()), (np.ones((2, 1)), [0, 1]), "full")
+
+
+# ------------------------------------------------------------------------------------------------------------------ the cache
+
+SCRIPT = """
+    import json, sys
+    import numpy as np
+    import gappletron
+    from gappletron import _dispatch
+    from gappletron.runs import _Run
+
+    kernels = []
+    start = _Run.__init__
+    def remember(self, *args, **kwargs):
+        start(self, *args, **kwargs)
+        kernels.append(self.kernel)
+    _Run.__init__ = remember
+    runs = gappletron.Runs("gapsmh", "synthetic:K=3,d=40,noise=0.1,T=300", "bandit", jobs=1)
+    list(runs)
+    misses = sum(sum(kernel.stats.cache_misses.values()) for kernel in kernels)
+    hits = sum(sum(kernel.stats.cache_hits.values()) for kernel in kernels)
+    print(json.dumps([misses, hits, runs.weights().sum().item(), str(np.abs(runs.weights()).sum()), gappletron.__file__]))
+"""
+
+
+def run_script(package_folder: Path, cache: Path) -> list:
+    environment = {**os.environ, "PYTHONPATH": str(package_folder), "NUMBA_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(SCRIPT)], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result[-1].startswith(str(package_folder))
+    return result[:-1]
+
+
+def files_in(cache: Path) -> dict[str, tuple[int, int]]:
+    return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in cache.rglob("*") if path.is_file()}
+
+
+def test_the_cache_is_hit_and_every_change_is_noticed(tmp_path):
+    sources = tmp_path / "src"
+    shutil.copytree(Path(gappletron.__file__).parent, sources / "gappletron", ignore=shutil.ignore_patterns("__pycache__"))
+    cache = tmp_path / "cache"
+    misses, hits, *first = run_script(sources, cache)
+    assert (misses, hits) == (1, 0)
+    before = files_in(cache)
+    assert before
+
+    # A second process compiles nothing and writes nothing.
+    misses, hits, *second = run_script(sources, cache)
+    assert (misses, hits, second) == (0, 1, first)
+    assert files_in(cache) == before
+
+    # An edit in the file of a piece that the loop only calls is noticed.
+    losses = sources / "gappletron" / "losses.py"
+    text = losses.read_text()
+    assert text.count("slope = 2.0\n") == 1
+    losses.write_text(text.replace("slope = 2.0\n", "slope = 0.5\n"))
+    misses, hits, *edited = run_script(sources, cache)
+    assert (misses, hits) == (1, 0)
+    assert edited != first
+
+    # A rename does not trip over what older processes wrote.
+    for path in sources.rglob("*.py"):
+        path.write_text(path.read_text().replace("AdaptiveOGD", "AdaptiveDescent"))
+    misses, hits, *renamed = run_script(sources, cache)
+    assert (misses, hits, renamed) == (1, 0, edited)
+
+
+def test_code_with_a_piece_from_outside_is_not_cached(tmp_path, monkeypatch):
+    from gappletron._dispatch import specialised
+    from gappletron.engine import greedy_class
+    from gappletron._numerics import Row
+
+    graph, x = FeedbackGraph.bandit(2), Row(np.zeros(1, np.int32), np.ones(1), 0, 1)
+    ours, theirs = Gappletron(), Gappletron(make_loss(1.0)())
+    kernels = [specialised(greedy_class, learner, learner.start(graph, 1), x) for learner in (ours, theirs)]
+    assert [kernel._cache.cache_path is None for kernel in kernels] == [False, True]
