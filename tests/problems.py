@@ -19,7 +19,8 @@ from gappletron import (
     TopUp,
 )
 
-LOSSES = {"smooth hinge": SmoothHinge(), "hinge": Hinge(), "logistic base K": LogisticBaseK(), "logistic base 2": LogisticBase2()}
+LOSSES = {"smooth hinge": SmoothHinge(), "hinge": Hinge(), "logistic base K": LogisticBaseK(),
+          "logistic base 2": LogisticBase2()}
 
 OPTIMIZERS = {
     "adaptive ogd": (AdaptiveOGD(0.7), {"scale": 0.7}),

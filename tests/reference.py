@@ -150,7 +150,7 @@ def draw(p, u):
 
 def gappletron(X, y, A, S, loss, optimizer, exploration, gamma, draws):
     """Play all rounds; returns the actions, W (K x d), and a dictionary of totals. `draws` are the uniform numbers."""
-    N, K = A.shape
+    N = A.shape[0]
     Q = {i for i in range(N) if A[i].all()}
     actions, blind = [], 0
     totals = {"mistakes": 0, "labels_seen": 0, "explored": 0, "rate_sum": 0.0, "loss_sum": 0.0}

@@ -44,14 +44,14 @@ def test_pieces_of_different_classes_are_never_equal():
     assert SmoothHinge() != LogisticBaseK()
     assert SmoothHinge() != ()
     assert TopUp(1.0) != Paper(1.0)
-    assert (1.0,) != TopUp(1.0)
+    assert TopUp(1.0) != (1.0,)
     assert len({SmoothHinge(), LogisticBaseK(), LogisticBase2(), TopUp(1.0), Paper(1.0), AdaGrad(1.0), AdaptiveOGD(1.0)}) == 7
     assert Gappletron(SmoothHinge()) != Gappletron(LogisticBaseK())
 
 
 def test_numbers_are_normalised_on_every_way_of_construction():
-    pieces = [FixedOGD(1), FixedOGD(1.0), FixedOGD(rate=np.float32(1)), FixedOGD(2)._replace(rate=1), FixedOGD._make((1, math.inf)),
-              copy.deepcopy(FixedOGD(1)), pickle.loads(pickle.dumps(FixedOGD(1)))]
+    pieces = [FixedOGD(1), FixedOGD(1.0), FixedOGD(rate=np.float32(1)), FixedOGD(2)._replace(rate=1),
+              FixedOGD._make((1, math.inf)), copy.deepcopy(FixedOGD(1)), pickle.loads(pickle.dumps(FixedOGD(1)))]
     assert len(set(pieces)) == 1
     assert {type(number) for piece in pieces for number in piece} == {float}
 
@@ -80,7 +80,8 @@ def test_spelled_and_rebuilt(learner):
 def test_parsed():
     assert parsed(gappletron.Optimizer, "ada-grad", "optimizer") == AdaGrad()
     assert parsed(gappletron.Optimizer, "fixed-ogd:rate=0.5,radius=2", "optimizer") == FixedOGD(0.5, 2)
-    for text in ("", "nonsense", "smooth-hinge", "fixed-ogd:rate", "fixed-ogd:rate=x", "fixed-ogd:speed=1", "fixed-ogd:rate=-1"):
+    for text in ("", "nonsense", "smooth-hinge", "fixed-ogd:rate", "fixed-ogd:rate=x", "fixed-ogd:speed=1",
+                 "fixed-ogd:rate=-1"):
         with pytest.raises(UserError):
             parsed(gappletron.Optimizer, text, "optimizer")
 
@@ -156,17 +157,14 @@ def test_a_piece_that_lacks_something_is_refused_before_compiling():
         class Steeper(SmoothHinge):
             pass
 
-    class Texts(gappletron.Optimizer, abstract=True):
+    class Named(gappletron.Exploration):
         name: str
 
+        def start(self, graph): ...
+        def explore(self, state, graph, greedy, gap, out): ...
+        def tuned(self, gamma): ...
+
     with pytest.raises(UserError, match="holds float, int, bool or other pieces"):
-        class Named(gappletron.Exploration):
-            name: str
-
-            def start(self, graph): ...
-            def explore(self, state, graph, greedy, gap, out): ...
-            def tuned(self, gamma): ...
-
         Named("x")
 
 
@@ -213,8 +211,10 @@ SCRIPT = """
 
 
 def run_script(package_folder: Path, cache: Path) -> list:
-    environment = {**os.environ, "PYTHONPATH": str(package_folder), "NUMBA_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(SCRIPT)], env=environment, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(package_folder), "NUMBA_CACHE_DIR": str(cache),
+                   "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", textwrap.dedent(SCRIPT)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result[-1].startswith(str(package_folder))
@@ -257,10 +257,10 @@ def test_the_cache_is_hit_and_every_change_is_noticed(tmp_path):
 
 def test_code_with_a_piece_from_outside_is_not_cached(tmp_path, monkeypatch):
     from gappletron._dispatch import specialised
-    from gappletron.engine import greedy_class
     from gappletron._numerics import Row
+    from gappletron.engine import greedy_class
 
     graph, x = FeedbackGraph.bandit(2), Row(np.zeros(1, np.int32), np.ones(1), 0, 1)
     ours, theirs = Gappletron(), Gappletron(make_loss(1.0)())
-    kernels = [specialised(greedy_class, learner, learner.start(graph, 1), x) for learner in (ours, theirs)]
+    kernels = [specialised(greedy_class, learner, learner.start(graph, 1), x, np.zeros(2)) for learner in (ours, theirs)]
     assert [kernel._cache.cache_path is None for kernel in kernels] == [False, True]

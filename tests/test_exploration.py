@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import LOSSES, random_graph
 
 import reference
 from gappletron import FeedbackGraph, LogisticBaseK, Paper, TopUp, UserError
+from problems import LOSSES, random_graph
 
 RULES = [TopUp, Paper]
 

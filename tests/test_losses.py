@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from problems import LOSSES
 
 import reference
 from gappletron import Hinge, LogisticBase2, LogisticBaseK, SmoothHinge, UserError
+from problems import LOSSES
 
 ALL = [*LOSSES.values(), Hinge(0.2), Hinge(0.9)]
 
 
-def scores(classes=st.integers(2, 9)):
+some_classes = st.integers(2, 9)
+
+
+def scores(classes=some_classes):
     number = st.one_of(st.floats(-40, 40), st.sampled_from([0.0, 0.5, 1.0, -1.0]))
     return classes.flatmap(lambda K: st.lists(number, min_size=K, max_size=K)).map(np.array)
 
@@ -42,7 +45,7 @@ def test_regular_where_claimed(s, loss):
     assert 0.0 <= a <= 1.0
     for y in set(range(s.size)) - {star}:
         if isinstance(loss, Hinge):
-            # Its Lemma is about the sum that the proof of Lemma 1 needs: 1 - a/K <= (K'-1)/K' l(y), with the K of the uniform draw.
+            # Its Lemma is about the sum that the proof of Lemma 1 needs: 1 - a/K <= (K'-1)/K' l(y), K that of the uniform draw.
             assert 1.0 - a / s.size <= (K - 1) / K * loss.value(s, star, y) + 1e-12
         else:
             assert (K - 1) / K * loss.value(s, star, y) + a / K >= 1.0 - 1e-12
@@ -85,7 +88,8 @@ def test_gradients_are_derivatives(s, loss, data):
     """Central differences, away from the kinks (scores that tie for first or second place, margins at 1 or kappa)."""
     y, star = data.draw(st.integers(0, s.size - 1)), int(np.argmax(s))
     top = np.sort(s)[::-1][:3]
-    kinks = [*(-np.diff(top)), abs(reference.margin(s, star)[0] - 1), abs(reference.margin(s, star)[0] - getattr(loss, "kappa", 9.0))]
+    m = reference.margin(s, star)[0]
+    kinks = [*(-np.diff(top)), abs(m - 1), abs(m - getattr(loss, "kappa", 9.0))]
     assume(min(kinks) > 1e-3)
     step = 1e-5
     for k in range(s.size):

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import OPTIMIZERS
 
 import reference
 from gappletron import AdaGrad, AdaptiveOGD, FixedOGD, ProjectedOGD, ScaleFreeFTRL, UserError
 from gappletron._numerics import Row
+from problems import OPTIMIZERS
 
 
 def row(x):
@@ -127,8 +127,9 @@ def test_nothing_happens_without_a_gradient(optimizer):
     assert np.abs(before).max() > 0
 
 
-@pytest.mark.parametrize("make", [lambda: AdaptiveOGD(0), lambda: ProjectedOGD(-1), lambda: ProjectedOGD(math.inf),
-                                  lambda: FixedOGD(math.nan), lambda: FixedOGD(1, 0), lambda: AdaGrad("1"), lambda: ScaleFreeFTRL(0)])
+@pytest.mark.parametrize("make", [
+    lambda: AdaptiveOGD(0), lambda: ProjectedOGD(-1), lambda: ProjectedOGD(math.inf), lambda: FixedOGD(math.nan),
+    lambda: FixedOGD(1, 0), lambda: AdaGrad("1"), lambda: ScaleFreeFTRL(0)])
 def test_numbers_are_checked(make):
     with pytest.raises(UserError):
         make()

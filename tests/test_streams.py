@@ -373,3 +373,39 @@ def test_the_page_about_streams_runs(tmp_path, monkeypatch):
     names: dict[str, object] = {}
     for block in blocks:
         exec(block, names)
+
+
+# Streams from outside the package
+
+
+class Foreign(Stream):
+    name, features, classes, rounds, max_norm = "foreign", 2, ("no", "yes"), 2, 1.0
+
+    def __init__(self, *arrays):
+        self.arrays = arrays
+
+    def chunks(self):
+        yield Chunk(*(np.array(array) for array in self.arrays))
+
+
+def test_a_foreign_stream_is_brought_into_the_kernels_types():
+    (chunk,) = open_stream(Foreign([0, 1, 2], [0, 1], [1, 1], [0, 1])).chunks()
+    assert [array.dtype for array in chunk] == [np.int64, np.int32, np.float64, np.int64]
+    assert not any(array.flags.writeable for array in chunk)
+
+
+@pytest.mark.parametrize(("arrays", "problem"), [
+    (([0, 1, 2], [0, 2], [1.0, 1.0], [0, 1]), "indices must lie between 0 and 1"),
+    (([0, 1, 2], [0, -1], [1.0, 1.0], [0, 1]), "indices must lie between 0 and 1"),
+    (([0, 1, 2], [0, 1], [1.0, 1.0], [0, 2]), "labels must be positions from 0 to 1"),
+    (([0, 1, 2], [0, 1], [1.0, np.nan], [0, 1]), "values must be finite"),
+    (([0, 1, 3], [0, 1], [1.0, 1.0], [0, 1]), r"indices and values must have indptr\[-1\] entries"),
+    (([1, 1, 2], [0, 1], [1.0, 1.0], [0, 1]), "indptr must begin at 0"),
+    (([0, 2, 1], [0], [1.0], [0, 1]), "indptr must begin at 0, never fall"),
+    (([0, 1], [0], [1.0], [0, 1]), "one entry more than labels"),
+    (([[0, 1]], [0], [1.0], [0]), "its arrays must be flat"),
+    (([0, 1], ["a"], [1.0], [0]), "is not made of flat arrays of numbers"),
+])
+def test_a_foreign_chunk_that_would_break_compiled_code_is_refused(arrays, problem):
+    with pytest.raises(UserError, match=problem):
+        list(open_stream(Foreign(*arrays)).chunks())

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from problems import random_graph
 
 from gappletron import (
     ArrayStream,
@@ -29,6 +28,7 @@ from gappletron import (
     tuned,
 )
 from gappletron._numerics import rival
+from problems import random_graph
 
 REPEATS = 12
 
@@ -86,7 +86,8 @@ def measured(case, graph, noise, tuning, optimizer):
                   for run in runs]
     else:
         assert comparator == 0
-        bounds = [max(4 * h * math.sqrt(rho * L * run.blind_rounds), 8 * K * L * h**2 / Q) - run.loss_sum / effective for run in runs]
+        bounds = [max(4 * h * math.sqrt(rho * L * run.blind_rounds), 8 * K * L * h**2 / Q) - run.loss_sum / effective
+                  for run in runs]
     return np.mean([run.mistakes for run in runs]), np.mean(bounds)
 
 
@@ -157,7 +158,7 @@ def test_a_sabotaged_learner_breaks_it(graph):
 
 
 def test_no_learner_can_have_the_theorem_with_the_base_K_logistic_loss():
-    """Erratum 1: x = 1 and a fair coin between two of K >= 5 labels costs T/2 mistakes; the comparator loses T log_K 2 < T/2."""
+    """Erratum 1: x = 1 and a fair coin between two of K >= 5 labels cost T/2 mistakes; the comparator loses T log_K 2."""
     from gappletron import LogisticBaseK
 
     K, rounds = 9, 20_000

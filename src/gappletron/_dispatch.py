@@ -378,14 +378,32 @@ def _cache(function: Callable[..., Any], classes: tuple[Any, ...]) -> Any:
         return NullCache()
 
 
-def run(kernel: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a specialised kernel; a piece that Numba cannot compile becomes a UserError that says so."""
-    try:
-        return kernel(*arguments)
-    except NumbaError as error:
-        outside = sorted({c.__name__ for c in _flat(tuple(map(_classes, arguments))) if not _ours(c)})
-        if not outside:
-            raise
-        raise UserError(
-            f"{', '.join(outside)} cannot be compiled; play it inside gappletron.interpreted() to debug it as plain Python, "
-            f"and use only numbers, arrays, math and functions marked gappletron.helper. Numba said: {error}") from error
+def ready(function: F, *arguments: Any) -> F:
+    """`function` specialised for these arguments and compiled for their types, so that the first call costs no more than others.
+
+    Where Numba cannot compile a piece from outside the package, a UserError says so.
+    """
+    kernel = specialised(function, *arguments)
+    if kernel is not function:
+        try:
+            kernel.compile(tuple(map(numba.typeof, arguments)))  # type: ignore[attr-defined]
+        except NumbaError as error:
+            outside = sorted({cls.__name__ for cls in _flat(tuple(map(_classes, arguments))) if not _ours(cls)})
+            if not outside:
+                raise
+            raise UserError(
+                f"{', '.join(outside)} cannot be compiled; play it inside gappletron.interpreted() to debug it as plain "
+                "Python, and use only numbers, math, loops over the arrays given and functions marked gappletron.helper (new "
+                f"arrays belong into the state). Numba said: {error}") from error
+    return kernel
+
+
+def entry(function: F, *arguments: Any) -> F:
+    """As :func:`ready`, but the machine code itself, without the dispatcher that looks at the types in every call.
+
+    For one round at a time: the look costs ten times the round. Later calls must give arguments of exactly the same types.
+    """
+    kernel = ready(function, *arguments)
+    if kernel is function:
+        return function
+    return kernel.get_overload(tuple(map(numba.typeof, arguments)))  # type: ignore[attr-defined, no-any-return, unused-ignore]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -23,10 +24,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     An error, a kill or a full disk inside the block leaves the old file as it was. What is no plain file (a pipe, a device) is
     written to directly, and a link is followed.
     """
-    if "\0" in os.fspath(path):
-        raise cannot_write(path, "it holds a NUL character")
     try:
-        target = Path(path).resolve()
+        target = _resolved(path)
         if Path(path).exists() and not Path(path).is_file():
             with Path(path).open("wb") as file:
                 yield file
@@ -39,7 +38,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            part.chmod(0o666 & ~_umask())  # a temporary file is its owner's alone
+            # A temporary file is its owner's alone; a file that was there keeps its permissions.
+            part.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask())
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)
@@ -55,18 +55,28 @@ def cannot_write(path: str | os.PathLike[str], reason: str) -> UserError:
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Refuse a file that cannot be written, before the work whose result it is to hold."""
     try:
-        target = Path(path)
-        folder = target.parent
-        if "\0" in os.fspath(path):
-            raise cannot_write(path, "it holds a NUL character")
+        target = _resolved(path)
         if target.is_dir():
             raise cannot_write(path, "it is a folder")
-        if not folder.is_dir():
-            raise cannot_write(path, f"there is no folder {str(folder)!r}")
-        if not os.access(target if target.exists() else folder, os.W_OK):
+        if not target.parent.is_dir():
+            raise cannot_write(path, f"there is no folder {str(target.parent)!r}")
+        if target.exists() and not os.access(target, os.W_OK):
             raise cannot_write(path, "permission denied")
+        if target.is_file() or not target.exists():
+            with tempfile.TemporaryFile(dir=target.parent):  # as `replacing` will: permissions do not tell all
+                pass
     except OSError as error:
         raise cannot_write(path, error.strerror or str(error)) from None
+
+
+def _resolved(path: str | os.PathLike[str]) -> Path:
+    """Where a path leads, links followed."""
+    if "\0" in os.fspath(path):
+        raise cannot_write(path, "it holds a NUL character")
+    try:
+        return Path(path).resolve()
+    except RuntimeError:  # before Python 3.13
+        raise cannot_write(path, "its links lead in a circle") from None
 
 
 def _umask() -> int:

@@ -7,6 +7,7 @@ progress and errors to the standard error; an error of the user's is one sentenc
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import math
 import sys
@@ -36,10 +37,12 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 def main() -> None:
     """What the ``gappletron`` command runs."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name need not fit the terminal's encoding
     try:
         app()
     except UserError as error:
-        typer.echo(f"gappletron: {error}", err=True)
+        typer.echo(f"gappletron: {' '.join(str(error).splitlines())}", err=True)
         sys.exit(2)
     except BrokenPipeError:  # the reader of our output has had enough
         sys.stderr.close()
@@ -87,15 +90,12 @@ def run(
     plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw the error curves: PNG, SVG or PDF.")] = None,
 ) -> None:
     """Play a stream with one learner or several, and show the mistakes."""
-    from gappletron._files import check_writable
     from gappletron.runs import Runs
     from gappletron.streams import open_stream
 
     if gamma is not None and tuning is not None:
         raise UserError("--gamma and --tuning were both given, and both set gamma: give one of them")
-    for path in (json_path, plot):
-        if path is not None:
-            check_writable(path)
+    _check_outputs(json_path, plot, inputs=(data, graph))
     names = learner or ["gapsmh"]
     stream = open_stream(data, features=features, classes=None if classes is None else classes.split(","), max_norm=max_norm,
                          rounds=rounds, normalize=normalize, bias=bias)
@@ -115,6 +115,23 @@ def run(
         raise outcome
     if outcome is not None:
         raise typer.Exit(INTERRUPTED)
+
+
+def _check_outputs(json_path: Path | None, plot: Path | None, inputs: tuple[str, ...] = ()) -> None:
+    """Refuse what could not be written, or would destroy an input, before anything is played."""
+    from gappletron._files import check_writable, figure_kind
+
+    if plot is not None:
+        figure_kind(plot)
+    for path in (json_path, plot):
+        if path is not None:
+            check_writable(path)
+            for name in inputs:
+                with contextlib.suppress(OSError, ValueError):
+                    if path.is_file() and path.samefile(name):
+                        raise UserError(f"{str(path)!r} is read and would be written over: name another file for the result")
+    if json_path is not None and plot is not None and json_path.resolve() == plot.resolve():
+        raise UserError(f"--json and --plot both name {str(plot)!r}: name two files")
 
 
 def _played(runs: Runs) -> UserError | KeyboardInterrupt | None:
@@ -261,6 +278,7 @@ def explain_graph(
     """Explain a feedback graph in words and numbers, and draw it."""
     from gappletron.graphs import FeedbackGraph
 
+    _check_outputs(None, plot, inputs=(graph,))
     if graph.endswith(".json") and classes:
         raise UserError("--classes goes with a preset, and a file names its own: leave it out")
     given = classes or ("2" if graph == "apple-tasting" else "4")
@@ -293,28 +311,30 @@ def demo(
     """Play four feedback graphs with the three Gappletrons of the paper, and draw the error curves."""
     from matplotlib.figure import Figure
 
-    from gappletron._files import save_figure
+    from gappletron._files import cannot_write, check_writable, save_figure
     from gappletron.runs import Runs
 
     data = f"synthetic:K=9,d=120,noise=0.05,T={rounds},seed=0"
+    picture = out / "error-curves.png"
     try:
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make the folder {str(out)!r} ({error.strerror}): name another with --out") from None
+    except (OSError, ValueError) as error:
+        raise cannot_write(picture, getattr(error, "strerror", None) or str(error)) from None
+    check_writable(picture)
     figure = Figure(figsize=(11, 7.5), layout="constrained")
     panels = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
     for (preset, what), ax in zip(DEMO.items(), panels, strict=True):
         runs = Runs(["gaplog", "gaphin", "gapsmh"], data, preset, repeats=repeats)
         outcome = _played(runs)
-        if outcome is not None:
-            raise typer.Exit(INTERRUPTED)
         histories = runs.histories()
         typer.echo(_table(histories) + "\n")
+        if outcome is not None:
+            raise typer.Exit(INTERRUPTED)
         histories.plot(ax=ax)
         ax.set_title(f"{preset}: {what}", fontsize=10)
     figure.suptitle(f"Gappletron on {data}: mean of {repeats} runs, band from least to most")
-    save_figure(figure, out / "error-curves.png")
-    typer.echo(f"The error curves are drawn in {out / 'error-curves.png'}")
+    save_figure(figure, picture)
+    typer.echo(f"The error curves are drawn in {picture}")
 
 
 if __name__ == "__main__":

@@ -180,7 +180,8 @@ def error_curves(histories: Histories, path: str | Path | None, ax: Axes | None)
     ax.set(xscale="log", xlabel="round", ylabel="mistakes so far / rounds so far", title=histories.title, ylim=(0, None))
     ax.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     ax.grid(alpha=0.25)
-    ax.legend(frameon=False)
+    if ax.lines:
+        ax.legend(frameon=False)
     if path is not None:
         _files.save_figure(figure, path)
     return figure

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gappletron._dispatch import run, specialised
+from gappletron._dispatch import ready
 from gappletron._validate import Label, UserError, listing, whole
 from gappletron.engine import (
     BLIND,
@@ -102,8 +102,6 @@ class Runs:
     def __iter__(self) -> Iterator[int]:
         """Play the stream; after each chunk, the number of rounds played so far."""
         played = 0
-        for learner_run in self._runs[:: self.repeats]:
-            learner_run.compile()
         with ThreadPoolExecutor(min(self.jobs, len(self._runs))) as pool:
             for chunk in self.stream.chunks():
                 if self._positions is not None:
@@ -137,11 +135,8 @@ class _Run:
         self.state = learner.start(graph, features)
         self.arrays, self.desk, self.tally, self.record = graph.arrays, new_desk(graph), new_tally(marks), record
         self.seconds = 0.0
-        self.kernel = specialised(advance, learner, self.state, self.arrays, EMPTY, self.desk, self.tally, record)
-
-    def compile(self) -> None:
-        """Compile, or load from the cache, before anything is timed."""
-        run(self.kernel, self.learner, self.state, self.arrays, EMPTY, self.rng, self.desk, self.tally, self.record)
+        # Compiled, or loaded from the cache, before anything is timed.
+        self.kernel = ready(advance, learner, self.state, self.arrays, EMPTY, self.rng, self.desk, self.tally, record)
 
     def play(self, chunk: Chunk) -> None:
         start = time.perf_counter()

@@ -379,38 +379,81 @@ def digits() -> ArrayStream:
 # ---------------------------------------------------------------------------------------------------------------- limits
 
 
-class Limited(Stream):
-    """The first rounds of another stream; made by :func:`limited`."""
+class Wrapped(Stream):
+    """Another stream, changed in some respect; all else is the other stream's."""
 
-    def __init__(self, stream: Stream, rounds: int) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._most = whole(rounds, "rounds", least=1)
         self.name = stream.name
 
     @property
     def features(self) -> int:  # type: ignore[override]
-        """The features of the whole stream."""
+        """The stream's features."""
         return self._stream.features
 
     @property
     def classes(self) -> tuple[Label, ...]:  # type: ignore[override]
-        """The classes of the whole stream."""
+        """The stream's classes."""
         return self._stream.classes
 
     @property
+    def rounds(self) -> int | None:  # type: ignore[override]
+        """The stream's rounds."""
+        return self._stream.rounds
+
+    @property
     def max_norm(self) -> float | None:  # type: ignore[override]
-        """The largest norm in the whole stream, so an upper bound for its beginning."""
+        """The largest norm in the stream, or an upper bound of it."""
         return self._stream.max_norm
+
+    def prepare(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Prepare the stream."""
+        self._stream.prepare(progress)
+
+
+class Checked(Wrapped):
+    """A stream from outside the package: compiled code would read past an array where a chunk is wrong, so each is checked."""
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The stream's chunks, in the types that kernels are compiled for."""
+        for number, chunk in enumerate(self._stream.chunks()):
+            try:
+                typed = frozen(*chunk)
+            except (TypeError, ValueError) as error:
+                raise UserError(f"chunk {number} of {self.name} is not made of flat arrays of numbers ({error}): "
+                                "see Chunk") from None
+            problem = self._problem(typed)
+            if problem:
+                raise UserError(f"chunk {number} of {self.name} is wrong: {problem}")
+            yield typed
+
+    def _problem(self, chunk: Chunk) -> str:
+        indptr, indices, values, positions = chunk
+        if any(array.ndim != 1 for array in chunk):
+            return "its arrays must be flat"
+        if indptr.size != positions.size + 1 or indptr[0] != 0 or (np.diff(indptr) < 0).any():
+            return "indptr must begin at 0, never fall, and have one entry more than labels"
+        if not indptr[-1] == indices.size == values.size:
+            return "indices and values must have indptr[-1] entries"
+        if positions.size and not 0 <= positions.min() <= positions.max() < len(self.classes):
+            return f"labels must be positions from 0 to {len(self.classes) - 1}"
+        if indices.size and not 0 <= indices.min() <= indices.max() < self.features:
+            return f"indices must lie between 0 and {self.features - 1}"
+        return "" if np.isfinite(values).all() else "values must be finite"
+
+
+class Limited(Wrapped):
+    """The first rounds of another stream; made by :func:`limited`."""
+
+    def __init__(self, stream: Stream, rounds: int) -> None:
+        super().__init__(stream)
+        self._most = whole(rounds, "rounds", least=1)
 
     @property
     def rounds(self) -> int:  # type: ignore[override]
         """The limit, or the length of the stream where that is known to be smaller."""
         known = self._stream.rounds
         return self._most if known is None else min(self._most, known)
-
-    def prepare(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Prepare the whole stream."""
-        self._stream.prepare(progress)
 
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning, up to the limit."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron._dispatch import helper, specialised
-from gappletron._validate import Label, UserError, unknown
-from gappletron.streams.stream import Chunk, Stream, frozen
+from gappletron._validate import UserError, unknown
+from gappletron.streams.stream import Chunk, Stream, Wrapped, frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -66,7 +66,7 @@ def _biased(chunk: Chunk, indices: NDArray[np.int32], values: NDArray[np.float64
         at += 1
 
 
-class Transformed(Stream):
+class Transformed(Wrapped):
     """Another stream with its rows changed; made by :func:`transformed`."""
 
     def __init__(self, stream: Stream, normalize: str, bias: bool) -> None:
@@ -74,8 +74,8 @@ class Transformed(Stream):
             raise unknown(normalize, "normalization", NORMALIZATIONS)
         if type(bias) is not bool:
             raise UserError(f"bias must be True or False, not {bias!r}")
-        self._stream, self._normalize, self._bias = stream, normalize, bias
-        self.name = stream.name
+        super().__init__(stream)
+        self._normalize, self._bias = normalize, bias
 
     @property
     def features(self) -> int:  # type: ignore[override]
@@ -83,24 +83,10 @@ class Transformed(Stream):
         return self._stream.features + self._bias
 
     @property
-    def classes(self) -> tuple[Label, ...]:  # type: ignore[override]
-        """The stream's classes."""
-        return self._stream.classes
-
-    @property
-    def rounds(self) -> int | None:  # type: ignore[override]
-        """The stream's rounds."""
-        return self._stream.rounds
-
-    @property
     def max_norm(self) -> float | None:  # type: ignore[override]
         """1 for normalised rows, else the stream's own; with a bias the root of 1 + its square."""
         norm = 1.0 if self._normalize != "none" else self._stream.max_norm
         return math.hypot(1.0, norm) if self._bias and norm is not None else norm
-
-    def prepare(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Prepare the stream."""
-        self._stream.prepare(progress)
 
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning, changed."""
