@@ -379,7 +379,7 @@ def _cache(function: Callable[..., Any], classes: tuple[Any, ...]) -> Any:
 
 
 def ready(function: F, *arguments: Any) -> F:
-    """`function` specialised for these arguments and compiled for their types, so that the first call costs no more than others.
+    """`function` specialised for these arguments and compiled for their types: the first call costs no more than others.
 
     Where Numba cannot compile a piece from outside the package, a UserError says so.
     """

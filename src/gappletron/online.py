@@ -62,20 +62,23 @@ class Receipt:
     0.5
     """
 
-    __slots__ = ("_graph", "_scores", "_turn", "_x", "id", "probabilities", "serial")
+    __slots__ = ("_graph", "_probabilities", "_scores", "_turn", "_x", "id", "serial")
 
     id: str
     """Names the receipt across processes and files."""
-
-    probabilities: Floats
-    """The probability of every action of the graph."""
 
     def __init__(self, model_id: str, serial: int, graph: FeedbackGraph, x: Row, scores: Floats, probabilities: Floats,
                  turn: Turn) -> None:
         self.id = f"{model_id}-{serial}"
         self.serial = serial
-        self.probabilities = probabilities
-        self._graph, self._x, self._scores, self._turn = graph, x, scores, turn
+        self._graph, self._x, self._scores, self._probabilities, self._turn = graph, x, scores, probabilities, turn
+
+    @property
+    def probabilities(self) -> Floats:
+        """The probability of every action of the graph; not to be written to, since learning will need it."""
+        view = self._probabilities.view()
+        view.flags.writeable = False
+        return view
 
     @property
     def action(self) -> Label:
@@ -90,7 +93,7 @@ class Receipt:
     @property
     def probability(self) -> float:
         """The probability with which the action was drawn."""
-        return float(self.probabilities[self._turn.action])
+        return float(self._probabilities[self._turn.action])
 
     @property
     def reveals(self) -> tuple[Label, ...]:
@@ -99,7 +102,7 @@ class Receipt:
 
     def propensity(self, label: Label) -> float:
         """P_t(label observed): the probability that the action drawn shows this label, if it is the true one."""
-        return float(self.probabilities @ self._graph.visible[:, self._graph.class_index(label)])
+        return float(self._probabilities @ self._graph.visible[:, self._graph.class_index(label)])
 
     def __repr__(self) -> str:
         return f"<Receipt {self.id}: {self.action!r} with probability {self.probability:.3g}>"
@@ -189,7 +192,7 @@ class Online:
             if not self._arrays.visible[turn.action, position]:
                 raise UserError(f"the action {waiting.action!r} does not reveal the label {label!r}, so learning from it "
                                 "would be biased: pass UNSEEN")
-        played = Round(waiting._scores, waiting.probabilities, turn.greedy, turn.action, position)
+        played = Round(waiting._scores, waiting._probabilities, turn.greedy, turn.action, position)
         self._update(self.learner, self._state, self._arrays, waiting._x, played)
         del self._pending[waiting.serial]
 
@@ -271,7 +274,7 @@ class Online:
             "indices": _joined([r._x.indices for r in waiting], np.int32),
             "values": _joined([r._x.values for r in waiting], np.float64),
             "scores": _joined([r._scores for r in waiting], np.float64),
-            "probabilities": _joined([r.probabilities for r in waiting], np.float64),
+            "probabilities": _joined([r._probabilities for r in waiting], np.float64),
         }
         with _files.replacing(path) as file:
             np.savez(file, allow_pickle=False, **arrays)
@@ -298,7 +301,7 @@ class Online:
                     raise UserError(damaged)
                 header = json.loads(bytes(archive["header"]))
                 arrays = {name: archive[name] for name in archive.files}
-                if archive.zip.testzip() is not None:  # reading an array checks its sum only if the directory is whole
+                if archive.zip is None or archive.zip.testzip() is not None:  # reading arrays may stop before their sums
                     raise UserError(damaged)
         except OSError as error:
             raise UserError(f"cannot read {str(path)!r} ({error.strerror or error}): "
@@ -350,7 +353,7 @@ def _receipts(rows: list[Any], arrays: dict[str, NDArray[Any]], model: Online) -
     start, least = 0, 0
     for row, (serial, action, greedy, rate, size) in enumerate(rows):
         indices, values = (arrays[name][start:start + size].copy() for name in ("indices", "values"))
-        if (run(model._check, indices.astype(np.int64), values, model.features, indices)[0] != FINE
+        if (model._check(indices.astype(np.int64), values, model.features, indices)[0] != FINE
                 or type(rate) is not float):
             raise damaged
         turn = Turn(whole(action, "an action", most=N - 1), whole(greedy, "a greedy class", most=K - 1), rate)

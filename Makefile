@@ -1,0 +1,28 @@
+# Two commands for a fresh machine with Python 3.11 or newer, pip and make: `make demo` and `make test`.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test clean
+.DELETE_ON_ERROR:
+
+demo: .venv/installed  ## play four feedback graphs and draw the error curves
+	$(BIN)/gappletron demo
+
+test: .venv/installed  ## everything that CI runs: linter, types, layers, tests, examples
+	$(BIN)/ruff check src tests benchmarks docs
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --doctest-modules src tests
+
+.venv/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; name one as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	@echo "Setting up .venv (once, a minute or two) ..."
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+clean:  ## forget the environment, the caches and what demo drew
+	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
