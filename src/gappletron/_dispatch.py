@@ -62,7 +62,21 @@ register_model(CompiledPiece)(models.TupleModel)
 
 
 def compiled(method: F) -> F:
-    """Mark a method of an abstract family: every piece's version of it also runs inside compiled loops."""
+    """Mark a method of an abstract family: every piece's version of it also runs inside compiled loops.
+
+    >>> from abc import abstractmethod
+    >>> class Schedule(Piece, abstract=True):
+    ...     @abstractmethod
+    ...     @compiled
+    ...     def rate_at(self, t):
+    ...         "The rate of round t."
+    >>> class Harmonic(Schedule):
+    ...     scale: float = 1.0
+    ...     def rate_at(self, t):
+    ...         return self.scale / t
+    >>> Harmonic(2).rate_at(4)
+    0.5
+    """
     method.__compiled__ = True  # type: ignore[attr-defined]
     return method
 

@@ -28,7 +28,13 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 @dataclass(frozen=True)
 class Curve:
-    """The running totals at some rounds, one entry each; the last is the run's last round."""
+    """The running totals at some rounds, one entry each; the last is the run's last round.
+
+    >>> from gappletron import play
+    >>> curve = play("gapsmh", "synthetic:K=3,d=40,noise=0,T=1000", "bandit", curve=[10, 100])[0].curve
+    >>> curve.rounds.tolist(), len(curve.error_rate), bool(curve.mistakes[0] <= curve.mistakes[2])
+    ([10, 100, 1000], 3, True)
+    """
 
     rounds: NDArray[np.int64]
     mistakes: NDArray[np.int64]

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +28,6 @@ from gappletron.learners.learner import Learner, Round
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -245,7 +246,7 @@ class Online:
             unique, inverse = np.unique(wide, return_inverse=True)
             return self._row((unique, np.bincount(inverse, weights=values)))
         if problem == OUTSIDE:
-            raise UserError(f"x has the index {wide[position]}, and the model's {self.features} features run from 0 to "
+            raise UserError(f"x has the index {indices[position]}, and the model's {self.features} features run from 0 to "
                             f"{self.features - 1}: hash or drop what is outside")
         if problem == NOT_FINITE:
             raise UserError(f"x has the value {values[position]} at index {wide[position]}: features must be finite")
@@ -296,7 +297,7 @@ class Online:
         """
         damaged = f"{str(path)!r} is damaged or not a saved model: use a file that Online.save wrote"
         try:
-            with np.load(path, allow_pickle=False) as archive:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 if not isinstance(archive, np.lib.npyio.NpzFile) or "header" not in archive.files:
                     raise UserError(damaged)
                 header = json.loads(bytes(archive["header"]))
@@ -311,6 +312,8 @@ class Online:
         except Exception:  # zipfile, its decompressors, NumPy and JSON have a dozen errors between them for bytes gone wrong
             raise UserError(damaged) from None
         if not isinstance(header, dict) or header.get("format") != FORMAT or type(header.get("version")) is not int:
+            raise UserError(damaged)
+        if header["version"] < 1:
             raise UserError(damaged)
         if header["version"] > VERSION:
             raise UserError(f"{str(path)!r} was written by a newer gappletron (format {header['version']}, this one reads up "
@@ -333,7 +336,9 @@ class Online:
             if saved.shape != array.shape or saved.dtype != array.dtype:
                 raise UserError(f"its array {name} does not fit the learner: the file is damaged, or a piece has changed since")
             array[...] = saved
-        model._id, model.rounds = str(header["id"]), whole(header["rounds"], "the rounds")
+        if not isinstance(header["id"], str):
+            raise UserError("its id is not a text: the file is damaged")
+        model._id, model.rounds = header["id"], whole(header["rounds"], "the rounds")
         model._rng.bit_generator.state = header["random"]
         model._expired.extend(whole(serial, "a serial") for serial in header["expired"])
         model._pending.update((receipt.serial, receipt) for receipt in _receipts(header["pending"], arrays, model))
@@ -400,20 +405,20 @@ def checked_row(indices: NDArray[np.int64], values: Floats, features: int, out: 
 @helper
 def is_finite(value: float) -> bool:
     """Neither NaN nor infinite."""
-    return value - value == 0.0
+    return math.isfinite(value)
 
 
 def sparse_parts(x: Any, features: int) -> tuple[Any, Any]:
     """(indices, values) of whatever a user may call a feature vector."""
     if isinstance(x, tuple) and len(x) == 2:
         return x
-    if isinstance(x, Mapping):
-        return list(x.keys()), list(x.values())
     if hasattr(x, "tocsr"):
         if x.shape not in ((1, features), (features,)):
             raise UserError(f"x has the shape {x.shape}: give one row of {features} features")
         row = x.tocoo()
         return row.coords[-1] if hasattr(row, "coords") else row.col, row.data
+    if isinstance(x, Mapping):  # after the sparse forms, of which one is a dict
+        return list(x.keys()), list(x.values())
     dense = _array(x)
     if dense.shape not in ((features,), (1, features)):
         raise UserError(f"x has the shape {dense.shape}: give {features} numbers, or a pair (indices, values)")

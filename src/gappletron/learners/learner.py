@@ -21,6 +21,10 @@ class Problem:
     """What a tuning may depend on; an entry that is None is unknown.
 
     `max_norm` is X >= ||x_t||_2, `guarantee` is h(U), `radius` is B >= ||U||, and `delta` the allowed probability of failure.
+
+    >>> from gappletron import FeedbackGraph
+    >>> Problem(FeedbackGraph.bandit(3), rounds=1000, max_norm=2.0).norm()
+    2.0
     """
 
     graph: FeedbackGraph
@@ -39,7 +43,11 @@ class Problem:
 
 
 class Decision(NamedTuple):
-    """What a distribution was made from: the greedy class y*, and the exploration rate gamma_t."""
+    """What a distribution was made from: the greedy class y*, and the exploration rate gamma_t.
+
+    >>> Decision(greedy=2, rate=0.1).greedy
+    2
+    """
 
     greedy: int
     rate: float
@@ -50,6 +58,11 @@ class Round(NamedTuple):
 
     `label` is the label's position, or -1 where the graph did not show it; then the learner still knows that the label is none
     of those that `action` shows.
+
+    >>> import numpy as np
+    >>> played = Round(np.zeros(3), np.full(3, 1 / 3), greedy=0, action=1, label=-1)
+    >>> played.label >= 0  # was the label seen?
+    False
     """
 
     scores: Floats

@@ -1,0 +1,79 @@
+"""The README and every page of the docs: their examples run, their commands work, their links lead somewhere."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path, kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def pages_with(kind: str):
+    return [pytest.param(page, id=page.name) for page in PAGES if blocks(page, kind)]
+
+
+@pytest.mark.parametrize("page", pages_with("python"))
+def test_code_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = "\n\n".join(blocks(page, "python"))
+    exec(compile(code, str(page), "exec"), {"__name__": "__main__"})  # noqa: S102
+
+
+@pytest.mark.parametrize("page", pages_with("pycon"))
+def test_sessions_show_what_they_say(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    session = "\n".join(block.rstrip("\n") + "\n" for block in blocks(page, "pycon"))
+    test = doctest.DocTestParser().get_doctest(session, {}, page.name, str(page), 0)
+    assert test.examples
+    outcome = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test)
+    assert outcome.failed == 0
+
+
+@pytest.mark.parametrize("page", pages_with("console"))
+def test_commands_work(page, tmp_path):
+    for line in "".join(blocks(page, "console")).splitlines():
+        assert line.startswith("$ gappletron ")
+        command = [sys.executable, "-m", "gappletron", *shlex.split(line)[2:]]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if not link.startswith("https://"):
+            assert (page.parent / link).exists(), link
+
+
+def test_every_page_is_reached_from_the_readme():
+    linked = set(re.findall(r"\]\((docs/[^)#]+)\)", (ROOT / "README.md").read_text()))
+    assert linked == {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
+
+
+def test_the_readmes_commands_are_targets_of_the_makefile():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert set(re.findall(r"\bmake ([a-z-]+)", (ROOT / "README.md").read_text())) <= targets
+
+
+def test_the_architecture_page_names_every_module_and_dependency():
+    import tomllib
+
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    picture = text[text.index("cli  "): text.index("| file |")]
+    for path in (ROOT / "src" / "gappletron").iterdir():
+        if path.stem not in ("__init__", "__main__", "__pycache__", "py"):
+            assert path.stem in picture, path.stem
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for requirement in project["dependencies"]:
+        assert f"| {re.match('[a-z-]+', requirement)[0]} |" in text

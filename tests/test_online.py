@@ -1,0 +1,966 @@
+"""One round at a time: receipts, late feedback, refusals, and files that continue a run or are refused."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import errno
+import gc
+import json
+import math
+import os
+import pickle
+import resource
+import types
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+from scipy import sparse
+
+from gappletron import (
+    UNSEEN,
+    AdaptiveOGD,
+    Exploration,
+    FeedbackGraph,
+    Gappletron,
+    Online,
+    Paper,
+    Receipt,
+    SmoothHinge,
+    TopUp,
+    UserError,
+    interpreted,
+)
+from problems import GRAPHS, OPTIMIZERS, small_stream
+
+FEATURES = 5
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture
+def plain():
+    """Plain Python for one test: nothing is compiled."""
+    with interpreted():
+        yield
+
+
+def a_model(graph=None, learner=None, **options):
+    return Online(learner or Gappletron(), graph or FeedbackGraph.bandit(4), FEATURES, **options)
+
+
+def feedback(receipt, label):
+    return label if label in receipt.reveals else UNSEEN
+
+
+def content(model, folder):
+    """All that a model is, as bytes by name."""
+    path = folder / "content.npz"
+    model.save(path)
+    with np.load(path) as archive:
+        return {name: archive[name].tobytes() for name in archive.files}
+
+
+def train(model, rounds=20, seed=0):
+    """Some rounds with immediate feedback."""
+    X, y = small_stream(np.random.default_rng(seed), rounds, model.features, model.graph.n_classes)
+    for row, label in zip(X, y, strict=True):
+        receipt = model.act(row)
+        model.learn(receipt, feedback(receipt, model.graph.classes[label]))
+    return model
+
+
+# --------------------------------------------------------------------------------------------------------------- receipts
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_receipt_says_what_was_done(name, plain):
+    graph = GRAPHS[name]
+    X, y = small_stream(np.random.default_rng(3), 40, FEATURES, graph.n_classes)
+    draws = np.random.Generator(np.random.PCG64(np.random.SeedSequence(11, spawn_key=(0,)))).random(len(y))
+    model = a_model(graph, seed=11)
+    ids = set()
+    for row, label, u in zip(X, y, draws, strict=True):
+        scores = row @ model.weights
+        receipt = model.act(row)
+        p = receipt.probabilities
+        assert p.shape == (graph.n_actions,)
+        assert (p >= 0).all()
+        assert math.fsum(p) == pytest.approx(1.0, abs=1e-12)
+        assert graph.classes.index(receipt.greedy) == int(np.argmax(scores))
+        drawn = graph.actions.index(receipt.action)
+        assert math.fsum(p[:drawn]) <= u + 1e-12
+        assert u < math.fsum(p[: drawn + 1]) + 1e-12
+        assert receipt.probability == p[drawn]
+        assert list(receipt.reveals) == [graph.classes[k] for k in range(graph.n_classes) if graph.visible[drawn, k]]
+        for k, class_name in enumerate(graph.classes):
+            by_hand = sum(p[i] for i in range(graph.n_actions) if graph.visible[i, k])
+            assert receipt.propensity(class_name) == pytest.approx(by_hand, abs=1e-15)
+        ids.add(receipt.id)
+        model.learn(receipt, feedback(receipt, graph.classes[label]))
+    assert len(ids) == len(y) == model.rounds
+
+
+def test_a_receipt_cannot_be_spoiled(plain):
+    model = a_model()
+    receipt = model.act([1.0, 2, 0, 0, 0])
+    with pytest.raises(ValueError, match="read-only"):
+        receipt.probabilities[0] = 7.0
+    with pytest.raises(AttributeError):
+        receipt.probabilities = np.ones(4)
+    assert repr(receipt.action) in repr(receipt)
+    assert receipt.id in repr(receipt)
+
+
+# --------------------------------------------------------------------------------------------------------- late feedback
+
+
+class ByHand:
+    """AdaptiveOGD with SmoothHinge and TopUp on the bandit graph, K >= 3, feedback at any time; only NumPy."""
+
+    def __init__(self, classes, features, scale, gamma):
+        self.W, self.total, self.blind = np.zeros((classes, features)), 0.0, 0
+        self.scale, self.gamma = scale, gamma
+
+    def act(self, x):
+        s = self.W @ x
+        K = len(s)
+        top = int(np.argmax(s))
+        gap = max(0.0, 1.0 - (s[top] - np.delete(s, top).max())) ** 2
+        self.blind += 1
+        rate = min(0.5, self.gamma / math.sqrt(self.blind))
+        base = np.full(K, gap / K)
+        base[top] += 1.0 - gap
+        c = (rate - gap) / (1.0 - gap) if gap < rate else 0.0
+        return x, s, top, (1.0 - c) * base + c / K
+
+    def learn(self, then, y):
+        x, s, top, p = then
+        others = [k for k in range(len(s)) if k != y]
+        rival = max(others, key=lambda k: (s[k], -k))
+        slope = 2.0 if y != top else 2.0 * max(0.0, 1.0 - (s[y] - s[rival]))
+        g = np.zeros_like(self.W)
+        g[y], g[rival] = -slope * x / p[y], slope * x / p[y]
+        self.total += float((g**2).sum())
+        self.W -= self.scale / math.sqrt(1e-8 + self.total) * g
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+@pytest.mark.parametrize("delay", [1, 2, 10, 60])
+def test_late_feedback_in_any_order(delay, by_id, plain):
+    """The gradient is that of prediction time, the weights are those of today."""
+    rng = np.random.default_rng([delay, by_id])
+    X, y = small_stream(rng, 60, FEATURES, 4)
+    model = a_model(learner=Gappletron(SmoothHinge(), AdaptiveOGD(0.7), TopUp(0.8)), seed=2)
+    expected = ByHand(4, FEATURES, 0.7, 0.8)
+    waiting, learned = [], 0
+    for t, row in enumerate(X):
+        given = row.copy()
+        receipt = model.act(given)
+        given[:] = 99.0  # act has its own copy
+        then = expected.act(row)
+        np.testing.assert_allclose(receipt.probabilities, then[3], rtol=1e-9, atol=1e-12)
+        waiting.append((receipt, then, y[t]))
+        if len(waiting) == delay:
+            rng.shuffle(waiting)
+            for late, scores_then, label in waiting:
+                if label in late.reveals:
+                    model.learn(late.id if by_id else late, label)
+                    expected.learn(scores_then, label)
+                    learned += 1
+                else:
+                    model.learn(late.id if by_id else late, UNSEEN)
+                np.testing.assert_allclose(model.weights.T, expected.W, rtol=1e-9, atol=1e-12)
+            waiting = []
+    assert learned > 10
+    assert model.pending == ()
+
+
+def test_act_copies_sparse_input(plain):
+    indices, values = np.array([0, 3]), np.array([1.0, -2.0])
+    model, twin = a_model(), a_model()
+    receipt, other = model.act((indices, values)), twin.act(([0, 3], [1.0, -2.0]))
+    indices[:], values[:] = 4, 50.0
+    assert receipt.action == other.action
+    for one, name in ((model, receipt), (twin, other)):
+        one.learn(name, name.action)
+    assert model.weights.tobytes() == twin.weights.tobytes()
+    assert np.flatnonzero(model.weights.any(axis=1)).tolist() == [0, 3]
+
+
+def test_an_action_without_feedback_changes_no_weights(plain):
+    model = train(a_model())
+    before = model.weights.tobytes()
+    for row in small_stream(np.random.default_rng(1), 30, FEATURES, 4)[0]:
+        model.act(row)
+    assert model.weights.tobytes() == before
+    assert len(model.pending) == 30
+
+
+def test_unseen_changes_no_weights_of_this_learner(plain):
+    model = a_model(FeedbackGraph.filtering(3), seed=4)
+    blind = [receipt for receipt in (model.act([1.0, 0, 0, 0, 2]) for _ in range(40)) if not receipt.reveals]
+    assert blind
+    for receipt in blind:
+        model.learn(receipt, UNSEEN)
+    assert not model.weights.any()
+    assert all(receipt.reveals for receipt in model.pending)
+
+
+# ---------------------------------------------------------------------------------------------------------------- predict
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_predict_is_the_first_argmax(seed):
+    """Small whole numbers, so that sums are exact and ties abound."""
+    rng = np.random.default_rng(seed)
+    with interpreted():
+        model = a_model()
+    W = rng.integers(-1, 2, (FEATURES, 4)).astype(float)
+    model._state.optimizer.weights[...] = W
+    x = rng.integers(-1, 2, FEATURES)
+    scores = (x @ W).tolist()
+    assert model.predict(x) == scores.index(max(scores))
+    assert (model.weights == W).all()
+
+
+def test_predict_is_pure(folder, plain):
+    model, twin = (train(a_model(GRAPHS["filtering"], seed=5)) for _ in range(2))
+    waiting, other = (one.act([1.0, 1, 1, 0, 0]) for one in (model, twin))
+    before = content(model, folder)
+    X, _ = small_stream(np.random.default_rng(6), 30, FEATURES, 4)
+    predictions = [model.predict(row) for row in X]
+    assert len(set(predictions)) > 1
+    assert content(model, folder) == before
+    assert predictions == [model.predict(row) for row in X]
+    for row in X:
+        assert model.act(row).action == twin.act(row).action
+    for one, receipt in ((model, waiting), (twin, other)):
+        one.learn(receipt, feedback(receipt, 2))
+    assert model.weights.tobytes() == twin.weights.tobytes()
+
+
+# --------------------------------------------------------------------------------------------------------------- refusals
+
+
+def revealing_and_blind(model):
+    """A receipt that shows every label and one that shows none."""
+    found = {}
+    while len(found) < 2:
+        receipt = model.act([1.0, 0, 0, 1, 0])
+        found.setdefault(bool(receipt.reveals), receipt)
+    return found[True], found[False]
+
+
+@contextlib.contextmanager
+def refused(model, folder, words):
+    """A UserError with these words, and nothing changed."""
+    before = content(model, folder)
+    with pytest.raises(UserError, match=words) as caught:
+        yield
+    assert "\n" not in str(caught.value)
+    assert content(model, folder) == before
+
+
+@pytest.fixture
+def filtering():
+    with interpreted():
+        return Online(Gappletron(), FeedbackGraph.filtering(["ham", 1, "spam"]), FEATURES, seed=8)
+
+
+def test_learn_refuses_a_label_that_was_not_shown(filtering, folder):
+    revealing, blind = revealing_and_blind(filtering)
+    with refused(filtering, folder, "does not reveal the label 'ham'.*pass UNSEEN"):
+        filtering.learn(blind, "ham")
+    with refused(filtering, folder, "reveals every label, so there is one to learn"):
+        filtering.learn(revealing, UNSEEN)
+    for label in ("Ham", "", 2, True, np.True_, 1.0, np.float64(1.0), "1", b"ham", None):
+        with refused(filtering, folder, "class"):
+            filtering.learn(revealing, label)
+    for label in (["ham"], ("ham",), {"ham": 1}, object(), np.array([1, 2])):
+        with refused(filtering, folder, "names may be str, int, bool or None|sequence"):
+            filtering.learn(revealing, label)
+    assert not filtering.weights.any()
+    filtering.learn(revealing, 1)
+    filtering.learn(blind, UNSEEN)
+    assert filtering.weights.any()
+
+
+def test_learn_refuses_a_foreign_receipt(filtering, folder, plain):
+    stranger = a_model(FeedbackGraph.filtering(["ham", 1, "spam"]), seed=8)
+    (revealing, blind), (theirs, _) = revealing_and_blind(filtering), revealing_and_blind(stranger)
+    assert theirs.serial == revealing.serial
+    for foreign in (theirs, theirs.id):
+        with refused(filtering, folder, "is not from this model"):
+            filtering.learn(foreign, "ham")
+    prefix = revealing.id.rpartition("-")[0]
+    numbers = ("", "x", str(filtering.rounds), "-1", "+1", " 1", "1_0", "٠", "²", "9" * 5000, "\0", "0\n")
+    for name in ("", "-", "0", prefix, "x" * 100_000, revealing.id + "\n", *(f"{prefix}-{number}" for number in numbers)):
+        with refused(filtering, folder, "is not from this model"):
+            filtering.learn(name, "ham")
+    for thing in (0, None, 1.5, b"0", [revealing], object(), (revealing.id,), 10**30):
+        with refused(filtering, folder, "is not a receipt"):
+            filtering.learn(thing, "ham")
+    filtering.learn(revealing.id, "ham")
+    filtering.learn(blind.id, UNSEEN)
+
+
+def test_learn_refuses_a_second_use(filtering, folder):
+    revealing, blind = revealing_and_blind(filtering)
+    filtering.learn(revealing, "spam")
+    filtering.learn(blind.id, UNSEEN)
+    for receipt in (revealing, revealing.id, blind, blind.id):
+        for label in ("spam", UNSEEN):
+            with refused(filtering, folder, "already learned from"):
+                filtering.learn(receipt, label)
+
+
+def test_waiting_receipts_are_bounded_and_the_oldest_expire(folder, plain):
+    graph = FeedbackGraph.bandit([f"class {k}" for k in range(4)])
+    model = a_model(graph, pending=3)
+    names = []
+    for _ in range(50):
+        names.append(model.act([1.0, 0, 0, 0, 0]).id)
+        assert [receipt.id for receipt in model.pending] == names[-3:]
+    gc.collect()
+    alive = [thing for thing in gc.get_objects() if isinstance(thing, Receipt) and thing._graph is graph]
+    assert len(alive) == 3
+    for name in names[-6:-3]:  # as many as may wait are known to have expired
+        with refused(model, folder, "has expired.*more than 3 others.*larger pending="):
+            model.learn(name, "class 1")
+    with refused(model, folder, "expired long ago"):
+        model.learn(names[0], "class 1")
+    for name in names[-3:]:
+        model.learn(name, model.pending[0].action)
+    assert model.pending == ()
+
+
+@pytest.mark.parametrize("changes", [
+    {"features": 0}, {"features": 2**31}, {"features": 1.5}, {"features": True}, {"features": "3"}, {"features": None},
+    {"seed": -1}, {"seed": 0.5}, {"seed": None}, {"pending": 0}, {"pending": -1}, {"pending": 1.0}, {"learner": "gapsnh"},
+    {"learner": None}, {"learner": SmoothHinge()}, {"learner": Gappletron}, {"graph": "bandit"}, {"graph": None},
+    {"graph": np.eye(3)}, {"features": 2**31 - 1, "graph": FeedbackGraph.bandit(3000)},
+], ids=str)
+def test_a_model_is_refused(changes):
+    arguments = {"learner": Gappletron(), "graph": FeedbackGraph.bandit(3), "features": 4, **changes}
+    with interpreted(), pytest.raises(UserError, match=r"must be|is not a|there is no learner|would take"):
+        Online(**arguments)
+
+
+# ------------------------------------------------------------------------------------------------------------- input rows
+
+BAD_ROWS = {
+    "too short": ([1.0, 2], "shape"),
+    "too long": (np.ones(6), "shape"),
+    "a number": (3.0, "shape"),
+    "nothing": (None, "shape"),
+    "an empty list": ([], "shape"),
+    "two rows": (np.ones((2, FEATURES)), "shape"),
+    "a column": (np.ones((FEATURES, 1)), "shape"),
+    "a text": ("1 2 3 4 5", "shape"),
+    "a set": ({1, 2}, "shape"),
+    "a generator": ((i for i in range(FEATURES)), "shape"),
+    "texts": (["1", "2", "3", "4", "5"], "type"),
+    "complex": (np.ones(FEATURES, complex), "type"),
+    "dates": (np.zeros(FEATURES, "M8[s]"), "type"),
+    "objects": ([1, None, 2, 3, 4], "type"),
+    "huge whole numbers": ([10**400] * FEATURES, "type"),
+    "ragged": ([[1], [1, 2]], "cannot be made into an array"),
+    "ragged pair": (([0, [1]], [1.0, 2.0]), "cannot be made into an array"),
+    "ragged values": (([0, 1], [1.0, [2.0]]), "cannot be made into an array"),
+    "nan": ([1, 2, math.nan, 4, 5], "nan at index 2.*finite"),
+    "inf": ([1, 2, 3, 4, -math.inf], "-inf at index 4.*finite"),
+    "sparse nan": (([1, 3], [0.0, math.nan]), "nan at index 3"),
+    "sparse inf": (([1, 3], [math.inf, 0.0]), "inf at index 1"),
+    "a long double too large": ([np.longdouble("1e400")] * FEATURES, "inf at index 0"),
+    "duplicates that overflow": (([1, 1], [1e308, 1e308]), "inf at index 1"),
+    "index too large": (([0, 5], [1, 1]), "index 5.*from 0 to 4"),
+    "index negative": (([-1, 0], [1, 1]), "index -1"),
+    "index huge": ((np.array([2**64 - 1], np.uint64), [1.0]), "index 18446744073709551615.*0 to 4"),
+    "index beyond 64 bits": (([2**64], [1.0]), "type object"),
+    "index wraps to 32 bits": (([2**32], [1.0]), "index 4294967296"),
+    "float indices": (([0.0, 1.0], [1, 1]), "whole numbers"),
+    "bool indices": (([True, False], [1, 1]), "whole numbers"),
+    "text indices": ((["0"], [1]), "whole numbers"),
+    "text values": (([0, 1], ["1", "2"]), "type"),
+    "complex values": (([0], [1j]), "type"),
+    "one index more": (([0, 1, 2], [1, 1]), "one length"),
+    "one value more": (([0], [1, 1]), "one length"),
+    "2-d pair": (([[0, 1]], [[1, 1]]), "flat"),
+    "two numbers": ((0, 1.0), "flat"),
+    "two texts": (("01", "23"), "type"),
+    "dict with text": ({"a": 1.0}, "whole numbers"),
+    "dict out of range": ({7: 1.0}, "index 7"),
+    "dict with nan": ({1: math.nan}, "nan at index 1"),
+    "dict of lists": ({0: [1, 2]}, "flat|one length"),
+    "sparse two rows": (sparse.csr_matrix(np.ones((2, FEATURES))), "one row of 5"),
+    "sparse column": (sparse.csr_matrix(np.ones((FEATURES, 1))), "one row of 5"),
+    "sparse too wide": (sparse.coo_array(np.ones((1, 6))), "one row of 5"),
+    "sparse complex": (sparse.csr_matrix(np.ones((1, FEATURES), complex)), "type"),
+    "sparse with nan": (sparse.csr_array([[0, 0, math.nan, 0, 0]]), "nan at index 2"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_a_bad_row_is_refused(name, folder, plain):
+    row, words = BAD_ROWS[name]
+    model = train(a_model(), rounds=3)
+    with refused(model, folder, words):
+        model.act(row)
+    with refused(model, folder, "x "):
+        model.predict(row if name != "a generator" else None)
+
+
+def good_rows():
+    """One row in every form, beside what it is when written out."""
+    plain_row = [0.0, 2.0, 0.0, 0.0, -1.0]
+    dense = np.array(plain_row)
+    yield from ((form, plain_row) for form in (
+        plain_row, tuple(plain_row), dense, dense[None], dense.astype(np.float32), dense.astype(np.int8),
+        np.asfortranarray(dense), dense.astype(">f8"), dense.astype(np.longdouble), np.repeat(dense, 2)[::2],
+        dense[::-1].copy()[::-1],
+        ([1, 4], [2.0, -1.0]), ([4, 1], [-1, 2]), (np.array([1, 4], np.uint8), np.array([2, -1], np.float16)),
+        (np.array([4, 1])[::-1], np.array([-1.0, 2.0])[::-1]), (range(1, 5), (2, 0, 0, -1)), ((1, 4), (2, -1)),
+        (np.array([1, 4], ">i4"), np.array([2, -1], ">i2")), (np.array([1, 4], np.uint64), [2, -1]),
+        ([1, 1, 4, 1], [1.5, 1.5, -1, -1]), ([4, 1, 4], [-0.5, 2, -0.5]), {1: 2.0, 4: -1.0}, {4: -1, 1: 2, 0: 0},
+        types.MappingProxyType({1: 2.0, 4: -1.0}), collections.UserDict({1: 2.0, 4: -1.0}),
+        sparse.csr_matrix(dense[None]), sparse.csr_array(dense[None]), sparse.csr_array(dense), sparse.coo_array(dense),
+        sparse.coo_matrix(dense[None]), sparse.csc_array(dense[None]), sparse.lil_matrix(dense[None]),
+        sparse.dok_array(dense[None]), sparse.coo_array(([1.0, 1.0, -1.0], ([0, 0, 0], [1, 1, 4])), shape=(1, FEATURES))))
+    yield from ((form, [0, 1, 0, 0, 1]) for form in (
+        [False, True, False, False, True], np.array([0, 1, 0, 0, 1], bool), ([1, 4], [True, True]),
+        sparse.csr_matrix(np.array([[0, 1, 0, 0, 1]], bool))))
+    yield from ((form, [0] * 5) for form in (
+        ([], []), ((), ()), (np.array([]), np.array([])), {}, np.zeros(5), sparse.csr_matrix((1, 5)), ([2], [0.0]),
+        ([2, 2], [1, -1])))
+
+
+def test_every_form_of_a_row(plain):
+    for form, written_out in good_rows():
+        model, twin = train(a_model()), train(a_model())
+        assert model.predict(form) == twin.predict(written_out)
+        receipt, other = model.act(form), twin.act(written_out)
+        assert receipt.action == other.action
+        assert receipt.probabilities.tobytes() == other.probabilities.tobytes()
+        model.learn(receipt, receipt.action)
+        twin.learn(other, other.action)
+        assert model.weights.tobytes() == twin.weights.tobytes()
+
+
+def test_every_form_of_a_row_compiled():
+    """Machine code trusts the types it is given."""
+    model = a_model()
+    with interpreted():
+        twin = a_model()
+    for form, written_out in good_rows():
+        receipt, other = model.act(form), twin.act(written_out)
+        assert receipt.action == other.action
+        assert model.predict(form) == twin.predict(form)
+        model.learn(receipt, receipt.action)
+        twin.learn(other, other.action)
+    assert model.weights.tobytes() == twin.weights.tobytes()
+    assert model.weights.any()
+
+
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.complex_numbers(), st.text(max_size=5),
+                    st.binary(max_size=5), st.dates(), st.just(10**400), st.just(object()), st.just(len), st.just(np.float64),
+                    st.integers(0, FEATURES), st.fractions(), st.decimals())
+THINGS = st.recursive(SCALARS, lambda inner: st.one_of(
+    st.lists(inner, max_size=6), st.lists(inner, max_size=3).map(tuple), st.tuples(inner, inner),
+    st.dictionaries(st.one_of(st.integers(-1, 6), st.text(max_size=2), st.floats(), st.none()), inner, max_size=4),
+), max_leaves=12)
+ARRAYS = npst.arrays(st.one_of(npst.scalar_dtypes(), npst.array_dtypes()), npst.array_shapes(min_dims=0, max_side=6))
+ROWS = st.one_of(THINGS, ARRAYS, st.tuples(ARRAYS, ARRAYS), st.tuples(THINGS, ARRAYS), st.tuples(ARRAYS, THINGS),
+                 st.lists(st.floats(), min_size=FEATURES, max_size=FEATURES),
+                 st.tuples(st.lists(st.integers(-1, 6)), st.lists(st.floats())))
+
+
+@given(ROWS)
+@settings(max_examples=400)
+def test_any_thing_is_a_row_or_a_user_error(thing):
+    with interpreted(), np.errstate(all="ignore"):
+        model = a_model()
+        try:
+            receipt = model.act(thing)
+        except UserError:
+            assert model.rounds == 0
+            assert model.pending == ()
+        else:
+            assert math.fsum(receipt.probabilities) == pytest.approx(1.0)
+            assert not model.weights.any()
+
+
+def test_a_list_within_itself(plain):
+    loop = []
+    loop.append(loop)
+    for thing in (loop, ([0], loop), (loop, [1.0]), {0: loop}):
+        with pytest.raises(UserError):
+            a_model().act(thing)
+
+
+# ----------------------------------------------------------------------------------------------------------------- labels
+
+
+def test_labels_of_every_kind(plain):
+    names = ["ham", 7, None, False]
+    boxed = [np.str_("ham"), np.int8(7), None, np.False_]
+    model, twin = (a_model(FeedbackGraph.full(names), seed=1) for _ in range(2))
+    X = np.random.default_rng(0).normal(size=(40, FEATURES))
+    for t, row in enumerate(X):
+        receipt, other = model.act(row), twin.act(row)
+        assert any(receipt.action is name for name in names)
+        model.learn(receipt, boxed[t % 4])
+        twin.learn(other, names[t % 4])
+    assert model.weights.any(axis=0).all()
+    assert model.weights.tobytes() == twin.weights.tobytes()
+    for wrong in (True, 0, np.int64(0), 7.0, "7", "None", "False"):
+        with pytest.raises(UserError, match="class"):
+            model.learn(model.act(X[0]), wrong)
+
+
+# ---------------------------------------------------------------------------------------------------------- save and load
+
+
+def played(model, X, y, *, reload=lambda model, t: model, seed=0):
+    """Play with feedback that comes late and out of order, some of it never; give the model and what it did.
+
+    `reload` may put another model in place of this one before any round.
+    """
+    rng = np.random.default_rng(seed)
+    waiting, told = {}, []
+    for t, (row, label) in enumerate(zip(X, y, strict=True)):
+        model = reload(model, t)
+        receipt = model.act(row)
+        told.append((receipt.id, receipt.action, receipt.greedy, receipt.probabilities.tobytes()))
+        waiting[receipt.id] = feedback(receipt, model.graph.classes[label])
+        for name in rng.permutation(list(waiting)).tolist():
+            if rng.random() < 0.4 and name in {receipt.id for receipt in model.pending}:
+                model.learn(name, waiting.pop(name))
+    return model, told
+
+
+def assert_continues(learner, graph, when, folder):
+    X, y = small_stream(np.random.default_rng(when), 40, FEATURES, graph.n_classes)
+    path = folder / "going on.npz"
+    Online(learner, graph, FEATURES, seed=9, pending=4).save(path)
+    start = path.read_bytes()
+
+    def reload(model, t):
+        if t != when:
+            return model
+        model.save(path)
+        loaded = Online.load(path)
+        assert loaded is not model
+        assert [receipt.id for receipt in loaded.pending] == [receipt.id for receipt in model.pending]
+        for one, other in zip(loaded.pending, model.pending, strict=True):
+            assert (one.action, one.greedy, one.reveals) == (other.action, other.greedy, other.reveals)
+            assert one.probabilities.tobytes() == other.probabilities.tobytes()
+        return loaded
+
+    never, told = played(Online.load(path), X, y)
+    path.write_bytes(start)
+    saved, told_again = played(Online.load(path), X, y, reload=reload)
+    assert told == told_again
+    assert content(never, folder) == content(saved, folder)
+    assert never.weights.any()
+    assert (saved.learner, saved.graph, saved.features, saved.pending_limit) == (learner, graph, FEATURES, 4)
+
+
+@pytest.mark.parametrize("graph", ["bandit", "label efficient", "disease prevention"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_saved_run_continues_bit_for_bit(optimizer, graph, folder, plain):
+    for when, exploration in ((0, TopUp()), (1, Paper(0.3)), (17, TopUp(0.2)), (39, Paper())):
+        assert_continues(Gappletron(SmoothHinge(), OPTIMIZERS[optimizer][0], exploration), GRAPHS[graph], when, folder)
+
+
+@given(st.integers(0, 39), st.sampled_from(list(GRAPHS)))
+@settings(max_examples=25)
+def test_a_saved_run_continues_from_any_round(folder, when, graph):
+    with interpreted():
+        assert_continues(Gappletron(), GRAPHS[graph], when, folder)
+
+
+def test_a_saved_run_continues_compiled(folder):
+    graph = FeedbackGraph.filtering(["ham", None, True, "späm"], revealing=True)
+    for when in (0, 5, 30):
+        assert_continues(Gappletron(), graph, when, folder)
+
+
+class Coin(Exploration):
+    """An exploration rule from outside the package: the greedy class or the first action."""
+
+    heads: float = 0.5
+
+    def start(self, graph):
+        return TopUp().start(graph)
+
+    def explore(self, state, graph, greedy, gap, out):
+        for i in range(out.size):
+            out[i] = 0.0
+        out[greedy] += 1.0 - self.heads
+        out[0] += self.heads
+        state.blind[0] += 1
+        return self.heads
+
+    def tuned(self, gamma):
+        return Coin(gamma)
+
+
+def test_pieces_of_ones_own_must_be_named(folder, plain):
+    model = train(a_model(FeedbackGraph.full(3), Gappletron(exploration=Coin(0.25)), seed=3))
+    path = folder / "own.npz"
+    model.save(path)
+    with pytest.raises(UserError, match=r"own.npz.*'Coin'.*pass its class in pieces="):
+        Online.load(path)
+    loaded = Online.load(path, pieces=[Coin])
+    assert loaded.learner == model.learner
+    assert content(loaded, folder) == content(model, folder)
+    assert content(train(loaded, seed=7), folder) == content(train(model, seed=7), folder)
+
+
+# ------------------------------------------------------------------------------------------------------------- bad files
+
+
+@pytest.fixture(scope="module")
+def saved(folder):
+    """The bytes of a file with waiting and expired receipts."""
+    with interpreted():
+        model = Online(Gappletron(), FeedbackGraph.label_efficient(["a", "b", "c"]), FEATURES, seed=1, pending=3)
+        train(model)
+        for row in np.eye(FEATURES):
+            model.act(row)
+        path = folder / "good.npz"
+        model.save(path)
+        return path.read_bytes(), content(model, folder)
+
+
+def load_bytes(folder, data):
+    path = folder / "bad.npz"
+    path.write_bytes(data)
+    with interpreted():
+        return Online.load(path)
+
+
+def refusal(folder, data):
+    """The sentence with which a file is refused."""
+    with pytest.raises(UserError) as caught:
+        load_bytes(folder, data)
+    assert "bad.npz" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+DAMAGED = "damaged or not a saved model: use a file that Online.save wrote"
+
+
+def test_the_good_file_is_good(saved, folder):
+    assert content(load_bytes(folder, saved[0]), folder) == saved[1]
+
+
+def test_a_truncated_file(saved, folder):
+    data = saved[0]
+    for length in {*range(0, 40), *range(40, len(data), 97), *range(len(data) - 40, len(data))}:
+        assert DAMAGED in refusal(folder, data[:length])
+
+
+def assert_detected_or_harmless(folder, data, expected):
+    try:
+        model = load_bytes(folder, data)
+    except UserError:
+        return False
+    assert content(model, folder) == expected
+    return True
+
+
+@given(st.data())
+@settings(max_examples=300)
+def test_changed_bytes_are_noticed_or_change_nothing(folder, saved, data):
+    changed = bytearray(saved[0])
+    for _ in range(data.draw(st.integers(1, 4))):
+        changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+    assert_detected_or_harmless(folder, bytes(changed), saved[1])
+
+
+def test_a_changed_directory_is_noticed_or_changes_nothing(saved, folder):
+    """Every byte of the archive's directory, at its end, and of the first member's own head."""
+    data, expected = saved
+    masks = np.random.default_rng(0).integers(1, 256, len(data))
+    directory = data.index(b"PK\x01\x02")
+    outcomes = collections.Counter()
+    for place in (*range(100), *range(directory, len(data))):
+        changed = bytearray(data)
+        changed[place] ^= int(masks[place])
+        outcomes[assert_detected_or_harmless(folder, bytes(changed), expected)] += 1
+    assert outcomes[False] > 200
+
+
+def test_a_changed_size_does_not_hide_changed_data(saved, folder):
+    """A reader that stops where the array ends never sees the checksum if the directory says that more follows."""
+    data = bytearray(saved[0])
+    entry = data.index(b"state.optimizer.weights.npy", data.index(b"PK\x01\x02")) - 46
+    sizes = slice(entry + 20, entry + 28)
+    packed, unpacked = np.frombuffer(bytes(data[sizes]), "<u4")
+    data[sizes] = np.array([packed + 8, unpacked + 8], "<u4").tobytes()
+    start = data.index(b"\x93NUMPY", data.index(b"state.optimizer.weights.npy"))
+    data[start + packed - 1] ^= 0x40
+    assert DAMAGED in refusal(folder, bytes(data))
+
+
+def archived(**members):
+    """A zip with these files in it."""
+    import io
+
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return buffer.getvalue()
+
+
+def repacked(folder, data, change):
+    """The file with its header and arrays changed by a function, everything else in order."""
+    source, target = folder / "source.npz", folder / "target.npz"
+    source.write_bytes(data)
+    with np.load(source) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    before = arrays["header"]
+    header = json.loads(bytes(before))
+    header = change(header, arrays) or header
+    if arrays.get("header") is before:
+        arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    np.savez(target, **arrays)
+    return target.read_bytes()
+
+
+def test_files_of_other_kinds(folder, saved):
+    import io
+
+    plain_array, several = io.BytesIO(), io.BytesIO()
+    np.save(plain_array, np.arange(5))
+    np.savez(several, header=np.arange(5), other=np.zeros(3))
+    broken_array = b"\x93NUMPY\x01\x00\x2c\x00{'descr': '<f8', 'fortran_order': False, 'sh(\n"
+    for data in (b"", b"\0" * 1000, b"hello", b"PK", pickle.dumps({"a": 1}), plain_array.getvalue(), several.getvalue(),
+                 archived(readme="hello"), archived(header="{}"), archived(**{"header.npy": "{}"}),
+                 archived(**{"header.npy": broken_array}), archived(**{"header.npy": b"\x93NUMPY\x09\x09"}),
+                 saved[0].replace(b"state", b"stale")):
+        assert DAMAGED in refusal(folder, data)
+
+
+@pytest.mark.parametrize("method", [0, 1, 6, 8, 9, 12, 14, 93, 99])
+def test_members_packed_in_another_way(saved, folder, method):
+    """The directory says how a member is packed, and every unpacker has errors of its own."""
+    data = bytearray(saved[0])
+    place = data.index(b"PK\x01\x02")
+    while place >= 0:
+        data[place + 10] = method
+        place = data.find(b"PK\x01\x02", place + 1)
+    assert assert_detected_or_harmless(folder, bytes(data), saved[1]) == (method == 0)
+
+
+def test_places_that_are_no_files(folder):
+    for path, words in ((folder, "directory"), (folder / "missing.npz", "No such file"), (folder / "a" / "b", "No such file"),
+                        (folder / ("x" * 300), "too long"), ("", "directory"), ("a\0b", "damaged")):
+        with pytest.raises(UserError, match=words):
+            Online.load(path)
+
+
+def test_nothing_in_a_file_is_executed(saved, folder):
+    trap = folder / "trap"
+
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(trap),)
+
+    def put(name):
+        def change(header, arrays):
+            arrays[name] = np.array([Trap()], dtype=object)
+        return change
+
+    for name in ("header", "visible", "state.optimizer.weights", "values", "something else"):
+        assert DAMAGED in refusal(folder, repacked(folder, saved[0], put(name)))
+    (folder / "bad.npz").write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(UserError, match=DAMAGED):
+        Online.load(folder / "bad.npz")
+    assert not trap.exists()
+    pickle.loads(pickle.dumps(Trap()))  # the trap works
+    trap.rmdir()
+
+
+def test_a_newer_file(saved, folder):
+    newer = repacked(folder, saved[0], lambda header, arrays: header | {"version": 2})
+    assert "newer gappletron (format 2, this one reads up to 1): upgrade" in refusal(folder, newer)
+    for version in (0, -1, "1", 1.0, True, None, [1]):
+        wrong = repacked(folder, saved[0], lambda header, arrays, version=version: header | {"version": version})
+        assert DAMAGED in refusal(folder, wrong)
+    foreign = repacked(folder, saved[0], lambda header, arrays: header | {"format": "another"})
+    assert DAMAGED in refusal(folder, foreign)
+
+
+def leaves(value, path=()):
+    """The places in a JSON document."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, entry in items:
+        yield from leaves(entry, (*path, key))
+
+
+def put_at(document, path, value):
+    if not path:
+        return value
+    for key in path[:-1]:
+        document = document[key]
+    document[path[-1]] = value
+    return None
+
+
+JUNK = [None, True, -1, 1.5, math.nan, 10**30, "x", "", [], {}, [[]], {"piece": "Hinge"}]
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=repr)
+def test_a_header_with_wrong_types(saved, folder, junk):
+    """Whatever stands where, either a sentence or a model that works; never another exception."""
+    with zipfile.ZipFile(folder / "good.npz") as archive, archive.open("header.npy") as file:
+        header = json.loads(bytes(np.lib.format.read_array(file)))
+    for path in leaves(header):
+        changed = repacked(folder, saved[0], lambda header, arrays, path=path: put_at({"": header}, ("", *path), junk)
+                           if path else junk)
+        with contextlib.suppress(UserError):
+            model = load_bytes(folder, changed)
+            for receipt in model.pending:
+                assert receipt.id.rpartition("-")[2] == str(receipt.serial)
+                model.learn(receipt.id, feedback(receipt, model.graph.classes[0]))
+            assert train(model).weights.any()
+
+
+def test_what_a_header_must_not_say(saved, folder):
+    def wrong(**changes):
+        return refusal(folder, repacked(folder, saved[0], lambda header, arrays: header | changes))
+
+    for changes in ({"features": FEATURES + 1}, {"features": 2**31 - 1}, {"features": 10**12}, {"pending_limit": 1},
+                    {"learner": {"piece": "SmoothHinge"}}, {"learner": {"piece": "Gappletron", "loss": {"piece": "TopUp"}}},
+                    {"pending": []}, {"rounds": 3}, {"expired": [-1]}, {"id": 7}):
+        wrong(**changes)
+    deep = {"piece": "Gappletron"}
+    for _ in range(400):
+        deep = {"piece": "Gappletron", "loss": deep}
+    wrong(learner=deep)
+    row = [[20, 0, 0, 0.1, 1], [21, 0, 0, 0.1, 1], [22, 0, 0, 0.1, 1]]
+    for place, value in ((0, 19.5), (0, 22), (0, 25), (1, 4), (1, -1), (1, 1.0), (2, 3), (2, -1), (3, "x"), (4, 2), (4, -1),
+                         (4, 0)):
+        rows = [list(one) for one in row]
+        rows[-1 if place else 0][place] = value
+        wrong(pending=rows)
+
+
+def test_arrays_that_do_not_fit(saved, folder):
+    def wrong(name, value):
+        def change(header, arrays):
+            arrays[name] = value(arrays[name])
+        return refusal(folder, repacked(folder, saved[0], change))
+
+    for name in ("indices", "values", "scores", "probabilities", "state.optimizer.weights", "state.exploration.blind",
+                 "visible"):
+        wrong(name, lambda array: array[:-1])
+        wrong(name, lambda array: array.astype("U8"))
+        wrong(name, lambda array: array[None])
+        wrong(name, lambda array: np.array(0))
+    for name in ("indices", "values", "scores", "state.optimizer.weights", "state.exploration.blind"):
+        wrong(name, lambda array: array.astype(np.float32))
+    wrong("indices", lambda array: array + FEATURES)
+    wrong("indices", lambda array: array - FEATURES)
+    wrong("values", lambda array: array * np.nan)
+    for name in ("indices", "state.optimizer.total", "visible", "header"):
+        missing = repacked(folder, saved[0], lambda header, arrays, name=name: arrays.pop(name) is None or None)
+        assert DAMAGED in refusal(folder, missing)
+
+
+# ----------------------------------------------------------------------------------------------------------- failed saves
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch, plain):
+    path = tmp_path / "model.npz"
+    model = train(a_model())
+    model.save(path)
+    old = path.read_bytes()
+    train(model, seed=1)
+
+    def full(*arguments, **options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for broken in ("os.replace", "os.fsync", "numpy.savez"):
+        with monkeypatch.context() as patch:
+            patch.setattr(broken, full)
+            with pytest.raises(UserError, match=r"cannot write .*model.npz.*No space left"):
+                model.save(path)
+        assert path.read_bytes() == old
+        assert list(tmp_path.iterdir()) == [path]
+    with monkeypatch.context() as patch:
+        patch.setattr("numpy.savez", lambda *arguments, **options: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            model.save(path)
+    assert list(tmp_path.iterdir()) == [path]
+    model.save(path)
+    assert path.read_bytes() != old
+    assert Online.load(path).weights.tobytes() == model.weights.tobytes()
+
+
+def test_a_file_that_may_not_grow(tmp_path, plain):
+    """The limit on a file's size stands for a disk that is full."""
+    path = tmp_path / "model.npz"
+    model = Online(Gappletron(), FeedbackGraph.bandit(4), 4000)
+    path.write_bytes(b"old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        with pytest.raises(UserError, match=r"cannot write .*too large"):
+            model.save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_places_where_nothing_can_be_saved(tmp_path, plain):
+    model = a_model()
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for path, words in ((tmp_path, "directory"), (tmp_path / "no" / "model", "No such file"),
+                        (tmp_path / "file" / "x", "directory"), (tmp_path / ("x" * 300), "too long"),
+                        (tmp_path / "loop", "circle|symbolic"), ("a\0b", "NUL"),
+                        ("/proc/model.npz", "cannot write")):
+        with pytest.raises(UserError, match=words):
+            model.save(path)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "loop"]
+
+
+def test_links_and_permissions_survive_a_save(tmp_path, plain):
+    real, link = tmp_path / "real.npz", tmp_path / "link.npz"
+    link.symlink_to(real)
+    model = train(a_model())
+    model.save(link)
+    assert link.is_symlink()
+    assert Online.load(real).weights.tobytes() == model.weights.tobytes()
+    real.chmod(0o600)
+    model.save(real)
+    assert real.stat().st_mode & 0o777 == 0o600
+    mask = os.umask(0o027)
+    try:
+        model.save(tmp_path / "new.npz")
+    finally:
+        os.umask(mask)
+    assert (tmp_path / "new.npz").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_state_that_is_not_made_of_arrays_is_not_saved(tmp_path, plain):
+    model = a_model()
+    model._state = model._state._replace(direction="north")
+    with pytest.raises(UserError, match="direction = 'north'"):
+        model.save(tmp_path / "model.npz")
+    assert not list(tmp_path.iterdir())
