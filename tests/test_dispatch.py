@@ -35,7 +35,7 @@ from gappletron import (
     play,
 )
 from gappletron._dispatch import parsed, rebuilt, spelled
-from gappletron._numerics import rival
+from gappletron.numerics import rival
 
 # ---------------------------------------------------------------------------------------------------------- pieces as values
 
@@ -257,7 +257,7 @@ def test_the_cache_is_hit_and_every_change_is_noticed(tmp_path):
 
 def test_code_with_a_piece_from_outside_is_not_cached(tmp_path, monkeypatch):
     from gappletron._dispatch import specialised
-    from gappletron._numerics import Row
+    from gappletron.numerics import Row
     from gappletron.engine import greedy_class
 
     graph, x = FeedbackGraph.bandit(2), Row(np.zeros(1, np.int32), np.ones(1), 0, 1)

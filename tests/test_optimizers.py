@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import reference
 from gappletron import AdaGrad, AdaptiveOGD, FixedOGD, ProjectedOGD, ScaleFreeFTRL, UserError
-from gappletron._numerics import Row
+from gappletron.numerics import Row
 from problems import OPTIMIZERS
 
 

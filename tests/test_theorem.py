@@ -27,7 +27,7 @@ from gappletron import (
     play,
     tuned,
 )
-from gappletron._numerics import rival
+from gappletron.numerics import rival
 from problems import random_graph
 
 REPEATS = 12

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import Piece, compiled, helper
-from gappletron._numerics import UNSEEN_LABEL, Row, argmax
+from gappletron.numerics import UNSEEN_LABEL, Row, argmax
 from gappletron.learners.learner import Round
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gappletron._numerics import Floats
+    from gappletron.numerics import Floats
     from gappletron.graphs import FeedbackGraph, GraphArrays
     from gappletron.learners.learner import Learner
     from gappletron.streams.stream import Chunk

@@ -18,7 +18,7 @@ from gappletron._validate import number
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gappletron._numerics import Floats
+    from gappletron.numerics import Floats
     from gappletron.graphs import FeedbackGraph, GraphArrays
 
 __all__ = ["Exploration", "Paper", "TopUp"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from gappletron._numerics import Floats
+    from gappletron.numerics import Floats
     from gappletron.learners.learner import Learner
 
 __all__ = ["Curve", "Histories", "History"]
@@ -184,6 +184,8 @@ def error_curves(histories: Histories, path: str | Path | None, ax: Axes | None)
         if len(curves) > 1:
             ax.fill_between(shared, rates.min(axis=0), rates.max(axis=0), color=colour, alpha=0.18, linewidth=0)
     ax.set(xscale="log", xlabel="round", ylabel="mistakes so far / rounds so far", title=histories.title, ylim=(0, None))
+    if max(run.rounds for run in histories) >= 1000:
+        ax.set_xlim(left=10)  # the first rounds are all chance, and their bands would hide the rest
     ax.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     ax.grid(alpha=0.25)
     if ax.lines:

@@ -13,11 +13,11 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from gappletron._dispatch import Piece, compiled
-from gappletron._numerics import log_partition, margin, rival, softmax_gradient
+from gappletron.numerics import log_partition, margin, rival, softmax_gradient
 from gappletron._validate import UserError
 
 if TYPE_CHECKING:
-    from gappletron._numerics import Floats
+    from gappletron.numerics import Floats
 
 __all__ = ["Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"]
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from gappletron import _files
 from gappletron._dispatch import Piece, entry, helper, rebuilt, spelled
-from gappletron._numerics import UNSEEN_LABEL, Row
+from gappletron.numerics import UNSEEN_LABEL, Row
 from gappletron._validate import Label, UserError, whole
 from gappletron.engine import Desk, Turn, decide, greedy_class, update
 from gappletron.graphs import FeedbackGraph
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gappletron._numerics import Floats
+    from gappletron.numerics import Floats
 
 __all__ = ["UNSEEN", "Online", "Receipt"]
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import Piece, compiled, helper
-from gappletron._numerics import add_outer, dot, squared_length, squared_norm
+from gappletron.numerics import add_outer, dot, squared_length, squared_norm
 from gappletron._validate import fits_in_memory, number
 
 if TYPE_CHECKING:
-    from gappletron._numerics import Floats, Row
+    from gappletron.numerics import Floats, Row
 
 __all__ = ["AdaGrad", "AdaptiveOGD", "FixedOGD", "Optimizer", "ProjectedOGD", "ScaleFreeFTRL"]
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gappletron._numerics import Floats
+    from gappletron.numerics import Floats
 
 __all__ = ["Runs", "play"]
 

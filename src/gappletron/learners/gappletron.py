@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._numerics import argmax
+from gappletron.numerics import argmax
 from gappletron._validate import unknown
 from gappletron.exploration import Exploration, TopUp
 from gappletron.learners.learner import Decision, Learner, Problem, Round
@@ -16,7 +16,7 @@ from gappletron.losses import Hinge, LogisticBase2, LogisticBaseK, Loss, SmoothH
 from gappletron.optimizers import AdaptiveOGD, Optimizer
 
 if TYPE_CHECKING:
-    from gappletron._numerics import Floats, Row
+    from gappletron.numerics import Floats, Row
     from gappletron.graphs import FeedbackGraph, GraphArrays
 
 __all__ = ["Gappletron", "GappletronState"]

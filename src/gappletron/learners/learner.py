@@ -10,7 +10,7 @@ from gappletron._dispatch import Piece, compiled
 from gappletron._validate import UserError, listing
 
 if TYPE_CHECKING:
-    from gappletron._numerics import Floats, Row
+    from gappletron.numerics import Floats, Row
     from gappletron.graphs import FeedbackGraph, GraphArrays
 
 __all__ = ["Decision", "Learner", "Problem", "Round"]

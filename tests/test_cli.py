@@ -1,0 +1,713 @@
+"""The command line: what it prints and writes, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import math
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import gappletron
+from gappletron import FeedbackGraph, Gappletron, Paper, cli, interpreted, named, open_stream, play, tuned
+
+SMALL = "synthetic:K=3,d=40,noise=0.05,T=120,seed=0"
+COMMAND = [sys.executable, "-m", "gappletron"]
+
+
+def ended(*arguments):
+    """The exit code, standard output and standard error of a command, run here as plain Python."""
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace")
+    with pytest.MonkeyPatch.context() as patch, interpreted(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.setattr(sys, "argv", ["gappletron", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+    texts = []
+    for stream in (out, err):
+        stream.flush()
+        texts.append(stream.buffer.getvalue().decode())
+    return code, *texts
+
+
+def result(tmp_path, *arguments):
+    """What a run writes as JSON."""
+    path = tmp_path / "result.json"
+    code, _, err = ended("run", *arguments, "--json", path)
+    assert (code, err) == (0, "")
+    return json.loads(path.read_text())
+
+
+def mistakes(document):
+    return [(run["learner"], run["repeat"], run["mistakes"], run["labels_seen"]) for run in document["runs"]]
+
+
+def by_library(learners, stream, graph, **options):
+    with interpreted():
+        histories = play(learners, stream, graph, **options)
+    return [(run.name, run.repeat, run.mistakes, run.labels_seen) for run in histories]
+
+
+def process(*arguments, **options):
+    """A real process, from the start to its end."""
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, timeout=120, check=False, **options)
+
+
+@pytest.fixture
+def svm(tmp_path):
+    """A file of 80 rows, three classes and six features."""
+    rng = np.random.default_rng(5)
+    path = tmp_path / "data.svm"
+    lines = []
+    for row in range(80):
+        label = row % 3
+        values = rng.normal(size=6) + 3.0 * (np.arange(6) == label)
+        lines.append(f"{label} " + " ".join(f"{j + 1}:{value:.6g}" for j, value in enumerate(values)))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+# ------------------------------------------------------------------------------------------------------------- the result
+
+
+def test_the_json_of_a_run(tmp_path):
+    document = result(tmp_path, SMALL, "--graph", "filtering", "--repeats", 2, "--learner", "gapsmh", "--learner", "gaphin")
+    assert set(document) == {"version", "data", "graph", "runs"}
+    assert document["version"] == gappletron.__version__
+    assert document["data"] == {"name": SMALL, "rounds": 120, "features": 40, "classes": 3}
+    assert document["graph"] == {"name": "filtering", "actions": 3, "classes": 3, "revealing": [0], "dominating_set": [0],
+                                 "rho": 1}
+    assert [(run["learner"], run["repeat"]) for run in document["runs"]] == [
+        ("gapsmh", 0), ("gapsmh", 1), ("gaphin", 0), ("gaphin", 1)]
+    for run in document["runs"]:
+        assert set(run) == {"learner", "repeat", "seed", "parameters", "rounds", "mistakes", "error_rate", "labels_seen",
+                            "seconds"}
+        assert (run["seed"], run["rounds"]) == (0, 120)
+        assert 0 < run["mistakes"] < 120
+        assert 0 < run["labels_seen"] < 120
+        assert run["error_rate"] == run["mistakes"] / 120
+        assert run["seconds"] > 0
+        assert run["parameters"]["optimizer"] == {"piece": "AdaptiveOGD", "scale": 1.0}
+    assert document["runs"][2]["parameters"]["loss"] == {"piece": "Hinge", "kappa": 0.5}
+
+
+def test_the_graph_in_the_json(tmp_path):
+    graph = result(tmp_path, SMALL, "--graph", "label-efficient")["graph"]
+    assert graph == {"name": "label-efficient", "actions": 4, "classes": 3, "revealing": [3], "dominating_set": [3], "rho": 1}
+    graph = result(tmp_path, SMALL, "--graph", "full")["graph"]
+    assert (graph["revealing"], graph["dominating_set"]) == ([0, 1, 2], [0])
+
+
+def test_the_table(tmp_path):
+    code, out, err = ended("run", SMALL, "--repeats", 3, "--json", tmp_path / "a.json")
+    runs = json.loads((tmp_path / "a.json").read_text())["runs"]
+    rates = [run["error_rate"] for run in runs]
+    title, header, _, row = out.splitlines()
+    assert (code, err) == (0, "")
+    assert title == f"{SMALL}, bandit graph"
+    assert header.split() == ["learner", "mean", "error", "min", "max", "labels", "seen", "ns", "a", "round"]
+    nanoseconds = sum(run["seconds"] for run in runs) / 360 * 1e9
+    assert row.split() == ["gapsmh", f"{sum(rates) / 3:.4f}", f"{min(rates):.4f}", f"{max(rates):.4f}",
+                           f"{sum(run['labels_seen'] for run in runs) / 3:.0f}", f"{nanoseconds:,.0f}"]
+
+
+def test_the_same_command_gives_the_same_numbers(tmp_path):
+    first, second = (result(tmp_path, SMALL, "--repeats", 2, "--seed", 4) for _ in range(2))
+    for document in (first, second):
+        for run in document["runs"]:
+            del run["seconds"]
+    assert first == second
+
+
+# ---------------------------------------------------------------------------------------------------------------- options
+
+
+def test_repeats_and_seed(tmp_path):
+    once, thrice = (mistakes(result(tmp_path, SMALL, "--repeats", n)) for n in (1, 3))
+    assert thrice[:1] == once
+    assert thrice == by_library("gapsmh", SMALL, "bandit", repeats=3)
+    other = result(tmp_path, SMALL, "--repeats", 3, "--seed", 7)
+    assert {run["seed"] for run in other["runs"]} == {7}
+    assert mistakes(other) == by_library("gapsmh", SMALL, "bandit", repeats=3, seed=7) != thrice
+    assert mistakes(result(tmp_path, SMALL, "--repeats", 3, "--jobs", 1)) == thrice
+
+
+def test_rounds(tmp_path):
+    document = result(tmp_path, SMALL, "--rounds", 50)
+    assert document["data"]["rounds"] == document["runs"][0]["rounds"] == 50
+    assert mistakes(document) == by_library("gapsmh", SMALL, "bandit", rounds=50)
+    assert result(tmp_path, SMALL, "--rounds", 10**18)["data"]["rounds"] == 120
+
+
+def test_learners(tmp_path):
+    names = ["gaplog", "gaplog2", "gaphin", "gapsmh"]
+    document = result(tmp_path, SMALL, *(part for name in names for part in ("--learner", name)))
+    found = mistakes(document)
+    assert found == by_library(names, SMALL, "bandit")
+    assert [run["parameters"]["loss"]["piece"] for run in document["runs"]] == [
+        "LogisticBaseK", "LogisticBase2", "Hinge", "SmoothHinge"]
+    assert len({entry[2:] for entry in found}) > 1
+
+
+def test_graphs_and_the_revealing_class(tmp_path):
+    seen = {}
+    for preset in ("bandit", "full", "filtering", "label-efficient", "disease-prevention"):
+        seen[preset] = mistakes(result(tmp_path, SMALL, "--graph", preset))
+        assert seen[preset] == by_library("gapsmh", SMALL, preset)
+    assert seen["full"][0][3] == 120
+    document = result(tmp_path, SMALL, "--graph", "filtering", "--revealing", 2)
+    assert document["graph"]["revealing"] == [2]
+    assert mistakes(document) == by_library("gapsmh", SMALL, FeedbackGraph.filtering(3, revealing=2)) != seen["filtering"]
+
+
+def test_exploration_gamma_and_tuning(tmp_path):
+    graph = FeedbackGraph.filtering(3)
+    stream = open_stream(SMALL)
+    expected = {
+        (): Gappletron(),
+        ("--exploration", "paper"): Gappletron(exploration=Paper()),
+        ("--exploration", "paper", "--gamma", "0.2"): Gappletron(exploration=Paper(0.2)),
+        ("--gamma", "0.2"): Gappletron(exploration=gappletron.TopUp(0.2)),
+        ("--gamma", "0"): Gappletron(exploration=gappletron.TopUp(0.0)),
+        **{("--tuning", name): tuned(named("gapsmh"), name, graph, max_norm=stream.max_norm)
+           for name in named("gapsmh").tunings},
+    }
+    gammas = set()
+    for options, learner in expected.items():
+        document = result(tmp_path, SMALL, "--graph", "filtering", *options)
+        exploration = document["runs"][0]["parameters"]["exploration"]
+        assert exploration == {"piece": type(learner.exploration).__name__, "gamma": learner.exploration.gamma}
+        gammas.add(exploration["gamma"])
+        assert mistakes(document) == by_library(learner, SMALL, graph)
+    assert len(gammas) == 7
+    # With X^2 = 20: L = 4 X^2, h = 1, K = 3, rho = 1, so gamma = sqrt(3 * 80) / 2.
+    by_hand = math.sqrt(3 * 4 * stream.max_norm**2) / 2
+    assert expected["--tuning", "expectation"].exploration.gamma == pytest.approx(by_hand)
+
+
+def test_optimizers(tmp_path):
+    expected = {"adaptive-ogd": gappletron.AdaptiveOGD(), "projected-ogd:radius=5": gappletron.ProjectedOGD(5.0),
+                "fixed-ogd:rate=0.3,radius=2": gappletron.FixedOGD(0.3, 2.0), "fixed-ogd": gappletron.FixedOGD(),
+                "ada-grad:rate=0.5": gappletron.AdaGrad(0.5), "scale-free-ftrl": gappletron.ScaleFreeFTRL()}
+    found = []
+    for spelling, optimizer in expected.items():
+        document = result(tmp_path, SMALL, "--optimizer", spelling)
+        assert document["runs"][0]["parameters"]["optimizer"]["piece"] == type(optimizer).__name__
+        found.append(mistakes(document))
+        assert found[-1] == by_library(Gappletron(optimizer=optimizer), SMALL, "bandit")
+    assert len({tuple(one) for one in found}) > 3
+    assert result(tmp_path, SMALL, "--optimizer", "fixed-ogd")["runs"][0]["parameters"]["optimizer"]["radius"] == "inf"
+
+
+def test_normalize_and_bias(svm, tmp_path):
+    found = []
+    for normalize in ("none", "unit", "log1p-unit"):
+        for bias in (False, True):
+            document = result(tmp_path, svm, "--normalize", normalize, *(["--bias"] if bias else []))
+            assert document["data"]["features"] == 6 + bias
+            found.append(mistakes(document))
+            stream = open_stream(svm, normalize=normalize, bias=bias)
+            assert found[-1] == by_library("gapsmh", stream, "bandit")
+    assert len({tuple(one) for one in found}) > 3
+
+
+def test_features_classes_and_the_largest_norm(svm, tmp_path):
+    scanned = result(tmp_path, svm)
+    assert scanned["data"] == {"name": str(svm), "rounds": 80, "features": 6, "classes": 3}
+    told = result(tmp_path, svm, "--features", 9, "--classes", "0,1,2")
+    assert told["data"] == {"name": str(svm), "rounds": 80, "features": 9, "classes": 3}
+    assert mistakes(told) == mistakes(scanned)
+    turned = result(tmp_path, svm, "--classes", "2,1,0,7", "--graph", "filtering")
+    assert turned["data"]["classes"] == 4
+    assert mistakes(turned) == by_library("gapsmh", open_stream(svm, classes=[2, 1, 0, 7]), "filtering")
+    small, large = (result(tmp_path, svm, "--tuning", "expectation", "--max-norm", norm) for norm in (1, 3))
+    gammas = [document["runs"][0]["parameters"]["exploration"]["gamma"] for document in (small, large)]
+    assert gammas[1] == pytest.approx(3 * gammas[0])
+
+
+def test_plain_gzip_and_arrays_agree(svm, tmp_path):
+    packed = tmp_path / "data.gz"
+    packed.write_bytes(gzip.compress(svm.read_bytes()))
+    rows = [line.split() for line in svm.read_text().splitlines()]
+    X = np.array([[float(entry.partition(":")[2]) for entry in row[1:]] for row in rows])
+    y = [int(row[0]) for row in rows]
+    expected = by_library("gapsmh", (X, y), "bandit")
+    assert mistakes(result(tmp_path, svm)) == mistakes(result(tmp_path, packed)) == expected
+
+
+def test_a_graph_file(svm, tmp_path):
+    """A file's labels 0, 1, 2 are the classes "2", "0", "1" of the graph, in another order."""
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps({"classes": ["2", "0", "1"], "edges": [["1", "0"], ["1", "1"], ["1", "2"]]}))
+    document = result(tmp_path, svm, "--graph", path)
+    assert (document["graph"]["revealing"], document["graph"]["rho"]) == ([2], 1)
+    with interpreted():
+        stream = open_stream(svm, classes=[2, 0, 1])
+        assert mistakes(document) == by_library("gapsmh", stream, FeedbackGraph.filtering([2, 0, 1], revealing=1))
+
+
+def test_version_and_help():
+    runner = CliRunner()
+    assert runner.invoke(cli.app, ["--version"]).output == f"gappletron {gappletron.__version__}\n"
+    told = runner.invoke(cli.app, ["run", "--help"])
+    assert told.exit_code == 0
+    for option in ("graph", "revealing", "learner", "exploration", "gamma", "tuning", "optimizer", "repeats", "seed", "rounds",
+                   "normalize", "bias", "features", "classes", "max-norm", "jobs", "json", "plot"):
+        assert f"--{option} " in told.output
+
+
+# ------------------------------------------------------------------------------------------------------------ user errors
+
+
+def sentence(*arguments):
+    """The one sentence that a wrong command ends with."""
+    code, out, err = ended(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("gappletron: ")
+    assert err.count("\n") == 1
+    return err
+
+
+BAD_LINES = {
+    "0 1:1\n1 2:x\n": "line 2: .*value that is not a number",
+    "0 1:1\n\n1 2:nan\n": "line 3: .*'2:nan'",
+    "0 1:1\n1 2:inf\n": "line 2: .*infinite",
+    "0 1:1\n1 2:1e999\n": "line 2: .*too large",
+    "0 1:1\nnan 2:1\n": "line 2: the label 'nan'",
+    "0 1:1\n1 0:1\n": "line 2: .*index below 1",
+    "0 1:1\n1 -3:1\n": "line 2: .*index below 1",
+    "0 1:1\n1 99999999999:1\n": "line 2: .*index above 2147483647",
+    "0 1:1\n1 2\n": "line 2: '2' is not index:value",
+    "0 1:1\n1 2:1 2:1\n": "line 2: .*comes after index 2",
+    "spam 1:1\n": "line 1: the label 'spam'",
+    "0 1:1\n0 2:1\n": "only the label 0.*at least 2 classes",
+    "": "has no rows",
+    "# nothing\n\n": "has no rows",
+    "\0\0\0": "NUL byte",
+}
+
+
+@pytest.mark.parametrize("text", BAD_LINES)
+def test_a_bad_file(text, tmp_path):
+    path = tmp_path / "bad.svm"
+    path.write_text(text)
+    told = sentence("run", path)
+    assert str(path) in told
+    assert re.search(BAD_LINES[text], told)
+
+
+def test_bad_places(svm, tmp_path):
+    assert f"no file '{tmp_path / 'none.svm'}'" in sentence("run", tmp_path / "none.svm")
+    assert "is a directory" in sentence("run", tmp_path)
+    packed = tmp_path / "cut.gz"
+    packed.write_bytes(gzip.compress(svm.read_bytes())[:-20])
+    assert "cut off" in sentence("run", packed)
+    packed.write_bytes(gzip.compress(svm.read_bytes())[:60] + b"\xff" * 200)
+    assert "corrupt" in sentence("run", packed)
+    assert "features= and classes=" in sentence("run", "-")
+    assert "line 1: the label 0 is not among the classes 1, 2" in sentence("run", svm, "--classes", "1,2")
+    assert "index above the 3 features" in sentence("run", svm, "--features", 3)
+    graph = graph_file(tmp_path, {"classes": ["a", "b"], "edges": [["a", "a"], ["a", "b"]]})
+    assert "the stream has the class 0" in sentence("run", svm, "--graph", graph)
+
+
+def graph_file(tmp_path, document):
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (["--learner", "gapsnh"], "there is no learner 'gapsnh': choose one of 'gapsmh', 'gaphin'"),
+    (["--learner", ""], "there is no learner ''"),
+    (["--learner", "gapsmh", "--learner", "gapsmh"], "given twice"),
+    (["--graph", "bandits"], "there is no graph 'bandits': choose one of 'bandit'"),
+    (["--graph", "none.json"], "none.json"),
+    (["--graph", "filtering", "--revealing", "9"], "there is no class '9': choose one of '0', '1', '2'"),
+    (["--graph", "x.json", "--revealing", "1"], "leave it out"),
+    (["--revealing", "1"], "revealing"),
+    (["--exploration", "epsilon"], "there is no exploration rule 'epsilon': choose one of 'paper', 'top-up'"),
+    (["--tuning", "best"], "there is no tuning 'best'"),
+    (["--optimizer", "adam"], "there is no optimizer 'adam'"),
+    (["--optimizer", "fixed-ogd:rate"], "not a number"),
+    (["--optimizer", "fixed-ogd:speed=1"], "has no 'speed'"),
+    (["--optimizer", "fixed-ogd:rate=nan"], "rate"),
+    (["--optimizer", "fixed-ogd:rate=-1"], "above 0"),
+    (["--normalize", "l2"], "there is no normalization 'l2'"),
+    (["--gamma", "1", "--tuning", "theory"], "--gamma and --tuning were both given"),
+    (["--gamma", "nan"], "finite"),
+    (["--gamma", "inf"], "finite"),
+    (["--gamma=-1"], "at least 0"),
+    (["--rounds", "0"], "rounds must be at least 1"),
+    (["--rounds=-5"], "rounds must be at least 1"),
+    (["--repeats", "0"], "repeats must be at least 1"),
+    (["--repeats", "1000000000"], "repeats must be at most"),
+    (["--seed=-1"], "seed must be at least 0"),
+    (["--seed", str(10**40)], "seed must be at most"),
+    (["--jobs", "0"], "jobs must be at least 1"),
+    (["--features", "5"], "features= is for files"),
+    (["--classes", "0,1"], "classes= is for files"),
+    (["--max-norm", "1"], "max_norm= is for files"),
+])
+def test_a_bad_option(options, words):
+    assert words in sentence("run", SMALL, *options)
+
+
+@pytest.mark.parametrize(("spec", "words"), [
+    ("K=1", "at least 2"), ("K=1000000000", "at most"), ("d=41", "multiple of 40"), ("d=1e30", "at most"),
+    ("T=0", "at least 1"), ("T=1e30", "at most"), ("T=1.5", "whole number"), ("noise=2", "at most 1"), ("noise=nan", "finite"),
+    ("K", "not key=number"), ("k=3", "there is no setting"), ("K=3,K=4", "twice"), ("K=three", "not a number"), ("seed=-1", "at least 0"),
+    ("K=" + "9" * 5000, "whole number"), ("K=100000,d=40,T=10", "would take"),
+])
+def test_a_bad_synthetic_stream(spec, words):
+    start = time.monotonic()
+    assert words in sentence("run", f"synthetic:{spec}")
+    assert time.monotonic() - start < 10.0
+
+
+@pytest.mark.parametrize("option", ["--repeats", "--seed", "--rounds", "--features", "--jobs", "--gamma", "--max-norm"])
+@pytest.mark.parametrize("value", ["x", "", "1_0x", "0x10", "²"])
+def test_a_number_that_is_none(option, value):
+    code, out, err = ended("run", SMALL, option, value)
+    assert (code, out) == (2, "")
+    assert f"Invalid value for '{option}'" in err.splitlines()[-1]
+
+
+def test_what_would_not_fit_is_refused_at_once(svm, tmp_path):
+    big = tmp_path / "big.svm"
+    big.write_text("\n".join(f"{label} 1:1" for label in range(3000)))
+    start = time.monotonic()
+    assert "would take" in sentence("run", big, "--features", 2**31 - 1)
+    assert "would take" in sentence("run", big, "--features", 2**24, "--repeats", 1000, "--rounds", 2)
+    assert "features must be at most" in sentence("run", svm, "--features", 2**31)
+    assert time.monotonic() - start < 10.0
+
+
+# ---------------------------------------------------------------------------------------------------------------- outputs
+
+
+@pytest.mark.parametrize("option", ["--json", "--plot"])
+def test_an_output_that_cannot_be_written_is_refused_before_playing(option, svm, tmp_path, monkeypatch):
+    monkeypatch.setattr("gappletron.runs.Runs.__iter__", lambda self: pytest.fail("it was played"))
+    (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "file").touch()
+    names = ["folder.png", "loop.png", "none/x.png", "file/x.png", "x" * 300 + ".png"]
+    for path in [*(tmp_path / name for name in names), "/proc/x.png", "a\0b.png", ""]:
+        assert "cannot write" in sentence("run", SMALL, option, path) or not path
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.svm", "file", "folder.png", "loop.png"]
+
+
+def test_a_picture_of_an_unknown_kind_is_refused_before_playing(tmp_path, monkeypatch):
+    monkeypatch.setattr("gappletron.runs.Runs.__iter__", lambda self: pytest.fail("it was played"))
+    for name in ("x.xyz", "x", "x.jpg", ".png"):
+        assert ".png, .svg or .pdf" in sentence("run", SMALL, "--plot", tmp_path / name)
+    assert "name two files" in sentence("run", SMALL, "--plot", tmp_path / "x.png", "--json", tmp_path / "x.png")
+
+
+def test_an_input_is_not_written_over(svm, tmp_path):
+    before = svm.read_bytes()
+    link = tmp_path / "link.json"
+    link.symlink_to(svm)
+    for path in (svm, link):
+        assert "would be written over" in sentence("run", svm, "--json", path)
+    graph = graph_file(tmp_path, {"classes": [0, 1, 2], "edges": [[0, 0], [0, 1], [0, 2]]})
+    assert "would be written over" in sentence("run", svm, "--graph", graph, "--json", graph)
+    assert svm.read_bytes() == before
+
+
+def test_outputs_are_replaced_whole(tmp_path, monkeypatch):
+    path = tmp_path / "result.json"
+    path.write_text("old")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda *arguments: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        code, out, err = ended("run", SMALL, "--json", path)
+    assert code == 2
+    assert "gapsmh" in out  # what was measured is not lost
+    assert "No space left on device" in err
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    assert ended("run", SMALL, "--json", path)[0] == 0
+    assert json.loads(path.read_text())["data"]["rounds"] == 120
+
+
+@pytest.mark.parametrize(("name", "start"), [("x.png", b"\x89PNG"), ("x.svg", b"<?xml"), ("x.PDF", b"%PDF")])
+def test_pictures(name, start, tmp_path):
+    assert ended("run", SMALL, "--repeats", 2, "--plot", tmp_path / name)[0] == 0
+    assert (tmp_path / name).read_bytes().startswith(start)
+
+
+# ------------------------------------------------------------------------------------------------------------ the others
+
+
+@pytest.mark.parametrize(("preset", "words"), [
+    ("bandit", "rho = 4"), ("full", "rho = 1"), ("filtering", "rho = 1"), ("label-efficient", "query"),
+    ("apple-tasting", "2 classes"), ("disease-prevention", "4 classes")])
+def test_the_graph_command(preset, words, tmp_path):
+    path = tmp_path / "graph.svg"
+    code, out, err = ended("graph", preset, "--plot", path)
+    assert (code, err) == (0, "")
+    assert f"Feedback graph '{preset}'" in out
+    assert words in out
+    assert str(path) in out.splitlines()[-1]
+    assert path.read_bytes().startswith(b"<?xml")
+
+
+def test_the_graph_command_with_names_and_files(tmp_path):
+    assert "'spam'" in ended("graph", "filtering", "--classes", "ham,spam,news", "--revealing", "spam")[1]
+    path = graph_file(tmp_path, {"classes": ["a", "b", "c"], "edges": [["a", "b"], ["b", "a"], ["b", "c"]], "name": "mine"})
+    code, out, _ = ended("graph", path)
+    assert code == 0
+    assert "Feedback graph 'mine': 3 classes" in out
+    for arguments, words in (
+            (["bandits"], "there is no graph 'bandits'"), (["bandit", "--classes", "1"], "choose 2 to 10000"),
+            (["bandit", "--classes", "10001"], "choose 2 to 10000"), (["bandit", "--classes", "a,a"], "compare equal"),
+            (["bandit", "--classes", "9" * 5000], "number"), (["apple-tasting", "--classes", "3"], "exactly 2"),
+            ([path, "--classes", "3"], "leave it out"), ([path, "--plot", path], ".png, .svg or .pdf"),
+            ([tmp_path / "none.json"], "none.json"), ([tmp_path / "none" / "x.json"], "x.json")):
+        assert words in sentence("graph", *arguments)
+    path.write_text('{"classes": ["a", "b"], "edges": [["a", "a"]]}')
+    assert "'b'" in sentence("graph", path) or "b" in ended("graph", path)[1]
+    path.write_text('{"classes": ["a", "b", "c"],\n "edges": [["a", "a"]}')
+    assert "line 2" in sentence("graph", path)
+    assert "'b', 'c'" in sentence("graph", graph_file(tmp_path, {"classes": ["a", "b", "c"], "edges": [["a", "a"]]}))
+
+
+def test_the_demo(tmp_path):
+    code, out, err = ended("demo", "--rounds", 300, "--repeats", 2, "--out", tmp_path / "new" / "demo")
+    assert (code, err) == (0, "")
+    assert (tmp_path / "new" / "demo" / "error-curves.png").read_bytes().startswith(b"\x89PNG")
+    for preset in ("bandit", "filtering", "label-efficient", "full"):
+        assert f"{preset} graph" in out
+    assert out.count("gaplog") == out.count("gaphin") == out.count("gapsmh") == 4
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "x", "/proc/nowhere", "a\0b"):
+        assert "cannot write" in sentence("demo", "--rounds", 10, "--out", place)
+
+
+# ------------------------------------------------------------------------------------------------------------ real processes
+
+
+@pytest.fixture(scope="module")
+def long_stream():
+    """More rounds than anybody waits for."""
+    return "synthetic:K=9,d=120,noise=0.05,T=20000000000,seed=0"
+
+
+def test_a_process(tmp_path):
+    path = tmp_path / "result.json"
+    ran = process("run", "synthetic:T=3000", "--json", path)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    run = json.loads(path.read_text())["runs"][0]
+    expected = play("gapsmh", "synthetic:T=3000", "bandit")[0]
+    assert (run["mistakes"], run["labels_seen"]) == (expected.mistakes, expected.labels_seen)
+    assert b"\x1b" not in ran.stdout
+
+
+def test_a_wrong_process(tmp_path):
+    (tmp_path / "bad.svm").write_text("0 1:1\n1 2:x\n")
+    ran = process("run", tmp_path / "bad.svm")
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert ran.stderr.decode().startswith(f"gappletron: {tmp_path / 'bad.svm'}, line 2: ")
+    assert ran.stderr.count(b"\n") == 1
+
+
+def test_a_pipe(svm, tmp_path):
+    path = tmp_path / "result.json"
+    ran = process("run", "-", "--features", "6", "--classes", "0,1,2", "--json", path, input=svm.read_bytes())
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    document = json.loads(path.read_text())
+    assert document["data"] == {"name": "standard input", "rounds": 80, "features": 6, "classes": 3}
+    assert mistakes(document) == by_library("gapsmh", svm, "bandit")
+
+
+def test_a_pipe_that_breaks_late_leaves_what_was_measured(svm, tmp_path):
+    path = tmp_path / "result.json"
+    text = svm.read_bytes() + b"1 1:1 2:oops\n" + svm.read_bytes()
+    ran = process("run", "-", "--features", "6", "--classes", "0,1,2", "--json", path, input=text)
+    assert ran.returncode == 2
+    assert b"standard input, line 81" in ran.stderr
+    assert ran.stderr.count(b"\n") == 1
+    assert b"gapsmh" in ran.stdout
+    assert mistakes(json.loads(path.read_text())) == by_library("gapsmh", svm, "bandit")
+
+
+def test_ctrl_c_leaves_what_was_measured(tmp_path, long_stream):
+    path, picture = tmp_path / "result.json", tmp_path / "curves.png"
+    # A bar on a terminal tells when playing has begun.
+    main, terminal = pty.openpty()
+    running = subprocess.Popen([*COMMAND, "run", long_stream, "--json", str(path), "--plot", str(picture)],
+                               stdout=subprocess.PIPE, stderr=terminal)
+    os.close(terminal)
+    try:
+        shown = b""
+        while b"65536/" not in shown.replace(b",", b""):
+            shown += os.read(main, 4096)
+        running.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # the terminal is gone when the process is
+            while block := os.read(main, 4096):
+                shown += block
+        out = running.communicate(timeout=60)[0].decode()
+    finally:
+        running.kill()
+        os.close(main)
+    assert running.returncode == 130
+    assert "Traceback" not in shown.decode()
+    assert "what follows is what was measured" in shown.decode()
+    document = json.loads(path.read_text())
+    rounds = document["runs"][0]["rounds"]
+    assert 0 < rounds == document["data"]["rounds"] < 20_000_000_000
+    assert f"{rounds:,} rounds" in shown.decode()
+    assert f"{document['runs'][0]['error_rate']:.4f}" in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_terminal_gets_a_bar_and_lines(tmp_path):
+    main, terminal = pty.openpty()
+    running = subprocess.Popen([*COMMAND, "run", "synthetic:T=400000"], stdout=terminal, stderr=terminal,
+                               env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"})
+    os.close(terminal)
+    shown = b""
+    try:
+        with contextlib.suppress(OSError):
+            while block := os.read(main, 4096):
+                shown += block
+        assert running.wait(timeout=60) == 0
+    finally:
+        running.kill()
+        os.close(main)
+    text = shown.decode()
+    assert "playing" in text
+    assert "━" in text  # the bar
+    assert "│" in text or "┃" in text  # the table
+    assert "\x1b[" in text
+
+
+def test_a_reader_that_has_had_enough():
+    pipe = subprocess.Popen([*COMMAND, "graph", "bandit"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipe.stdout.close()
+    err = pipe.stderr.read().decode()
+    pipe.stderr.close()
+    pipe.wait(timeout=60)
+    assert err == ""
+    several = subprocess.run(f"'{sys.executable}' -m gappletron run synthetic:T=200 | head -1", shell=True, capture_output=True,
+                             check=False, timeout=60)
+    assert several.stdout.startswith(b"synthetic:")
+    assert several.stdout.count(b"\n") == 1
+    assert several.stderr == b""
+
+
+def test_names_that_the_terminal_cannot_show(svm, tmp_path):
+    odd = os.fsencode(tmp_path) + b"/\xff\xe4.svm"
+    Path(os.fsdecode(odd)).write_bytes(svm.read_bytes())
+    ran = subprocess.run([*COMMAND, "run", odd, "--rounds", "5"], capture_output=True, check=False, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert b"\\udcff" in ran.stdout
+    ran = process("graph", "bandit", "--classes", "ä,ö,ü", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert b"\\xe4" in ran.stdout
+
+
+# --------------------------------------------------------------------------------------------------------------- surprise
+
+ODD = st.one_of(
+    st.sampled_from([
+        "", " ", "0", "-1", "1", "2", "3", "1.5", "nan", "inf", "-inf", "1e400", str(10**20), str(2**63), "9" * 5000, "\0", "a\0b", "ä",
+        "𝟙", "²", "\udcff", "a\nb", "-", "--", "--json", "bandit", "full", "filtering", "label-efficient", "apple-tasting",
+        "disease-prevention", "gapsmh", "gaplog", "paper", "top-up", "theory", "expectation", "unit", "log1p-unit",
+        "projected-ogd:radius=2", "fixed-ogd:rate=1e300", "fixed-ogd:=", "ada-grad:rate=", ":", ",", "0,1", "0,1,2", "1,2,1", "a,b",
+        "{}", "[]", "%s", "x.json", "x.png", "digits:", "synthetic", "synthetic:", "/", ".", "..", "/dev/null", "../x.json"]),
+    st.text(max_size=8), st.integers(-3, 300).map(str), st.floats().map(repr))
+OPTIONS = ["--graph", "--revealing", "--learner", "--exploration", "--gamma", "--tuning", "--optimizer", "--repeats", "--seed",
+           "--normalize", "--features", "--classes", "--max-norm", "--jobs", "--json", "--plot", "--rounds"]
+FILE_OPTIONS = [("--features", "3"), ("--features", "12"), ("--classes", "0,1"), ("--bias",), ("--normalize", "unit"),
+                ("--normalize", "log1p-unit"), ("--tuning", "theory"), ("--rounds", "2"), ("--graph", "filtering"),
+                ("--max-norm", "2")]
+LINES = st.tuples(st.sampled_from(["0", "1", "-1", "2.5", "x", "nan"]), st.integers(-1, 12),
+                  st.sampled_from(["1", "0.5", "-3", "inf", "1e308"]))
+CONTENTS = st.one_of(
+    st.binary(max_size=80), st.text(alphabet="01 :.-+e#\n", max_size=80).map(str.encode),
+    st.lists(LINES, max_size=8).map(lambda rows: "".join(f"{y} {j}:{v}\n" for y, j, v in rows).encode()),
+    st.binary(max_size=30).map(gzip.compress), st.binary(max_size=30).map(lambda data: gzip.compress(data)[:-5]))
+WORDS = ["run", "graph", "demo", "--help", "--version", "--classes", "--plot", "--out", "--rounds"]
+FUZZ = settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+@pytest.fixture(scope="module")
+def playground(tmp_path_factory):
+    """A folder to run in, so that odd names of outputs stay there."""
+    return tmp_path_factory.mktemp("playground")
+
+
+def assert_no_surprise(playground, arguments):
+    inside = playground / "in" / "side"
+    inside.mkdir(parents=True, exist_ok=True)
+    with contextlib.chdir(inside), np.errstate(all="ignore"):
+        code, _, err = ended(*arguments)
+    assert code in (0, 2)
+    assert (code == 2) == bool(err)
+    if err.startswith("gappletron: "):
+        assert err.count("\n") == 1
+    return code
+
+
+@FUZZ
+@given(st.lists(st.tuples(st.sampled_from(OPTIONS), ODD), max_size=3), st.sampled_from(["synthetic:K=3,d=40,T=12", "file"]))
+def test_any_options(playground, options, data):
+    """Whatever stands after an option, the command does its work or says one sentence."""
+    (playground / "data.svm").write_text("0 1:1\n1 2:1 3:-2\n2 3:0.5\n0 1:2\n")
+    source = str(playground / "data.svm") if data == "file" else data
+    assert_no_surprise(playground, ["run", source, *(part for pair in options for part in pair)])
+
+
+@FUZZ
+@given(CONTENTS, st.lists(st.sampled_from(FILE_OPTIONS), max_size=3, unique=True))
+def test_any_file(playground, content, options):
+    (playground / "any.svm").write_bytes(content)
+    assert_no_surprise(playground, ["run", playground / "any.svm", *(part for option in options for part in option)])
+
+
+@FUZZ
+@given(st.one_of(st.binary(max_size=60), st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-2, 3), st.floats(), st.sampled_from(["a", "b", "c", "edges", ""])),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(
+        st.sampled_from(["classes", "actions", "edges", "name", "dominating_set", "x"]), inner, max_size=5)),
+    max_leaves=14).map(lambda document: json.dumps(document).encode())))
+def test_any_graph_file(playground, content):
+    path = playground / "any.json"
+    path.write_bytes(content)
+    assert_no_surprise(playground, ["graph", path])
+    assert_no_surprise(playground, ["run", "synthetic:K=3,d=40,T=5", "--graph", path])
+
+
+@FUZZ
+@given(st.lists(st.one_of(st.sampled_from(WORDS), ODD), max_size=4))
+def test_any_words(playground, words):
+    if "demo" in words and "--rounds" not in words:
+        words = [*words, "--rounds", "3", "--repeats", "1"]
+    if "run" in words:
+        words = [*words, "--rounds", "3"]
+    assert_no_surprise(playground, words)
+
+
+@FUZZ
+@given(st.lists(st.tuples(st.sampled_from(["K", "d", "noise", "T", "seed", "x", ""]), ODD), max_size=3))
+def test_any_synthetic_stream(playground, settings_given):
+    spec = ",".join(f"{key}={value}" for key, value in settings_given)
+    assert_no_surprise(playground, ["run", f"synthetic:{spec}", "--rounds", 5])
