@@ -41,6 +41,7 @@ __all__ = ["Piece", "compiled", "helper", "interpreted"]
 
 PACKAGE = Path(__file__).parent
 F = TypeVar("F", bound="Callable[..., Any]")
+P = TypeVar("P", bound="Piece")
 
 OPTIONS = {"error_model": "numpy", "_nrt": False, "forceinline": True}
 
@@ -300,14 +301,22 @@ def parsed(family: type[Piece], text: str, kind: str) -> Any:
     name, _, numbers = text.partition(":")
     if name not in members:
         raise unknown(name, kind, sorted(members))
-    given = {}
+    return with_numbers(members[name](), numbers, text)
+
+
+def with_numbers(piece: P, numbers: str, text: str) -> P:
+    """`piece` with the numbers that a user wrote behind its name, as in ``rate=0.5,radius=2``; `text` is what was written."""
+    given: dict[str, Any] = {}
     for entry in filter(None, numbers.split(",")):
         key, _, value = entry.partition("=")
+        kind = _field_kinds(type(piece)).get(key)
+        if kind is None or issubclass(kind, Piece):
+            raise unknown(key, f"number in {text!r}", [f for f in piece._fields if not isinstance(getattr(piece, f), Piece)])
         try:
-            given[key] = float(value)
+            given[key] = int(value) if kind is int else float(value)
         except ValueError:
-            raise UserError(f"{entry!r} in {text!r} is not a number by name: write it as in {name}:radius=5") from None
-    return members[name](**given)
+            raise UserError(f"{entry!r} in {text!r} is not a number: write it as in {key}=2") from None
+    return piece._replace(**given)
 
 
 # ----------------------------------------------------------------------------------------------------------- compilation

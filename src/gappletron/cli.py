@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gappletron import __version__
-from gappletron._validate import Label, UserError, unknown
+from gappletron._validate import Label, UserError, shortened, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -221,7 +221,7 @@ def document(runs: Runs, histories: Histories) -> dict[str, Any]:
     graph = runs.graph
     return {
         "version": __version__,
-        "data": {"name": runs.stream.name, "rounds": max(run.rounds for run in histories), "features": runs.stream.features,
+        "data": {"name": runs.stream.name, "rounds": max(run.rounds for run in histories), "features": int(runs.stream.features),
                  "classes": len(runs.stream.classes)},
         "graph": {"name": graph.name, "actions": graph.n_actions, "classes": graph.n_classes,
                   "revealing": list(graph.revealing), "dominating_set": list(graph.dominating_set), "rho": graph.rho},
@@ -284,8 +284,8 @@ def explain_graph(
     given = classes or ("2" if graph == "apple-tasting" else "4")
     labels: tuple[Label, ...] = tuple(given.split(","))
     if given.isascii() and given.isdigit():
-        if not 2 <= int(given) <= 10_000:
-            raise UserError(f"--classes {given} is not a number of classes: choose 2 to 10000")
+        if len(given) > 5 or not 2 <= int(given) <= 10_000:
+            raise UserError(f"--classes {shortened(given)} is not a number of classes: choose 2 to 10000")
         labels = tuple(range(int(given)))
     if not graph.endswith(".json") and graph not in FeedbackGraph.PRESETS:
         raise unknown(graph, "graph", [*FeedbackGraph.PRESETS, "FILE.json"])
@@ -318,8 +318,8 @@ def demo(
     picture = out / "error-curves.png"
     try:
         out.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        raise cannot_write(picture, getattr(error, "strerror", None) or str(error)) from None
+    except OSError as error:
+        raise cannot_write(picture, error.strerror) from None
     check_writable(picture)
     figure = Figure(figsize=(11, 7.5), layout="constrained")
     panels = figure.subplots(2, 2, sharex=True, sharey=True).ravel()

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import Piece, compiled, helper
-from gappletron.numerics import UNSEEN_LABEL, Row, argmax
 from gappletron.learners.learner import Round
+from gappletron.numerics import UNSEEN_LABEL, Row, argmax
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gappletron.numerics import Floats
     from gappletron.graphs import FeedbackGraph, GraphArrays
     from gappletron.learners.learner import Learner
+    from gappletron.numerics import Floats
     from gappletron.streams.stream import Chunk
 
 __all__ = ["Counts", "Desk", "Losses", "Tally", "Turn", "advance", "decide", "greedy_class"]

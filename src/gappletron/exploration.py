@@ -18,8 +18,8 @@ from gappletron._validate import number
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gappletron.numerics import Floats
     from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.numerics import Floats
 
 __all__ = ["Exploration", "Paper", "TopUp"]
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from gappletron.numerics import Floats
     from gappletron.learners.learner import Learner
+    from gappletron.numerics import Floats
 
 __all__ = ["Curve", "Histories", "History"]
 

@@ -13,8 +13,8 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from gappletron._dispatch import Piece, compiled
-from gappletron.numerics import log_partition, margin, rival, softmax_gradient
 from gappletron._validate import UserError
+from gappletron.numerics import log_partition, margin, rival, softmax_gradient
 
 if TYPE_CHECKING:
     from gappletron.numerics import Floats

@@ -19,12 +19,12 @@ import numpy as np
 
 from gappletron import _files
 from gappletron._dispatch import Piece, entry, helper, rebuilt, spelled
-from gappletron.numerics import UNSEEN_LABEL, Row
 from gappletron._validate import Label, UserError, whole
 from gappletron.engine import Desk, Turn, decide, greedy_class, update
 from gappletron.graphs import FeedbackGraph
-from gappletron.learners import named
+from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner, Round
+from gappletron.numerics import UNSEEN_LABEL, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -139,6 +139,7 @@ class Online:
             raise UserError(f"{learner!r} is not a learner: give one, or the name of one")
         if not isinstance(graph, FeedbackGraph):
             raise UserError(f"{graph!r} is not a FeedbackGraph: make one, for example FeedbackGraph.bandit(['a', 'b', 'c'])")
+        check_can_play(learner, graph)
         self.learner, self.graph = learner, graph
         self.features = whole(features, "features", least=1, most=2**31 - 1)
         self.pending_limit = whole(pending, "pending", least=1)

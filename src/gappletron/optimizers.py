@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import Piece, compiled, helper
-from gappletron.numerics import add_outer, dot, squared_length, squared_norm
 from gappletron._validate import fits_in_memory, number
+from gappletron.numerics import add_outer, dot, squared_length, squared_norm
 
 if TYPE_CHECKING:
     from gappletron.numerics import Floats, Row

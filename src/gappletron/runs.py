@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron._dispatch import ready
-from gappletron._validate import Label, UserError, listing, whole
+from gappletron._validate import Label, UserError, fits_in_memory, listing, whole
 from gappletron.engine import (
     BLIND,
     EXPLORED,
@@ -27,7 +27,7 @@ from gappletron.engine import (
 )
 from gappletron.graphs import FeedbackGraph
 from gappletron.history import Histories, History, curve_of
-from gappletron.learners import named
+from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner
 from gappletron.streams import open_stream
 from gappletron.streams.stream import Chunk, Stream, frozen, limited
@@ -92,11 +92,19 @@ class Runs:
         stream = open_stream(stream)
         self.stream: Stream = stream if rounds is None else limited(stream, whole(rounds, "rounds", least=1))
         self.graph = graph if isinstance(graph, FeedbackGraph) else FeedbackGraph.preset(graph, self.stream.classes)
+        for learner in self.learners.values():
+            check_can_play(learner, self.graph)
         self._positions = class_positions(self.stream.classes, self.graph)
         marks = marked_rounds(curve, self.stream.rounds)
         record = Losses() if losses else Counts()
-        self._runs = [_Run(name, learner, self.graph, self.stream.features, repeat, self.seed, marks, record)
-                      for name, learner in self.learners.items() for repeat in range(self.repeats)]
+        self._runs = []
+        for name, learner in self.learners.items():
+            first = _Run(name, learner, self.graph, self.stream.features, 0, self.seed, marks, record)
+            fits_in_memory(_bytes((first.state, first.tally)) * self.repeats, f"{self.repeats} runs of {name}",
+                           "play fewer repeats, or hash the features into fewer")
+            others = range(1, self.repeats)
+            self._runs += [first, *(_Run(name, learner, self.graph, self.stream.features, repeat, self.seed, marks, record)
+                                    for repeat in others)]
         self._losses = losses
 
     def __iter__(self) -> Iterator[int]:
@@ -155,6 +163,11 @@ class _Run:
 def generator(seed: int, repeat: int = 0) -> np.random.Generator:
     """The one source of a run's randomness."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(repeat,))))
+
+
+def _bytes(state: Any) -> int:
+    """The memory of all arrays in named tuples of arrays."""
+    return sum(map(_bytes, state)) if isinstance(state, tuple) else int(getattr(state, "nbytes", 0))
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -224,6 +237,7 @@ def marked_rounds(curve: str | Sequence[int], rounds: int | None) -> NDArray[np.
         elif curve == "every":
             if rounds is None:
                 raise UserError("this stream's length is unknown, so not every round can be kept: give rounds=")
+            fits_in_memory(64 * rounds, f"a curve of {rounds} rounds", "keep the rounds of 'log', or name some")
             marks = np.arange(1, rounds + 1, dtype=np.int64)
         else:
             raise UserError(f"there is no curve {curve!r}: choose 'log', 'every', or give the rounds")

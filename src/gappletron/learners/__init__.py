@@ -1,35 +1,50 @@
-"""The learners, one family a file, and their names."""
+"""The learners, one family a file, and their names.
+
+A family's file ends with its ``LEARNERS``, the names it answers to; adding a family is such a file and its place in FAMILIES.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gappletron._validate import unknown
+from gappletron._dispatch import with_numbers
+from gappletron._validate import UserError, listing, unknown
 from gappletron.learners import gappletron
 
 if TYPE_CHECKING:
+    from gappletron.graphs import FeedbackGraph
     from gappletron.learners.learner import Learner
 
-__all__ = ["named", "names"]
+__all__ = ["check_can_play", "named", "names"]
 
-REGISTERED: dict[str, Learner] = {name: gappletron.Gappletron(loss()) for loss, name in gappletron.NAMES.items()}
+FAMILIES = (gappletron,)
+REGISTERED: dict[str, Learner] = {name: learner for family in FAMILIES for name, learner in family.LEARNERS.items()}
 
 
-def names() -> list[str]:
-    """The names that :func:`named` knows.
+def names(graph: FeedbackGraph | None = None) -> list[str]:
+    """The names that :func:`named` knows; with a graph, of those that can play it.
 
-    >>> names()
+    >>> names()[:4]
     ['gapsmh', 'gaphin', 'gaplog', 'gaplog2']
     """
-    return list(REGISTERED)
+    return [name for name, learner in REGISTERED.items() if graph is None or learner.refusal(graph) is None]
 
 
 def named(name: str) -> Learner:
-    """The learner of this name, with default parameters.
+    """The learner of this name, with default parameters or with numbers of your own.
 
     >>> named("gaphin")
     Gappletron(loss=Hinge(kappa=0.5), optimizer=AdaptiveOGD(scale=1.0), exploration=TopUp(gamma=1.0))
     """
-    if name not in REGISTERED:
-        raise unknown(name, "learner", names())
-    return REGISTERED[name]
+    bare, _, numbers = str(name).partition(":")
+    if bare not in REGISTERED:
+        raise unknown(bare, "learner", names())
+    return with_numbers(REGISTERED[bare], numbers, name)
+
+
+def check_can_play(learner: Learner, graph: FeedbackGraph) -> None:
+    """Refuse a learner on a graph that it cannot play, before anything is compiled."""
+    reason = learner.refusal(graph)
+    if reason is not None:
+        raise UserError(f"{learner.name} cannot play the graph {graph.name!r}: it {reason}; choose for example "
+                        f"{listing(names(graph))}")

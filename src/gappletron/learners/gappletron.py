@@ -8,24 +8,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron.numerics import argmax
+from gappletron._dispatch import in_kebab_case
 from gappletron._validate import unknown
 from gappletron.exploration import Exploration, TopUp
-from gappletron.learners.learner import Decision, Learner, Problem, Round
+from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 from gappletron.losses import Hinge, LogisticBase2, LogisticBaseK, Loss, SmoothHinge
+from gappletron.numerics import argmax
 from gappletron.optimizers import AdaptiveOGD, Optimizer
 
 if TYPE_CHECKING:
-    from gappletron.numerics import Floats, Row
     from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.numerics import Floats, Row
 
-__all__ = ["Gappletron", "GappletronState"]
+__all__ = ["Composed", "Gappletron"]
 
 NAMES: dict[type[Loss], str] = {SmoothHinge: "gapsmh", Hinge: "gaphin", LogisticBaseK: "gaplog", LogisticBase2: "gaplog2"}
 """What the paper calls Gappletron with each loss; gaplog2 is ours."""
 
 
-class GappletronState(NamedTuple):
+class ComposedState(NamedTuple):
     """The optimizer's state (with W), the exploration's (with n_t), and room for a gradient."""
 
     optimizer: Any
@@ -33,11 +34,47 @@ class GappletronState(NamedTuple):
     direction: Floats
 
 
-class Gappletron(Learner):
-    """Algorithm 1: a loss with its gap map, an optimizer, and an exploration rule.
+class Composed(Learner, abstract=True):
+    """Learners that are a loss with its gap map, an optimizer, and an exploration rule.
 
-    In round t it plays ``i ~ p_t``, sees y iff ``A[i, y]``, and sends the gradient of ``v_t l_t`` to the optimizer, with
-    ``v_t = 1[y observed] / P_t(y observed)``.
+    In round t they play ``i ~ p_t``, see y iff ``A[i, y]``, and send the gradient of ``v_t l_t`` to the optimizer, with
+    ``v_t = 1[y observed] / P_t(y observed)`` (Algorithm 1, lines 10 to 14).
+    """
+
+    loss: Loss
+    optimizer: Optimizer
+    exploration: Exploration
+
+    def start(self, graph: FeedbackGraph, features: int) -> ComposedState:
+        K = graph.n_classes
+        return ComposedState(self.optimizer.start(features, K), self.exploration.start(graph), np.zeros(K))
+
+    def scores(self, state: ComposedState, x: Row, out: Floats) -> None:
+        self.optimizer.scores(state.optimizer, x, out)
+
+    def distribution(self, state: ComposedState, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
+        greedy = argmax(scores)
+        gap = self.loss.gap(scores, greedy)
+        rate = self.exploration.explore(state.exploration, graph, greedy, gap, out)
+        return Decision(greedy, rate)
+
+    def update(self, state: ComposedState, graph: GraphArrays, x: Row, played: Round) -> None:
+        if played.label >= 0:
+            self.loss.gradient(played.scores, played.greedy, played.label, state.direction)
+            self.optimizer.step(state.optimizer, x, state.direction, 1.0 / propensity(graph, played, played.label))
+
+    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
+        return self.loss.value(scores, greedy, y)
+
+    def weights(self, state: ComposedState) -> Floats:
+        return self.optimizer.weights(state.optimizer)
+
+    def with_gamma(self, gamma: float) -> Composed:
+        return self._replace(exploration=self.exploration.tuned(gamma))
+
+
+class Gappletron(Composed):
+    """Algorithm 1: a regular loss, any optimizer, and an exploration rule that follows the graph.
 
     >>> Gappletron()
     Gappletron(loss=SmoothHinge(), optimizer=AdaptiveOGD(scale=1.0), exploration=TopUp(gamma=1.0))
@@ -47,49 +84,19 @@ class Gappletron(Learner):
     optimizer: Optimizer = AdaptiveOGD()
     exploration: Exploration = TopUp()
 
+    setting = "any graph"
+    reference = "van der Hoeven, Fusco, Cesa-Bianchi: Beyond bandit feedback in online multiclass classification (2021)"
+    tunings = ("expectation", "expectation-separable", "high-probability", "high-probability-separable", "theory", "only-t")
+
     @property
     def name(self) -> str:
         """The paper's name for the loss, in lower case (``gapsmh``), or the loss's own."""
-        return NAMES.get(type(self.loss), f"gappletron-{type(self.loss).__name__}")
-
-    def start(self, graph: FeedbackGraph, features: int) -> GappletronState:
-        K = graph.n_classes
-        return GappletronState(self.optimizer.start(features, K), self.exploration.start(graph), np.zeros(K))
-
-    def scores(self, state: GappletronState, x: Row, out: Floats) -> None:
-        self.optimizer.scores(state.optimizer, x, out)
-
-    def distribution(self, state: GappletronState, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
-        greedy = argmax(scores)
-        gap = self.loss.gap(scores, greedy)
-        rate = self.exploration.explore(state.exploration, graph, greedy, gap, out)
-        return Decision(greedy, rate)
-
-    def update(self, state: GappletronState, graph: GraphArrays, x: Row, played: Round) -> None:
-        y = played.label
-        if y >= 0:
-            propensity = 0.0
-            for i in range(played.probabilities.size):
-                if graph.observers[y, i]:
-                    propensity += played.probabilities[i]
-            self.loss.gradient(played.scores, played.greedy, y, state.direction)
-            self.optimizer.step(state.optimizer, x, state.direction, 1.0 / propensity)
-
-    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
-        return self.loss.value(scores, greedy, y)
-
-    def weights(self, state: GappletronState) -> Floats:
-        return self.optimizer.weights(state.optimizer)
-
-    @property
-    def tunings(self) -> tuple[str, ...]:
-        """Those of the paper's theorems, and the two of its figures."""
-        return tuple(TUNINGS)
+        return NAMES.get(type(self.loss), f"gappletron-{in_kebab_case(type(self.loss).__name__)}")
 
     def tuned(self, tuning: str, problem: Problem) -> Gappletron:
-        """Gamma as the theorems choose it (notes of section 5 and 6 of the paper); see :data:`TUNINGS`."""
+        """Gamma as the paper's theorems choose it; see :data:`TUNINGS`."""
         if tuning not in TUNINGS:
-            raise unknown(tuning, "tuning", self.tunings)
+            raise unknown(tuning, f"tuning of {self.name}", self.tunings)
         return self._replace(exploration=self.exploration.tuned(TUNINGS[tuning](self, problem)))
 
 
@@ -155,3 +162,5 @@ TUNINGS = {
     "only-t": gamma_only_t,
 }
 """gamma by the name of the tuning; "theory" is what the paper's figures call the first."""
+
+LEARNERS: dict[str, Learner] = {name: Gappletron(loss()) for loss, name in NAMES.items()}

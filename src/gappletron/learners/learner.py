@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from gappletron._dispatch import Piece, compiled
-from gappletron._validate import UserError, listing
+from gappletron._dispatch import Piece, compiled, helper, in_kebab_case
+from gappletron._validate import UserError, unknown
 
 if TYPE_CHECKING:
-    from gappletron.numerics import Floats, Row
     from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.numerics import Floats, Row
 
 __all__ = ["Decision", "Learner", "Problem", "Round"]
 
@@ -40,6 +40,18 @@ class Problem:
         if self.max_norm is None:
             raise UserError("this tuning depends on the largest norm of the features, which is unknown: give max_norm")
         return self.max_norm
+
+    def horizon(self) -> int:
+        """T, or a UserError where it is unknown."""
+        if self.rounds is None:
+            raise UserError("this tuning depends on the number of rounds, which is unknown: give rounds")
+        return self.rounds
+
+    def dimension(self) -> int:
+        """d, or a UserError where it is unknown."""
+        if self.features is None:
+            raise UserError("this tuning depends on the number of features, which is unknown: give features")
+        return self.features
 
 
 class Decision(NamedTuple):
@@ -72,6 +84,16 @@ class Round(NamedTuple):
     label: int
 
 
+@helper
+def propensity(graph: GraphArrays, played: Round, y: int) -> float:
+    """P_t(y observed) = sum_i p_t(i) A[i, y]."""
+    total = 0.0
+    for i in range(played.probabilities.size):
+        if graph.observers[y, i]:
+            total += played.probabilities[i]
+    return total
+
+
 class Learner(Piece, abstract=True):
     """The family of learners. The round loop calls `scores`, `distribution` and `update`, in this order, once a round.
 
@@ -80,10 +102,26 @@ class Learner(Piece, abstract=True):
     <bound method Gappletron.start of Gappletron(loss=SmoothHinge(), ...)>
     """
 
+    setting: ClassVar[str] = ""
+    """The kind of feedback it is made for, in a few words."""
+
+    reference: ClassVar[str] = ""
+    """Where it comes from: authors, title, year."""
+
     @property
     def name(self) -> str:
-        """What tables and figures call it."""
-        return type(self).__name__
+        """What tables, figures and the command line call it."""
+        return in_kebab_case(type(self).__name__)
+
+    def refusal(self, graph: FeedbackGraph) -> str | None:
+        """Why it cannot play this graph, as the end of a sentence that begins with its name; None where it can."""
+        return None
+
+    def with_gamma(self, gamma: float) -> Learner:
+        """The same learner with another exploration parameter gamma."""
+        if "gamma" not in self._fields:
+            raise UserError(f"{self.name} has no gamma to set: leave it out")
+        return self._replace(gamma=gamma)
 
     @abstractmethod
     def start(self, graph: FeedbackGraph, features: int) -> Any:
@@ -113,11 +151,14 @@ class Learner(Piece, abstract=True):
     def weights(self, state: Any) -> Floats:
         """W as a d x K matrix."""
 
-    @property
-    def tunings(self) -> tuple[str, ...]:
-        """The names that :meth:`tuned` knows."""
-        return ()
+    tunings: ClassVar[tuple[str, ...]] = ("theory", "only-t")
+    """The names that :meth:`tuned` knows."""
 
     def tuned(self, tuning: str, problem: Problem) -> Learner:
-        """The same learner with its numbers set for a problem."""
-        raise UserError(f"{self.name} has no tuning {tuning!r}: it has {listing(self.tunings) if self.tunings else 'none'}")
+        """The same learner with its numbers set for a problem, as the paper's figures do under this name.
+
+        A learner that does not explore has one tuning, itself.
+        """
+        if tuning not in self.tunings:
+            raise unknown(tuning, f"tuning of {self.name}", self.tunings)
+        return self
