@@ -121,12 +121,12 @@ class PieceType(type):
             if getattr(base, "_final", False):
                 raise UserError(f"{name} extends {base.__name__}, and a piece cannot be extended: "
                                 f"extend {base.__mro__[1].__name__}")
-        fields = tuple(field for field in body.get("__annotations__", {}) if not field.startswith("_"))
-        defaults = {field: body.pop(field) for field in fields if field in body}
         body.update(__slots__=(), _final=not abstract)
         if not abstract:
-            body.update(_fields=fields, _field_defaults=defaults, __match_args__=fields)
+            fields = tuple(field for field in body.get("__annotations__", {}) if not field.startswith("_"))
+            body.update(_field_defaults={field: body.pop(field) for field in fields if field in body})
             body.update({field: property(functools.partial(_item, place), doc=field) for place, field in enumerate(fields)})
+            body.update(_fields=fields, __match_args__=fields)
         cls = super().__new__(mcs, name, bases, body)
         family = {key: value for base in cls.__mro__[1:] for key, value in vars(base).items() if hasattr(value, "__compiled__")}
         for key, value in vars(cls).items():

@@ -126,12 +126,17 @@ def _check_outputs(json_path: Path | None, plot: Path | None, inputs: tuple[str,
     for path in (json_path, plot):
         if path is not None:
             check_writable(path)
-            for name in inputs:
-                with contextlib.suppress(OSError, ValueError):
-                    if path.is_file() and path.samefile(name):
-                        raise UserError(f"{str(path)!r} is read and would be written over: name another file for the result")
+            if any(_same_file(path, name) for name in inputs):
+                raise UserError(f"{str(path)!r} is read and would be written over: name another file for the result")
     if json_path is not None and plot is not None and json_path.resolve() == plot.resolve():
         raise UserError(f"--json and --plot both name {str(plot)!r}: name two files")
+
+
+def _same_file(path: Path, name: str) -> bool:
+    try:
+        return path.is_file() and path.samefile(name)
+    except (OSError, ValueError):  # the name need not be that of a file
+        return False
 
 
 def _played(runs: Runs) -> UserError | KeyboardInterrupt | None:
@@ -221,8 +226,8 @@ def document(runs: Runs, histories: Histories) -> dict[str, Any]:
     graph = runs.graph
     return {
         "version": __version__,
-        "data": {"name": runs.stream.name, "rounds": max(run.rounds for run in histories), "features": int(runs.stream.features),
-                 "classes": len(runs.stream.classes)},
+        "data": {"name": runs.stream.name, "rounds": max(run.rounds for run in histories),
+                 "features": int(runs.stream.features), "classes": len(runs.stream.classes)},
         "graph": {"name": graph.name, "actions": graph.n_actions, "classes": graph.n_classes,
                   "revealing": list(graph.revealing), "dominating_set": list(graph.dominating_set), "rho": graph.rho},
         "runs": [{"learner": run.name, "repeat": run.repeat, "seed": run.seed, "parameters": _plain(spelled(run.learner)),
@@ -319,7 +324,7 @@ def demo(
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise cannot_write(picture, error.strerror) from None
+        raise cannot_write(picture, error.strerror or str(error)) from None
     check_writable(picture)
     figure = Figure(figsize=(11, 7.5), layout="constrained")
     panels = figure.subplots(2, 2, sharex=True, sharey=True).ravel()

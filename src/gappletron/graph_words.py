@@ -35,7 +35,7 @@ def described(graph: FeedbackGraph) -> str:
         f"Dominating set: {listing(graph.actions[i] for i in graph.dominating_set)} (rho = {graph.rho}, "
         + ("the smallest possible" if graph.dominating_set_is_exact else "a smaller one may exist") + ").",
     ]
-    if len(graph.revealing_classes) == graph.n_classes:
+    if graph.is_full_information:
         lines.append("  It is never needed: every prediction shows the label, so there is nothing to explore, and the\n"
                      "  surrogate regret does not grow with the number of rounds.")
     else:

@@ -170,6 +170,26 @@ class FeedbackGraph:
         return tuple(i for i in self.revealing if i < self.n_classes)
 
     @property
+    def is_full_information(self) -> bool:
+        """Whether every class's action reveals the label, whatever it is.
+
+        >>> FeedbackGraph.bandit(2).is_full_information, FeedbackGraph.bandit(3).is_full_information
+        (True, False)
+        """
+        return len(self.revealing_classes) == self.n_classes
+
+    @property
+    def is_bandit(self) -> bool:
+        """Whether this is bandit feedback: no extra action, and each shows its own class and no other (before the closure).
+
+        >>> FeedbackGraph.bandit(2).is_bandit, FeedbackGraph.full(3).is_bandit
+        (True, False)
+        """
+        if self.n_actions > self.n_classes:
+            return False
+        return bool((self.visible == _close(np.eye(self.n_classes, dtype=bool))).all())
+
+    @property
     def rho(self) -> int:
         """The size of the dominating set."""
         return len(self.dominating_set)

@@ -1,0 +1,192 @@
+"""Gaptron: van der Hoeven, "Exploiting the surrogate gap in online multiclass classification" (NeurIPS 2020).
+
+Gappletron's predecessor: a fixed learning rate, one gap map for each loss, and uniform exploration at a fixed rate.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gappletron._dispatch import in_kebab_case
+from gappletron._validate import UserError, number, unknown
+from gappletron.exploration import Exploration
+from gappletron.learners.gappletron import Composed
+from gappletron.losses import Loss, SmoothHinge
+from gappletron.numerics import log_partition, margin, rival, softmax_gradient
+from gappletron.optimizers import FixedOGD, Optimizer
+
+if TYPE_CHECKING:
+    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.learners.learner import Learner, Problem
+    from gappletron.numerics import Floats
+
+__all__ = ["Gaptron", "GaptronHinge", "GaptronLogistic", "GaptronMix"]
+
+
+class GaptronLogistic(Loss):
+    """The logistic loss in base 2 with Gaptron's gap map, ``a = 1 - 1[q* >= 1/2] q*`` for q* = softmax(s)_{y*}.
+
+    >>> import numpy as np
+    >>> float(GaptronLogistic().gap(np.zeros(2), 0)), float(GaptronLogistic().gap(np.zeros(3), 0))
+    (0.5, 1.0)
+    """
+
+    def value(self, scores: Floats, greedy: int, y: int) -> float:
+        return (log_partition(scores, greedy) + scores[greedy] - scores[y]) / math.log(2.0)
+
+    def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
+        softmax_gradient(scores, greedy, y, 1.0 / math.log(2.0), out)
+
+    def gap(self, scores: Floats, greedy: int) -> float:
+        q = math.exp(-log_partition(scores, greedy))
+        if q >= 0.5:
+            return 1.0 - q
+        return 1.0
+
+    def is_regular(self, classes: int) -> bool:
+        return False  # not in Gappletron's sense: Gaptron's own inequality takes the place of regularity
+
+    def smoothness(self, classes: int, max_norm: float) -> float:
+        return max_norm * max_norm / math.log(2.0)
+
+    def gradient_bound(self, classes: int, max_norm: float) -> float:
+        return math.sqrt(2.0) * max_norm / math.log(2.0)
+
+    def at_zero(self, classes: int) -> float:
+        return math.log2(classes)
+
+
+class GaptronHinge(Loss):
+    """The hinge with Gaptron's case split at beta = 1/K: no loss where the learner is right by a margin above beta.
+
+    ``a = max(0, 1 - max(1[m* > beta], m*))``.
+
+    >>> import numpy as np
+    >>> float(GaptronHinge().gap(np.array([0.25, 0, 0, 0]), 0)), float(GaptronHinge().gap(np.array([0.3, 0, 0, 0]), 0))
+    (0.75, 0.0)
+    """
+
+    def value(self, scores: Floats, greedy: int, y: int) -> float:
+        m = margin(scores, y)
+        if y == greedy and m > 1.0 / scores.size:
+            return 0.0
+        return max(0.0, 1.0 - m)
+
+    def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
+        for k in range(out.size):
+            out[k] = 0.0
+        r = rival(scores, y)
+        if y != greedy or scores[y] - scores[r] <= 1.0 / scores.size:
+            out[y] = -1.0
+            out[r] = 1.0
+
+    def gap(self, scores: Floats, greedy: int) -> float:
+        m = margin(scores, greedy)
+        if m > 1.0 / scores.size:
+            return 0.0
+        return 1.0 - m
+
+    def is_regular(self, classes: int) -> bool:
+        return False  # as above
+
+    def smoothness(self, classes: int, max_norm: float) -> float:
+        return max_norm * max_norm / (1.0 - 1.0 / classes)
+
+    def gradient_bound(self, classes: int, max_norm: float) -> float:
+        return math.sqrt(2.0) * max_norm
+
+
+class MixState(NamedTuple):
+    """Nothing to remember; an empty tuple has no place in a file."""
+
+    unused: Floats
+
+
+class GaptronMix(Exploration):
+    """``p = (1 - max(a, g)) e_{y*} + max(a, g)/K 1_[K]``: uniform play, at least as often as the fixed rate g.
+
+    >>> GaptronMix(0.2)
+    GaptronMix(gamma=0.2)
+    """
+
+    gamma: float = 0.1
+
+    def check(self) -> None:
+        number(self.gamma, "GaptronMix's gamma", least=0.0, most=1.0)
+
+    def start(self, graph: FeedbackGraph) -> MixState:
+        return MixState(np.zeros(1))
+
+    def explore(self, state: MixState, graph: GraphArrays, greedy: int, gap: float, out: Floats) -> float:
+        uniform = max(gap, self.gamma)
+        K = graph.visible.shape[1]
+        for i in range(out.size):
+            out[i] = 0.0
+        for i in range(K):
+            out[i] = uniform / K
+        out[greedy] += 1.0 - uniform
+        return self.gamma
+
+    def tuned(self, gamma: float) -> GaptronMix:
+        return GaptronMix(gamma)
+
+
+class Gaptron(Composed):
+    """Gaptron: projected gradient descent with a fixed rate on the importance-weighted loss, for bandit or full feedback.
+
+    Each loss has its own rate under full information, with X the largest norm: logistic ``ln 2 / (2 K X^2)``, hinge
+    ``(1 - 1/K) / (K X^2)``, smooth hinge ``1 / (4 K X^2)``. On the bandit graph it is multiplied by g/K, and
+    ``g = min(1, sqrt(K D^2 / (2 eta T)))``. "only-t" takes ``g = min(1, T^(-1/2))`` and the same rates (our reading).
+
+    >>> from gappletron import play
+    >>> play(Gaptron(), "synthetic:K=3,d=40,noise=0,T=500", "bandit")[0].rounds
+    500
+    """
+
+    loss: Loss = SmoothHinge()
+    optimizer: Optimizer = FixedOGD(0.01, 1.0)
+    exploration: Exploration = GaptronMix()
+
+    setting = "bandit, full information"
+    reference = "van der Hoeven: Exploiting the surrogate gap in online multiclass classification (2020)"
+
+    @property
+    def name(self) -> str:
+        """``gaptron-log``, ``gaptron-hin`` or ``gaptron-smh``, by the loss."""
+        return NAMES.get(type(self.loss), f"gaptron-{in_kebab_case(type(self.loss).__name__)}")
+
+    def refusal(self, graph: FeedbackGraph) -> str | None:
+        if graph.is_bandit or graph.is_full_information:
+            return None
+        return "is made for bandit feedback and full information"
+
+    def tuned(self, tuning: str, problem: Problem) -> Gaptron:
+        if tuning not in self.tunings:
+            raise unknown(tuning, f"tuning of {self.name}", self.tunings)
+        K, D = problem.graph.n_classes, 1.0 if problem.radius is None else problem.radius
+        eta = full_information_rate(self.loss, K, problem.norm())
+        if problem.graph.is_full_information:
+            return self._replace(optimizer=FixedOGD(eta, D), exploration=GaptronMix(0.0))
+        T = problem.horizon()
+        g = min(1.0, math.sqrt(K * D * D / (2.0 * eta * T)) if tuning == "theory" else 1.0 / math.sqrt(T))
+        return self._replace(optimizer=FixedOGD(eta * g / K, D), exploration=GaptronMix(g))
+
+
+def full_information_rate(loss: Loss, classes: int, max_norm: float) -> float:
+    """Gaptron's learning rate under full information."""
+    K, X = classes, max_norm
+    if isinstance(loss, GaptronLogistic):
+        return math.log(2.0) / (2.0 * K * X * X)
+    if isinstance(loss, GaptronHinge):
+        return (1.0 - 1.0 / K) / (K * X * X)
+    if isinstance(loss, SmoothHinge):
+        return 1.0 / (4.0 * K * X * X)
+    raise UserError(f"no rate of Gaptron's is known for {loss!r}: give the optimizer a rate of your own")
+
+
+NAMES: dict[type[Loss], str] = {GaptronLogistic: "gaptron-log", GaptronHinge: "gaptron-hin", SmoothHinge: "gaptron-smh"}
+
+LEARNERS: dict[str, Learner] = {name: Gaptron(loss()) for loss, name in NAMES.items()}

@@ -1,0 +1,232 @@
+"""The contract that every registered learner keeps. Adding a learner adds its tests: nothing here names one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from problems import random_graph, small_stream
+from scipy import sparse
+
+from gappletron import (
+    UNSEEN,
+    ArrayStream,
+    FeedbackGraph,
+    Learner,
+    Online,
+    Runs,
+    UserError,
+    interpreted,
+    named,
+    names,
+    tuned,
+)
+from gappletron._dispatch import rebuilt, spelled
+
+FEATURES = 5
+GRAPHS = [
+    FeedbackGraph.bandit(4),
+    FeedbackGraph.bandit(2),
+    FeedbackGraph.full(3),
+    FeedbackGraph.filtering(3, revealing=1),
+    FeedbackGraph.label_efficient(3),
+    random_graph(np.random.default_rng(5), 5),
+    random_graph(np.random.default_rng(6), 4, 2),
+]
+
+
+def playable(name: str) -> list[FeedbackGraph]:
+    return [graph for graph in GRAPHS if named(name).refusal(graph) is None]
+
+
+@pytest.fixture(params=names())
+def learner(request) -> Learner:
+    return named(request.param)
+
+
+@pytest.fixture(params=names())
+def name(request) -> str:
+    return request.param
+
+
+def stream_of(graph, X, y):
+    return ArrayStream(X, [graph.classes[k] for k in y], classes=graph.classes)
+
+
+def bulk(learner, graph, X, y, seed=2, **options):
+    runs = Runs(learner, stream_of(graph, X, y), graph, seed=seed, jobs=1, **options)
+    for _ in runs:
+        pass
+    return runs.histories()[0], runs.weights()
+
+
+def feedback(graph, receipt, label):
+    return label if label in receipt.reveals else UNSEEN
+
+
+def play_online(model, X, labels):
+    actions = []
+    for row, label in zip(X, labels, strict=True):
+        receipt = model.act(row)
+        actions.append(receipt.action)
+        model.learn(receipt, feedback(model.graph, receipt, label))
+    return actions
+
+
+def test_can_play_something_and_says_what_it_is(learner, name):
+    assert playable(learner.name)
+    assert learner.setting
+    assert learner.reference
+    assert named(learner.name) == learner
+    assert rebuilt(spelled(learner)) == learner
+
+
+def test_a_graph_it_cannot_play_is_refused_in_a_sentence_that_names_others(name, monkeypatch):
+    def fail(*args):
+        raise AssertionError("something was compiled")
+
+    monkeypatch.setattr("gappletron._dispatch.specialised", fail)
+    for graph in GRAPHS:
+        if named(name).refusal(graph) is not None:
+            for attempt in (lambda graph=graph: Runs(name, (np.eye(graph.n_classes), graph.classes), graph),
+                            lambda graph=graph: Online(name, graph, features=3)):
+                with pytest.raises(UserError, match=rf"^{name} cannot play the graph .*: it .*; choose for example '") as caught:
+                    attempt()
+                for other in str(caught.value).split("for example ")[1].split(" and ")[0].split(", "):
+                    assert named(other.strip("'")).refusal(graph) is None
+
+
+def test_one_at_a_time_equals_bulk_in_seen_unseen_and_wrong_rounds(name):
+    with interpreted():
+        for number, graph in enumerate(playable(name)):
+            X, y = small_stream(np.random.default_rng(number), 120, FEATURES, graph.n_classes)
+            history, W = bulk(named(name), graph, X, y)
+            model = Online(name, graph, FEATURES, seed=2)
+            labels = [graph.classes[k] for k in y]
+            actions = play_online(model, X, labels)
+            assert model.weights.tobytes() == W.tobytes()
+            assert history.mistakes == sum(action != label for action, label in zip(actions, labels, strict=True))
+            assert np.isfinite(W).all()
+
+
+def test_compiled_equals_interpreted(name):
+    graph = playable(name)[0]
+    X, y = small_stream(np.random.default_rng(1), 300, FEATURES, graph.n_classes)
+    compiled, W = bulk(named(name), graph, X, y, losses=True)
+    with interpreted():
+        plain, W_plain = bulk(named(name), graph, X, y, losses=True)
+    assert W.tobytes() == W_plain.tobytes()
+    assert (compiled.mistakes, compiled.explored, compiled.rate_sum) == (plain.mistakes, plain.explored, plain.rate_sum)
+    assert compiled.loss_sum == plain.loss_sum
+    assert math.isfinite(compiled.loss_sum)
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_another_run(name):
+    with interpreted():
+        graph = playable(name)[0]
+        X, y = small_stream(np.random.default_rng(3), 150, FEATURES, graph.n_classes)
+        first, again = bulk(named(name), graph, X, y, seed=1), bulk(named(name), graph, X, y, seed=1)
+        assert first[1].tobytes() == again[1].tobytes()
+        assert first[0].mistakes == again[0].mistakes
+
+
+def test_one_draw_a_round_whatever_happens(name):
+    with interpreted():
+        for graph in playable(name):
+            X, y = small_stream(np.random.default_rng(4), 40, FEATURES, graph.n_classes)
+            model = Online(name, graph, FEATURES, seed=9)
+            play_online(model, X, [graph.classes[k] for k in y])
+            expected = np.random.Generator(np.random.PCG64(np.random.SeedSequence(9, spawn_key=(0,))))
+            expected.random(40)
+            assert model._rng.random() == expected.random()
+
+
+def test_probabilities_are_a_distribution_and_decide_the_action(name):
+    with interpreted():
+        for graph in playable(name):
+            X, y = small_stream(np.random.default_rng(7), 60, FEATURES, graph.n_classes)
+            model = Online(name, graph, FEATURES, seed=3)
+            draws = np.random.Generator(np.random.PCG64(np.random.SeedSequence(3, spawn_key=(0,)))).random(60)
+            for row, k, u in zip(X, y, draws, strict=True):
+                receipt = model.act(row)
+                p = receipt.probabilities
+                assert (p >= 0).all()
+                assert p.sum() == pytest.approx(1.0, abs=1e-9)
+                assert receipt.action == graph.actions[int(np.searchsorted(np.cumsum(p[:-1]), u, side="right"))]
+                model.learn(receipt, feedback(graph, receipt, graph.classes[k]))
+
+
+def test_predict_is_pure_and_agrees_with_the_greedy_class(name):
+    with interpreted():
+        graph = playable(name)[-1]
+        X, y = small_stream(np.random.default_rng(8), 60, FEATURES, graph.n_classes)
+        labels = [graph.classes[k] for k in y]
+        quiet, asked = (Online(name, graph, FEATURES, seed=5) for _ in range(2))
+        for row, label in zip(X, labels, strict=True):
+            guess = asked.predict(row)
+            for other in X[:3]:
+                asked.predict(other)
+            receipt = asked.act(row)
+            assert guess == receipt.greedy
+            asked.learn(receipt, feedback(graph, receipt, label))
+        play_online(quiet, X, labels)
+        assert quiet.weights.tobytes() == asked.weights.tobytes()
+
+
+def test_saved_and_loaded_it_goes_on_bit_for_bit(name, tmp_path):
+    with interpreted():
+        graph = playable(name)[0]
+        X, y = small_stream(np.random.default_rng(11), 80, FEATURES, graph.n_classes)
+        labels = [graph.classes[k] for k in y]
+        model = Online(name, graph, FEATURES, seed=6)
+        play_online(model, X[:37], labels[:37])
+        waiting = model.act(X[37])
+        model.save(tmp_path / "model.npz")
+        again = Online.load(tmp_path / "model.npz")
+        for copy in (model, again):
+            copy.learn(waiting.id, feedback(graph, waiting, labels[37]))
+        assert play_online(model, X[38:], labels[38:]) == play_online(again, X[38:], labels[38:])
+        assert model.weights.tobytes() == again.weights.tobytes()
+
+
+def test_sparse_equals_dense(name):
+    with interpreted():
+        graph = playable(name)[0]
+        X, y = small_stream(np.random.default_rng(12), 80, FEATURES, graph.n_classes)
+        assert bulk(named(name), graph, X, y)[1].tobytes() == bulk(named(name), graph, sparse.csc_matrix(X), y)[1].tobytes()
+
+
+def test_an_empty_row_changes_no_weights(name):
+    with interpreted():
+        for graph in playable(name):
+            if named(name).setting == "any graph, ignores the features":
+                continue
+            X, y = small_stream(np.random.default_rng(13), 30, FEATURES, graph.n_classes)
+            model = Online(name, graph, FEATURES, seed=1)
+            play_online(model, X, [graph.classes[k] for k in y])
+            before = model.weights
+            play_online(model, np.zeros((5, FEATURES)), [graph.classes[0]] * 5)
+            assert model.weights.tobytes() == before.tobytes()
+
+
+def test_both_tunings_of_the_figures(name):
+    for graph in playable(name):
+        for tuning in ("theory", "only-t"):
+            learner = tuned(named(name), tuning, graph, rounds=100_000, features=120, max_norm=5.0)
+            assert type(learner) is type(named(name))
+            assert learner.name == name
+            again = tuned(learner, tuning, graph, rounds=100_000, features=120, max_norm=5.0)
+            assert again == learner
+        with pytest.raises(UserError, match="nonsense"):
+            tuned(named(name), "nonsense", graph, rounds=1000, features=12, max_norm=5.0)
+
+
+@pytest.mark.parametrize("x", [[1.0] * 4, [np.nan] * 5, ([7], [1.0]), "text", None])
+def test_bad_input_is_refused_and_changes_nothing(name, x):
+    with interpreted():
+        model = Online(name, playable(name)[0], FEATURES, seed=1)
+        with pytest.raises(UserError):
+            model.act(x)
+        fresh = Online(name, playable(name)[0], FEATURES, seed=1)
+        assert model.act(np.ones(FEATURES)).probabilities.tobytes() == fresh.act(np.ones(FEATURES)).probabilities.tobytes()
