@@ -175,3 +175,49 @@ def gappletron(X, y, A, S, loss, optimizer, exploration, gamma, draws):
             optimizer.take(np.outer(loss_gradient(loss, s, y[t]), X[t]) / seen)
     totals["blind_rounds"] = blind
     return actions, optimizer.W, totals
+
+
+# ----------------------------------------------------------------------------------------------------------------- Gaptron
+
+
+def gaptron_gap(loss, s):
+    K, star = len(s), int(np.argmax(s))
+    m, _ = margin(s, star)
+    if loss == "logistic":
+        q = softmax(s)[star]
+        return 1 - (q if q >= 0.5 else 0)
+    if loss == "hinge":
+        return max(0.0, 1 - max(1 if m > 1 / K else 0, m))
+    return (1 - min(1, m)) ** 2
+
+
+def gaptron_loss(loss, s, y):
+    """The value and the gradient by the scores."""
+    K, star = len(s), int(np.argmax(s))
+    e = np.eye(K)
+    m, r = margin(s, y)
+    if loss == "logistic":
+        return -math.log2(softmax(s)[y]), (softmax(s) - e[y]) / math.log(2)
+    if loss == "hinge":
+        if y == star and m > 1 / K:
+            return 0.0, np.zeros(K)
+        return max(0.0, 1 - m), -(e[y] - e[r])
+    return loss_value("smooth hinge", s, y), loss_gradient("smooth hinge", s, y)
+
+
+def gaptron(X, y, A, loss, rate, radius, gamma, draws):
+    K = A.shape[1]
+    W = np.zeros((K, X.shape[1]))
+    actions = []
+    for t in range(len(y)):
+        s = W @ X[t]
+        star = int(np.argmax(s))
+        mix = max(gaptron_gap(loss, s), gamma)
+        p = np.full(K, mix / K)
+        p[star] += 1 - mix
+        action = draw(p, draws[t])
+        actions.append(action)
+        if A[action, y[t]]:
+            seen = sum(p[i] for i in range(K) if A[i, y[t]])
+            W = into_ball(W - rate * np.outer(gaptron_loss(loss, s, y[t])[1], X[t]) / seen, radius)
+    return actions, W

@@ -630,9 +630,9 @@ ODD = st.one_of(
         "", " ", "0", "-1", "1", "2", "3", "1.5", "nan", "inf", "-inf", "1e400", str(10**20), str(2**63), "9" * 5000, "\0",
         "a\0b", "ä", "𝟙", "²", "\udcff", "a\nb", "-", "--", "--json", "bandit", "full", "filtering", "label-efficient",
         "apple-tasting", "disease-prevention", "gapsmh", "gaplog", "paper", "top-up", "theory", "expectation", "unit",
-        "log1p-unit", "projected-ogd:radius=2", "fixed-ogd:rate=1e300", "fixed-ogd:=", "ada-grad:rate=", ":", ",", "0,1", "0,1,2",
-        "1,2,1", "a,b", "{}", "[]", "%s", "x.json", "x.png", "digits:", "synthetic", "synthetic:", "/", ".", "..", "/dev/null",
-        "../x.json"]),
+        "log1p-unit", "projected-ogd:radius=2", "fixed-ogd:rate=1e300", "fixed-ogd:=", "ada-grad:rate=", ":", ",", "0,1",
+        "0,1,2", "1,2,1", "a,b", "{}", "[]", "%s", "x.json", "x.png", "digits:", "synthetic", "synthetic:", "/", ".", "..",
+        "/dev/null", "../x.json"]),
     st.text(max_size=8), st.integers(-3, 300).map(str), st.floats().map(repr))
 OPTIONS = ["--graph", "--revealing", "--learner", "--exploration", "--gamma", "--tuning", "--optimizer", "--repeats", "--seed",
            "--normalize", "--features", "--classes", "--max-norm", "--jobs", "--json", "--plot", "--rounds"]
