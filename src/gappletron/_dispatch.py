@@ -32,7 +32,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, NullCache
 from numba.core.errors import NumbaError
 from numba.extending import models, overload_method, register_jitable, register_model, typeof_impl
 
-from gappletron._validate import UserError, number, unknown, whole
+from gappletron._validate import UserError, listing, number, unknown, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -311,7 +311,8 @@ def with_numbers(piece: P, numbers: str, text: str) -> P:
         key, _, value = entry.partition("=")
         kind = _field_kinds(type(piece)).get(key)
         if kind is None or issubclass(kind, Piece):
-            raise unknown(key, f"number in {text!r}", [f for f in piece._fields if not isinstance(getattr(piece, f), Piece)])
+            known = [field for field in piece._fields if not isinstance(getattr(piece, field), Piece)]
+            raise UserError(f"{text!r} sets {key!r}, but the numbers there are to set are: {listing(known) or 'none'}")
         try:
             given[key] = int(value) if kind is int else float(value)
         except ValueError:

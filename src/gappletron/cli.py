@@ -70,13 +70,17 @@ def run(
                                         "'synthetic:K=9,d=120,noise=0.05,T=100000,seed=0'.")],
     graph: Annotated[str, typer.Option(help="bandit, full, filtering, label-efficient, or a FILE.json.")] = "bandit",
     revealing: Annotated[str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")] = None,
-    learner: Annotated[list[str] | None, typer.Option(help="gapsmh (default), gaphin, gaplog, gaplog2; repeatable.")] = None,
-    exploration: Annotated[str, typer.Option(help="top-up, or paper (Algorithm 1 to the letter).")] = "top-up",
-    gamma: Annotated[float | None, typer.Option(help="The exploration parameter. Default: 1.")] = None,
-    tuning: Annotated[str | None, typer.Option(help="Set gamma by a theorem: expectation, expectation-separable, "
-                                               "high-probability, high-probability-separable, theory, only-t.")] = None,
-    optimizer: Annotated[str, typer.Option(help="adaptive-ogd, projected-ogd, fixed-ogd, ada-grad or scale-free-ftrl, with "
-                                           "numbers of your own as in projected-ogd:radius=5.")] = "adaptive-ogd",
+    learner: Annotated[list[str] | None, typer.Option(help="A learner (see `gappletron learners`), with numbers of your own as "
+                                                      "in banditron:gamma=0.1; repeatable. Default: gapsmh.")] = None,
+    exploration: Annotated[str | None, typer.Option(help="Gappletron's: top-up (default), or paper (Algorithm 1 to the "
+                                                    "letter).")] = None,
+    gamma: Annotated[float | None, typer.Option(help="The exploration parameter of every learner. Gappletron's: 1.")] = None,
+    tuning: Annotated[str | None, typer.Option(help="Set the parameters from the data: theory or only-t for every learner; for "
+                                               "Gappletron also expectation, expectation-separable, high-probability, "
+                                               "high-probability-separable.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="Gappletron's: adaptive-ogd (default), projected-ogd, fixed-ogd, "
+                                                  "ada-grad or scale-free-ftrl; numbers as in "
+                                                  "projected-ogd:radius=5.")] = None,
     repeats: Annotated[int, typer.Option(help="Runs of each learner, on the same data.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the learners' randomness.")] = 0,
     rounds: Annotated[int | None, typer.Option(help="Play only the first so many.")] = None,
@@ -96,13 +100,13 @@ def run(
     if gamma is not None and tuning is not None:
         raise UserError("--gamma and --tuning were both given, and both set gamma: give one of them")
     _check_outputs(json_path, plot, inputs=(data, graph))
-    names = learner or ["gapsmh"]
+    learners = _configured(learner or ["gapsmh"], exploration, optimizer, gamma, tuning)
     stream = open_stream(data, features=features, classes=None if classes is None else classes.split(","), max_norm=max_norm,
                          rounds=rounds, normalize=normalize, bias=bias)
     with _progress("reading") as show:
         stream.prepare(show)
     feedback = _graph(graph, stream.classes, revealing)
-    learners = [_configured(name, exploration, optimizer, gamma, tuning, feedback, stream) for name in names]
+    learners = [_tuned(learner, tuning, feedback, stream) for learner in learners]
     runs = Runs(learners, stream, feedback, repeats=repeats, seed=seed, jobs=jobs)
     outcome = _played(runs)
     histories = runs.histories()
@@ -174,19 +178,40 @@ def _by_text(text: str, classes: tuple[Label, ...]) -> Label:
     raise unknown(text, "class", [str(name) for name in classes])
 
 
-def _configured(name: str, exploration: str, optimizer: str, gamma: float | None, tuning: str | None, graph: FeedbackGraph,
-                stream: Stream) -> Learner:
+def _configured(names: list[str], exploration: str | None, optimizer: str | None, gamma: float | None,
+                tuning: str | None) -> list[Learner]:
+    """The learners as the options ask for them, each option for those that have such a part; a tuning waits for the data."""
     from gappletron._dispatch import parsed
-    from gappletron.exploration import Exploration
+    from gappletron.exploration import Paper, TopUp
     from gappletron.learners import named
+    from gappletron.learners.gappletron import Gappletron
     from gappletron.optimizers import Optimizer
+
+    rules = {"top-up": TopUp(), "paper": Paper()}
+    changes: dict[str, Any] = {}
+    if exploration is not None:
+        if exploration not in rules:
+            raise unknown(exploration, "exploration rule", list(rules))
+        changes["exploration"] = rules[exploration]
+    if optimizer is not None:
+        changes["optimizer"] = parsed(Optimizer, optimizer, "optimizer")
+    learners = [named(name) for name in names]
+    if changes and not any(isinstance(learner, Gappletron) for learner in learners):
+        raise UserError(f"--{next(iter(changes))} is for the Gappletrons, and none plays: "
+                        "leave it out, or add --learner gapsmh")
+    learners = [learner._replace(**changes) if isinstance(learner, Gappletron) else learner for learner in learners]
+    if gamma is not None:
+        learners = [learner.with_gamma(gamma) for learner in learners]
+    if tuning is not None:
+        for learner in learners:
+            if tuning not in learner.tunings:
+                raise unknown(tuning, f"tuning of {learner.name}", learner.tunings)
+    return learners
+
+
+def _tuned(learner: Learner, tuning: str | None, graph: FeedbackGraph, stream: Stream) -> Learner:
     from gappletron.tuning import tuned
 
-    changes: dict[str, Any] = {"optimizer": parsed(Optimizer, optimizer, "optimizer"),
-                               "exploration": parsed(Exploration, exploration, "exploration rule")}
-    if gamma is not None:
-        changes["exploration"] = changes["exploration"].tuned(gamma)
-    learner: Learner = named(name)._replace(**changes)
     if tuning is None:
         return learner
     return tuned(learner, tuning, graph, rounds=stream.rounds, features=stream.features, max_norm=stream.max_norm)
@@ -301,6 +326,23 @@ def explain_graph(
     if plot is not None:
         feedback.draw(plot)
         typer.echo(f"\ndrawn into {plot}")
+
+
+@app.command("learners")
+def list_learners() -> None:
+    """List every learner: its name, its kind of feedback, its parameters, where it comes from."""
+    from gappletron.learners import named, names
+
+    for name in names():
+        learner = named(name)
+        typer.echo(f"{name}\n    feedback    {learner.setting}\n    parameters  {_parameters(learner)}\n"
+                   f"    reference   {learner.reference}")
+
+
+def _parameters(learner: Learner) -> str:
+    """The fields with their default values."""
+    return ", ".join(f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
+                     for key, value in learner._asdict().items()) or "none"
 
 
 DEMO = {"bandit": "you learn whether your guess was right", "filtering": "only the first class shows the label",

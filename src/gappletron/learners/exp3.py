@@ -1,0 +1,116 @@
+"""Exp3.G: exponential weights over the actions of a feedback graph, blind to the features."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gappletron._validate import number, unknown
+from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
+from gappletron.numerics import argmax
+
+if TYPE_CHECKING:
+    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.numerics import Floats, Row
+
+__all__ = ["Exp3G"]
+
+
+class Exp3State(NamedTuple):
+    """The estimated losses of the K classes, added up; and those of an extra action, which are the number of rounds."""
+
+    losses: Floats
+    rounds: Floats
+
+
+class Exp3G(Learner):
+    """Exp3.G plays the best fixed class: the floor for learners that look at the features.
+
+    Alon, Cesa-Bianchi, Dekel and Koren, "Online learning with feedback graphs: beyond bandits" (2015), on every graph. Over
+    the N actions, ``q(i) ~ exp(-eta sum lhat(i))`` and ``p = (1 - gamma) q + (gamma / rho) 1_S`` with the dominating set S.
+    The loss of class i is seen where ``A[action, i]`` (it is 0 if i is the label, else 1), and
+    ``lhat(i) = loss(i) 1[seen] / P(seen)``. An extra action's loss is a known 1 in every round.
+
+    Tunings: strongly observable graphs ``gamma = min(1/2, 1 / sqrt(rho T))`` and ``eta = 2 gamma``, weakly observable ones
+    ``gamma = min(1/2, (rho ln N / T)^(1/3))`` and ``eta = gamma^2 / rho``; ``only-t`` the same with ``rho = ln N = 1``.
+
+    Chosen here: S is explored on every graph, and rho stands where their analysis of strongly observable graphs has the
+    independence number; where the label itself is seen, the losses of classes that the action does not show would follow from it,
+    but are not used, as in their feedback model. The scores are minus the losses added up, so the greedy class is the one with
+    the least; they do not depend on x, and :meth:`weights` has one row, for a feature that is always 1. It has no surrogate: the
+    loss that is reported is the zero-one loss of the greedy class. The defaults are the weakly observable tuning
+    of T = 8,000 with ``rho = ln N = 1``.
+
+    >>> from gappletron import play
+    >>> play(Exp3G(), "synthetic:K=3,d=40,noise=0,T=500", "filtering")[0].rounds
+    500
+    """
+
+    gamma: float = 0.05
+    eta: float = 0.0025
+
+    setting = "any graph, without features"
+    reference = "Alon, Cesa-Bianchi, Dekel, Koren: Online learning with feedback graphs: beyond bandits (2015)"
+
+    @property
+    def name(self) -> str:
+        """exp3-g."""
+        return "exp3-g"
+
+    def check(self) -> None:
+        number(self.gamma, "Exp3G's gamma", least=0.0, most=1.0)
+        number(self.eta, "Exp3G's eta", above=0.0)
+
+    def start(self, graph: FeedbackGraph, features: int) -> Exp3State:
+        return Exp3State(np.zeros(graph.n_classes), np.zeros(1))
+
+    def scores(self, state: Exp3State, x: Row, out: Floats) -> None:
+        for k in range(out.size):
+            out[k] = -state.losses[k]
+
+    def distribution(self, state: Exp3State, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
+        K = state.losses.size
+        greedy = argmax(scores)
+        least = state.losses[greedy]
+        if out.size > K:
+            least = min(least, state.rounds[0])
+        total = 0.0
+        for i in range(out.size):
+            loss = state.losses[i] if i < K else state.rounds[0]
+            out[i] = math.exp(-self.eta * (loss - least))
+            total += out[i]
+        for i in range(out.size):
+            out[i] = (1.0 - self.gamma) * (out[i] / total)
+        for s in range(graph.dominating.size):
+            out[graph.dominating[s]] += self.gamma / graph.dominating.size
+        return Decision(greedy, self.gamma)
+
+    def update(self, state: Exp3State, graph: GraphArrays, x: Row, played: Round) -> None:
+        state.rounds[0] += 1.0
+        for i in range(state.losses.size):
+            if graph.visible[played.action, i] and i != played.label:
+                state.losses[i] += 1.0 / propensity(graph, played, i)
+
+    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
+        return 0.0 if greedy == y else 1.0
+
+    def weights(self, state: Exp3State) -> Floats:
+        """The scores as a 1 x K matrix: the weights of a feature that is always 1."""
+        return -state.losses.reshape(1, -1)
+
+    def tuned(self, tuning: str, problem: Problem) -> Exp3G:
+        if tuning not in self.tunings:
+            raise unknown(tuning, f"tuning of {self.name}", self.tunings)
+        T = problem.horizon()
+        rho = problem.graph.rho if tuning == "theory" else 1
+        if problem.graph.observability == "strong":
+            gamma = min(0.5, 1.0 / math.sqrt(rho * T))
+            return self._replace(gamma=gamma, eta=2.0 * gamma)
+        log_N = math.log(problem.graph.n_actions) if tuning == "theory" else 1.0
+        gamma = min(0.5, math.cbrt(rho * log_N / T))
+        return self._replace(gamma=gamma, eta=gamma * gamma / rho)
+
+
+LEARNERS: dict[str, Learner] = {"exp3-g": Exp3G()}

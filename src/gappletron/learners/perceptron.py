@@ -1,0 +1,193 @@
+"""Linear learners of the first order: Perceptron, passive-aggressive, and the label-efficient Perceptron."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gappletron._dispatch import helper
+from gappletron._validate import number
+from gappletron.learners.learner import Decision, Learner, Round
+from gappletron.numerics import argmax, dot, margin, rival, squared_norm
+from gappletron.optimizers import zeros
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.numerics import Floats, Row
+
+__all__ = ["FullInformation", "LabelEfficientPerceptron", "PassiveAggressive", "Perceptron"]
+
+TINIEST_SQUARE = 1e-300
+"""A squared norm below this counts as that of an empty x: what is divided by it could overflow."""
+
+
+class Linear(Learner, abstract=True):
+    """Learners whose state holds W in its field `weights`, with the multiclass hinge ``max(0, 1 - m(y))`` as surrogate loss."""
+
+    def scores(self, state: Any, x: Row, out: Floats) -> None:
+        dot(state.weights, x, out)
+
+    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
+        return max(0.0, 1.0 - margin(scores, y))
+
+    def weights(self, state: Any) -> Floats:
+        return state.weights.copy()
+
+
+class FullInformation(Linear, abstract=True):
+    """Linear learners that predict the greedy class always, and must see the label whatever they predict."""
+
+    setting = "full information"
+
+    def refusal(self, graph: FeedbackGraph) -> str | None:
+        if graph.visible[: graph.n_classes].all():
+            return None
+        return "needs full information, where predicting any class shows the label"
+
+    def distribution(self, state: Any, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
+        greedy = argmax(scores)
+        for i in range(out.size):
+            out[i] = 0.0
+        out[greedy] = 1.0
+        return Decision(greedy, 0.0)
+
+
+@helper
+def exchange(weights: Floats, x: Row, towards: int, away: int, step: float) -> None:
+    """W += step (e_towards - e_away) (x) x."""
+    for p in range(x.start, x.stop):
+        j = x.indices[p]
+        weights[j, towards] += step * x.values[p]
+        weights[j, away] -= step * x.values[p]
+
+
+class LinearState(NamedTuple):
+    """W."""
+
+    weights: Floats
+
+
+class Perceptron(FullInformation):
+    """The multiclass Perceptron: where ``yhat != y``, ``W^y += x`` and ``W^yhat -= x``.
+
+    Crammer and Singer, "Ultraconservative online algorithms for multiclass problems" (2003), with all of the correction on
+    the predicted class. For every U with ``<U^y - U^k, x> >= margin`` for all ``k != y`` in every round it makes at most
+    ``2 X^2 ||U||^2 / margin^2`` mistakes. The surrogate loss that is reported is the multiclass hinge ``max(0, 1 - m(y))``.
+
+    >>> from gappletron import play
+    >>> play(Perceptron(), "synthetic:K=3,d=40,noise=0,T=500", "full")[0].mistakes < 50
+    True
+    """
+
+    reference = "Crammer, Singer: Ultraconservative online algorithms for multiclass problems (2003)"
+
+    def start(self, graph: FeedbackGraph, features: int) -> LinearState:
+        return LinearState(zeros(features, graph.n_classes))
+
+    def update(self, state: LinearState, graph: GraphArrays, x: Row, played: Round) -> None:
+        if played.label >= 0 and played.label != played.greedy:
+            exchange(state.weights, x, played.label, played.greedy, 1.0)
+
+
+class PassiveAggressive(FullInformation):
+    """Multiclass passive-aggressive learning: the least change of W that gives the label a margin of 1 over its rival.
+
+    Crammer, Dekel, Keshet, Shalev-Shwartz and Singer, "Online passive-aggressive algorithms" (2006). With the rival r, the
+    best class but y, and the hinge ``l = max(0, 1 - (s_y - s_r))``: ``tau = min(C, l / (2 ||x||^2))``, ``W^y += tau x`` and
+    ``W^r -= tau x``. ``C = inf`` is PA, where afterwards ``s_y - s_r = 1`` for that r; a finite C is PA-I. It updates on every
+    round with ``l > 0``, mistake or not.
+
+    Chosen here: only that one rival is pushed back, so another class may still be within the margin afterwards; and an x that
+    is empty, or so short that ``||x||^2`` has no reciprocal, changes nothing.
+
+    >>> from gappletron import play
+    >>> play(PassiveAggressive(), "synthetic:K=3,d=40,noise=0,T=500", "full")[0].mistakes < 50
+    True
+    >>> PassiveAggressive(C=0.01)
+    PassiveAggressive(C=0.01)
+    """
+
+    C: float = math.inf
+
+    reference = "Crammer, Dekel, Keshet, Shalev-Shwartz, Singer: Online passive-aggressive algorithms (2006)"
+
+    def check(self) -> None:
+        number(self.C, "PassiveAggressive's C", above=0.0, finite=False)
+
+    def start(self, graph: FeedbackGraph, features: int) -> LinearState:
+        return LinearState(zeros(features, graph.n_classes))
+
+    def update(self, state: LinearState, graph: GraphArrays, x: Row, played: Round) -> None:
+        if played.label >= 0:
+            r = rival(played.scores, played.label)
+            hinge = 1.0 - (played.scores[played.label] - played.scores[r])
+            squared = squared_norm(x)
+            if hinge > 0.0 and squared > TINIEST_SQUARE:
+                exchange(state.weights, x, played.label, r, min(self.C, hinge / (2.0 * squared)))
+
+
+class QueryState(NamedTuple):
+    """W, and the index of the action that asks for the label."""
+
+    weights: Floats
+    query: NDArray[np.int64]
+
+
+class LabelEfficientPerceptron(Linear):
+    """The Perceptron that asks for the label where it is unsure: with probability ``b / (b + m*)``.
+
+    Cesa-Bianchi, Gentile and Zaniboni, "Worst-case analysis of selective sampling for linear classification" (2006), whose
+    ``|<w, x>|`` becomes the margin ``m* = s_yhat - max_{k != yhat} s_k`` for K classes. It plays the query with that
+    probability and ``yhat`` otherwise; where it asked and ``yhat != y``, ``W^y += x`` and ``W^yhat -= x``.
+
+    Chosen here: a query is an action of the graph (so it counts as a mistake, and `labels_seen` counts it); of several extra
+    actions that show every label it takes the first; a label that a prediction happens to show is not used, since the
+    analysis is of the queried rounds. The exploration rate that is reported is the probability of the query, and the surrogate
+    loss is the multiclass hinge ``max(0, 1 - m(y))``.
+
+    >>> from gappletron import play
+    >>> run = play(LabelEfficientPerceptron(b=2), "synthetic:K=3,d=40,noise=0,T=500", "label-efficient")[0]
+    >>> run.labels_seen == run.explored < 500
+    True
+    """
+
+    b: float = 1.0
+
+    setting = "label efficient"
+    reference = "Cesa-Bianchi, Gentile, Zaniboni: Worst-case analysis of selective sampling for linear classification (2006)"
+
+    def check(self) -> None:
+        number(self.b, "LabelEfficientPerceptron's b", above=0.0)
+
+    def refusal(self, graph: FeedbackGraph) -> str | None:
+        if graph.visible[graph.n_classes :].all(axis=1).any():
+            return None
+        return "needs a query, an extra action that predicts nothing and shows the label"
+
+    def start(self, graph: FeedbackGraph, features: int) -> QueryState:
+        query = min(i for i in graph.revealing if i >= graph.n_classes)
+        return QueryState(zeros(features, graph.n_classes), np.array([query], dtype=np.int64))
+
+    def distribution(self, state: QueryState, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
+        greedy = argmax(scores)
+        rate = self.b / (self.b + margin(scores, greedy))
+        for i in range(out.size):
+            out[i] = 0.0
+        out[greedy] = 1.0 - rate
+        out[state.query[0]] = rate
+        return Decision(greedy, rate)
+
+    def update(self, state: QueryState, graph: GraphArrays, x: Row, played: Round) -> None:
+        if played.action == state.query[0] and played.label >= 0 and played.label != played.greedy:
+            exchange(state.weights, x, played.label, played.greedy, 1.0)
+
+
+LEARNERS: dict[str, Learner] = {
+    "perceptron": Perceptron(),
+    "passive-aggressive": PassiveAggressive(),
+    "label-efficient-perceptron": LabelEfficientPerceptron(),
+}
