@@ -221,3 +221,215 @@ def gaptron(X, y, A, loss, rate, radius, gamma, draws):
             seen = sum(p[i] for i in range(K) if A[i, y[t]])
             W = into_ball(W - rate * np.outer(gaptron_loss(loss, s, y[t])[1], X[t]) / seen, radius)
     return actions, W
+
+
+# ------------------------------------------------------ full information, label efficient, context-free (notes, section 6)
+
+
+def perceptron(X, y, K):
+    W = np.zeros((K, X.shape[1]))
+    actions = []
+    for t in range(len(y)):
+        yhat = int(np.argmax(W @ X[t]))
+        actions.append(yhat)
+        if yhat != y[t]:
+            W[y[t]] += X[t]
+            W[yhat] -= X[t]
+    return actions, W
+
+
+def passive_aggressive(X, y, K, C):
+    W = np.zeros((K, X.shape[1]))
+    actions = []
+    for t in range(len(y)):
+        s = W @ X[t]
+        actions.append(int(np.argmax(s)))
+        m, r = margin(s, y[t])
+        if X[t].any():
+            tau = min(C, max(0.0, 1 - m) / (2 * (X[t] ** 2).sum()))
+            W[y[t]] += tau * X[t]
+            W[r] -= tau * X[t]
+    return actions, W
+
+
+def label_efficient_perceptron(X, y, A, b, draws):
+    N, K = A.shape
+    query = min(i for i in range(K, N) if A[i].all())
+    W = np.zeros((K, X.shape[1]))
+    actions = []
+    for t in range(len(y)):
+        s = W @ X[t]
+        yhat = int(np.argmax(s))
+        m, _ = margin(s, yhat)
+        p = np.zeros(N)
+        p[query] = b / (b + m)
+        p[yhat] = 1 - p[query]
+        action = draw(p, draws[t])
+        actions.append(action)
+        if action == query and yhat != y[t]:
+            W[y[t]] += X[t]
+            W[yhat] -= X[t]
+    return actions, W
+
+
+def second_order_perceptron(X, y, K, a, diagonal):
+    """With z as a K x d matrix that is flattened, and a new solution of the whole system in every round."""
+    d = X.shape[1]
+    theta, A = np.zeros(K * d), a * np.eye(K * d)
+    W = np.zeros((K, d))
+    actions = []
+    for t in range(len(y)):
+        yhat = int(np.argmax(W @ X[t]))
+        actions.append(yhat)
+        if yhat != y[t]:
+            z = np.outer(np.eye(K)[y[t]] - np.eye(K)[yhat], X[t]).ravel()
+            theta = theta + z
+            A = A + (np.diag(z**2) if diagonal else np.outer(z, z))
+            W = np.linalg.solve(A, theta).reshape(K, d)
+    return actions, W
+
+
+def arow(X, y, K, r):
+    """Returns the variances as well."""
+    W, S = np.zeros((K, X.shape[1])), np.ones((K, X.shape[1]))
+    actions = []
+    for t in range(len(y)):
+        x, s = X[t], W @ X[t]
+        actions.append(int(np.argmax(s)))
+        m, rival = margin(s, y[t])
+        v = (x**2 * (S[y[t]] + S[rival])).sum()
+        alpha = max(0.0, 1 - m) / (v + r)
+        if alpha > 0:
+            W[y[t]] += alpha * S[y[t]] * x
+            W[rival] -= alpha * S[rival] * x
+            for k in (y[t], rival):
+                S[k] = 1 / (1 / S[k] + x**2 / r)
+    return actions, W, S
+
+
+def exp3_g(y, A, S, gamma, eta, draws):
+    """Returns the actions and the estimated losses of all N actions, added up."""
+    N, K = A.shape
+    total = np.zeros(N)
+    actions = []
+    for t in range(len(y)):
+        q = softmax(-eta * total)
+        p = (1 - gamma) * q
+        for i in S:
+            p[i] += gamma / len(S)
+        action = draw(p, draws[t])
+        actions.append(action)
+        for i in range(N):
+            loss = 0.0 if i == y[t] else 1.0
+            if i >= K:
+                total[i] += loss
+            elif A[action, i]:
+                total[i] += loss / sum(p[j] for j in range(N) if A[j, i])
+    return actions, total
+
+
+# ------------------------------------------------- bandit baselines: Banditron, Newtron, SOBA (notes, section 6); W is K x d
+
+
+def uniform_mixture(K, yhat, g):
+    """p = (1-g) e_yhat + g/K."""
+    return np.array([(1 - g) * (k == yhat) + g / K for k in range(K)])
+
+
+def banditron(X, y, K, gamma, draws):
+    W = np.zeros((K, X.shape[1]))
+    actions, losses = [], 0.0
+    for t in range(len(y)):
+        s = W @ X[t]
+        yhat = int(np.argmax(s))
+        p = uniform_mixture(K, yhat, gamma)
+        action = draw(p, draws[t])
+        actions.append(action)
+        losses += max(0.0, 1 - margin(s, y[t])[0])
+        W[yhat] = W[yhat] - X[t]
+        if action == y[t]:
+            W[y[t]] = W[y[t]] + X[t] / p[y[t]]
+    return actions, W, {"rate_sum": gamma * len(y), "loss_sum": losses}
+
+
+def banditron_iw(X, y, A, S, gamma, draws):
+    N, K = A.shape
+    W = np.zeros((K, X.shape[1]))
+    actions, losses = [], 0.0
+    for t in range(len(y)):
+        s = W @ X[t]
+        yhat = int(np.argmax(s))
+        p = np.zeros(N)
+        p[yhat] = 1 - gamma
+        for i in S:
+            p[i] += gamma / len(S)
+        action = draw(p, draws[t])
+        actions.append(action)
+        if yhat != y[t]:
+            losses += 1 - margin(s, y[t])[0]
+        if A[action, y[t]] and yhat != y[t]:
+            observed = sum(p[i] for i in range(N) if A[i, y[t]])
+            W[y[t]] = W[y[t]] + X[t] / observed
+            W[yhat] = W[yhat] - X[t] / observed
+    return actions, W, {"rate_sum": gamma * len(y), "loss_sum": losses}
+
+
+def newtron(X, y, K, gamma, alpha, beta, D, diagonal, draws):
+    """The whole Kd x Kd matrix, solved anew in every round; for PNewtron everything off its diagonal is dropped."""
+    d = X.shape[1]
+    A, b = np.eye(K * d) / D, np.zeros(K * d)
+    W, outside = np.zeros((K, d)), 0
+    actions, losses = [], 0.0
+    for t in range(len(y)):
+        q = softmax(alpha * (W @ X[t]))
+        p = (1 - gamma) * q + gamma / K
+        action = draw(p, draws[t])
+        actions.append(action)
+        losses += -math.log(q[y[t]]) / alpha
+        e = np.eye(K)[action]
+        if action == y[t]:
+            G, k = np.outer((1 - q[action]) / p[action] * (1 / K - e), X[t]), p[action]
+        else:
+            G, k = np.outer(q[action] / p[action] * (e - 1 / K), X[t]), 1
+        g = G.ravel()
+        A = A + k * beta * (np.diag(g**2) if diagonal else np.outer(g, g))
+        b = b + (1 - k * beta * (g @ W.ravel())) * g
+        V = -np.linalg.solve(A, b)
+        outside += math.sqrt((V**2).sum()) > D
+        W = into_ball(V, D).reshape(K, d)
+    return actions, W, {"rate_sum": gamma * len(y), "loss_sum": losses, "A": A, "outside": outside}
+
+
+def soba(X, y, K, rate, a, diagonal, draws):
+    """`rate` is gamma, or "adaptive". The whole Kd x Kd matrix, solved anew; SOBAdiag drops everything off its diagonal."""
+    d = X.shape[1]
+    A, theta = a * np.eye(K * d), np.zeros(K * d)
+    W, M, Q = np.zeros((K, d)), 0.0, 0.0
+    actions, losses, rates, updates, skipped = [], 0.0, 0.0, 0, 0
+    for t in range(len(y)):
+        x, s = X[t], W @ X[t]
+        yhat = int(np.argmax(s))
+        g = min(1.0, math.sqrt(K * (1 + Q) / (t + 1))) if rate == "adaptive" else rate
+        rates += g
+        p = uniform_mixture(K, yhat, g)
+        action = draw(p, draws[t])
+        actions.append(action)
+        losses += max(0.0, 1 - margin(s, y[t])[0]) ** 2
+        if action != y[t]:
+            continue
+        _, r = margin(s, y[t])
+        delta = s[r] - s[y[t]]
+        z = np.outer(np.eye(K)[y[t]] - np.eye(K)[r], x).ravel()
+        z2 = z @ np.linalg.solve(A, z) / p[y[t]]
+        m = (delta**2 + 2 * delta) / (p[y[t]] * (1 + z2))
+        if yhat != y[t] or M + m >= 0:
+            updates += 1
+            M += m
+            Q += z2 / (1 + z2)
+            theta = theta + z / p[y[t]]
+            A = A + (np.diag(z**2) if diagonal else np.outer(z, z)) / p[y[t]]
+            W = np.linalg.solve(A, theta).reshape(K, d)
+        else:
+            skipped += 1
+    return actions, W, {"rate_sum": rates, "loss_sum": losses, "A": A, "theta": theta, "M": M, "Q": Q, "updates": updates,
+                        "skipped": skipped}

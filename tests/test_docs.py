@@ -77,3 +77,19 @@ def test_the_architecture_page_names_every_module_and_dependency():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for requirement in project["dependencies"]:
         assert f"| {re.match('[a-z-]+', requirement)[0]} |" in text
+
+
+def test_the_page_of_learners_has_a_full_row_for_each():
+    from gappletron import named, names
+
+    rows = {}
+    for line in (ROOT / "docs" / "learners.md").read_text().splitlines():
+        if line.startswith("| `"):
+            name, *cells = (cell.strip() for cell in line.strip("|").split(" | "))
+            rows[name.strip(" `")] = cells
+    assert list(rows) == names()
+    for name, (setting, formula, cost, paper, _) in rows.items():
+        assert setting == named(name).setting, name
+        assert formula
+        assert cost.startswith("O(")
+        assert paper

@@ -483,7 +483,7 @@ ROWS = st.one_of(THINGS, ARRAYS, st.tuples(ARRAYS, ARRAYS), st.tuples(THINGS, AR
 
 
 @given(ROWS)
-@settings(max_examples=400)
+@settings(max_examples=300)
 def test_any_thing_is_a_row_or_a_user_error(thing):
     with interpreted(), np.errstate(all="ignore"):
         model = a_model()

@@ -36,12 +36,12 @@ class Exp3G(Learner):
     Tunings: strongly observable graphs ``gamma = min(1/2, 1 / sqrt(rho T))`` and ``eta = 2 gamma``, weakly observable ones
     ``gamma = min(1/2, (rho ln N / T)^(1/3))`` and ``eta = gamma^2 / rho``; ``only-t`` the same with ``rho = ln N = 1``.
 
-    Chosen here: S is explored on every graph, and rho stands where their analysis of strongly observable graphs has the
-    independence number; where the label itself is seen, the losses of classes that the action does not show would follow from it,
-    but are not used, as in their feedback model. The scores are minus the losses added up, so the greedy class is the one with
-    the least; they do not depend on x, and :meth:`weights` has one row, for a feature that is always 1. It has no surrogate: the
-    loss that is reported is the zero-one loss of the greedy class. The defaults are the weakly observable tuning
-    of T = 8,000 with ``rho = ln N = 1``.
+    Chosen here: S is explored on every graph, and rho stands where their tuning for strongly observable graphs has the
+    independence number. Where the label itself is seen, the losses of the classes that the action does not show would follow,
+    but they are not used, as in their model of feedback. The scores are minus the losses added up, so the greedy class is the
+    one with the least. They do not depend on x: :meth:`weights` has one row, for a feature that is always 1. There is no
+    surrogate: the loss that is reported is the zero-one loss of the greedy class. The defaults are the weakly observable
+    tuning for T = 8,000 with ``rho = ln N = 1``.
 
     >>> from gappletron import play
     >>> play(Exp3G(), "synthetic:K=3,d=40,noise=0,T=500", "filtering")[0].rounds

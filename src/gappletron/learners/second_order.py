@@ -8,13 +8,13 @@ import numpy as np
 
 from gappletron._dispatch import helper
 from gappletron._validate import fits_in_memory, number
-from gappletron.learners.learner import Learner, Round
 from gappletron.learners.perceptron import FullInformation
 from gappletron.numerics import rival
 from gappletron.optimizers import zeros
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.learners.learner import Learner, Round
     from gappletron.numerics import Floats, Row
 
 __all__ = ["Arow", "SecondOrderPerceptron", "SecondOrderPerceptronDiag"]

@@ -1,0 +1,311 @@
+"""Newtron of Hazan and Kale (2011), for bandit feedback: with a diagonal matrix (PNewtron) and with the full one.
+
+The full matrix is kept as its inverse, and changed by rank-one steps; the two loops for that stand here too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gappletron._dispatch import helper
+from gappletron._validate import fits_in_memory, number, unknown
+from gappletron.learners.banditron import cube_root_rate, refusal_unless_bandit
+from gappletron.learners.learner import Decision, Learner, Problem, Round
+from gappletron.numerics import argmax, dot, squared_norm
+from gappletron.optimizers import zeros
+
+if TYPE_CHECKING:
+    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.numerics import Floats, Row
+
+__all__ = ["Newtron", "PNewtron"]
+
+
+# ------------------------------------------------------------------------------------------- the inverse of a Kd x Kd matrix
+
+
+def scaled_identity(features: int, classes: int, scale: float, name: str, diagonal: str) -> Floats:
+    """``scale * I`` of size Kd x Kd, refused where it could not fit; entry ``j K + k`` belongs to feature j and class k."""
+    n = features * classes
+    fits_in_memory(8 * n * n, f"the full matrix of {name} for {features} features x {classes} classes",
+                   f"use {diagonal}, which keeps only its diagonal")
+    matrix = np.zeros((n, n))
+    np.fill_diagonal(matrix, scale)
+    return matrix
+
+
+@helper
+def solve(inverse: Floats, x: Row, direction: Floats, out: Floats) -> float:
+    """out = A^-1 g for ``g = x (x) direction`` and a symmetric A^-1; returns <g, A^-1 g>."""
+    K = direction.size
+    for n in range(out.size):
+        out[n] = 0.0
+    for p in range(x.start, x.stop):
+        for k in range(K):
+            if direction[k] != 0.0:
+                row = x.indices[p] * K + k
+                factor = x.values[p] * direction[k]
+                for n in range(out.size):
+                    out[n] += factor * inverse[row, n]
+    total = 0.0
+    for p in range(x.start, x.stop):
+        for k in range(K):
+            total += x.values[p] * direction[k] * out[x.indices[p] * K + k]
+    return total
+
+
+@helper
+def deflate(inverse: Floats, vector: Floats, factor: float) -> None:
+    """A^-1 -= factor * vector vector^T, which leaves it exactly symmetric."""
+    for m in range(vector.size):
+        if vector[m] != 0.0:
+            for n in range(vector.size):
+                inverse[m, n] -= factor * (vector[m] * vector[n])
+
+
+@helper
+def inner(weights: Floats, x: Row, direction: Floats) -> float:
+    """<W, x (x) direction>."""
+    total = 0.0
+    for p in range(x.start, x.stop):
+        for k in range(direction.size):
+            total += x.values[p] * direction[k] * weights[x.indices[p], k]
+    return total
+
+
+@helper
+def add_flat(weights: Floats, vector: Floats, factor: float) -> None:
+    """W += factor * vector, entry by entry."""
+    K = weights.shape[1]
+    for j in range(weights.shape[0]):
+        for k in range(K):
+            weights[j, k] += factor * vector[j * K + k]
+
+
+# ---------------------------------------------------------------------------------------------------------------- the learners
+
+
+@helper
+def gradient_estimate(alpha: float, played: Round, out: Floats) -> float:
+    """Fill `out` with the factors of x in G, the estimated gradient of -(1/alpha) ln q_y, and return k, its curvature's weight.
+
+    For the action i, right: ``G = (1-q_i)/p_i (1/K - e_i) (x) x``, ``k = p_i``; wrong: ``G = q_i/p_i (e_i - 1/K) (x) x``,
+    ``k = 1``.
+    """
+    K = out.size
+    i = played.action
+    own = 0.0
+    rest = 0.0
+    for k in range(K):
+        mass = math.exp(alpha * (played.scores[k] - played.scores[played.greedy]))
+        if k == i:
+            own = mass
+        else:
+            rest += mass
+    p = played.probabilities[i]
+    if played.label == i:
+        slope = -rest / (own + rest) / p
+        k_t = p
+    else:
+        slope = own / (own + rest) / p
+        k_t = 1.0
+    for k in range(K):
+        out[k] = -slope / K
+    out[i] += slope
+    return k_t
+
+
+@helper
+def at_prediction(direction: Floats, scores: Floats) -> float:
+    """<G, W_t> for ``G = x (x) direction``, from the scores <W_t^k, x> of prediction time."""
+    total = 0.0
+    for k in range(direction.size):
+        total += direction[k] * scores[k]
+    return total
+
+
+@helper
+def into_ball(squared: float, radius: float) -> float:
+    """The scale that brings a vector of this squared norm into the ball."""
+    norm = math.sqrt(squared)
+    return radius / norm if norm > radius else 1.0
+
+
+class NewtonStep(Learner, abstract=True):
+    """What both Newtrons share: the log loss, its bandit gradient, and softmax predictions mixed with uniform exploration."""
+
+    gamma: float
+    alpha: float
+    beta: float
+    radius: float
+
+    setting = "bandit"
+    reference = "Hazan, Kale: Newtron: an efficient bandit algorithm for online multiclass prediction (2011)"
+
+    def check(self) -> None:
+        name = type(self).__name__
+        number(self.gamma, f"{name}'s gamma", least=0.0, most=1.0)
+        number(self.alpha, f"{name}'s alpha", above=0.0)
+        number(self.beta, f"{name}'s beta", above=0.0)
+        number(self.radius, f"{name}'s radius", above=0.0)
+
+    def refusal(self, graph: FeedbackGraph) -> str | None:
+        return refusal_unless_bandit(graph)
+
+    def scores(self, state: Any, x: Row, out: Floats) -> None:
+        dot(state.weights, x, out)
+        for k in range(out.size):
+            out[k] *= state.scale[0]
+
+    def distribution(self, state: Any, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
+        greedy = argmax(scores)
+        K = out.size
+        total = 0.0
+        for k in range(K):
+            out[k] = math.exp(self.alpha * (scores[k] - scores[greedy]))
+            total += out[k]
+        for k in range(K):
+            out[k] = (1.0 - self.gamma) * (out[k] / total) + self.gamma / K
+        return Decision(greedy, self.gamma)
+
+    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
+        total = 0.0
+        for k in range(scores.size):
+            total += math.exp(self.alpha * (scores[k] - scores[greedy]))
+        return scores[greedy] - scores[y] + math.log(total) / self.alpha
+
+    def weights(self, state: Any) -> Floats:
+        return state.scale[0] * state.weights
+
+    def tuned(self, tuning: str, problem: Problem) -> NewtonStep:
+        if tuning not in self.tunings:
+            raise unknown(tuning, f"tuning of {self.name}", self.tunings)
+        scale = problem.dimension() * problem.graph.n_classes if tuning == "theory" else 1.0
+        return self._replace(gamma=cube_root_rate(scale, problem.horizon()))
+
+
+class PNewtronState(NamedTuple):
+    """``W = scale * V`` with ``V = -b/A`` entry by entry, b (`sums`), A (`precision`), ||V||^2, and room for K numbers."""
+
+    weights: Floats
+    sums: Floats
+    precision: Floats
+    scale: Floats
+    squared: Floats
+    direction: Floats
+
+
+class PNewtron(NewtonStep):
+    """PNewtron, the diagonal Newtron of Hazan and Kale (2011), for bandit feedback.
+
+    With ``q = softmax(alpha W x)`` it plays ``i ~ p = (1-gamma) q + gamma/K`` and estimates the gradient of its surrogate
+    loss ``-(1/alpha) ln q_y``: ``G = (1-q_i)/p_i (1/K - e_i) (x) x`` with ``k = p_i`` if i was right, else
+    ``G = q_i/p_i (e_i - 1/K) (x) x`` with ``k = 1``. Then, entry by entry, ``A += k beta G^2``,
+    ``b += (1 - k beta <G, W>) G`` and ``W = -b/A``, scaled into the ball of radius D where it is outside; ``A = 1/D`` at
+    first.
+
+    ``V = -b/A`` changes only where x is active, so its norm is kept incrementally and the ball is one number,
+    ``W = scale * V``: a round costs O(nnz(x) K). <G, W> is taken at the W that predicted, also when feedback comes late.
+    Only whether the action was right is used, also with two classes. The greedy class that `predict` gives is the argmax,
+    while play draws from p.
+
+    Tunings: ``theory`` is ``gamma = min(1/2, (d K/T)^(1/3))`` (the Gappletron paper says only that it tunes with d: our
+    reading), ``only-t`` is ``min(1/2, T^(-1/3))``.
+
+    >>> from gappletron import play
+    >>> play(PNewtron(0.1), "synthetic:K=3,d=40,noise=0,T=500", "bandit")[0].rounds
+    500
+    """
+
+    gamma: float = 0.05
+    alpha: float = 10.0
+    beta: float = 0.01
+    radius: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """Its authors' spelling."""
+        return "pnewtron"
+
+    def start(self, graph: FeedbackGraph, features: int) -> PNewtronState:
+        K = graph.n_classes
+        precision = zeros(features, K)
+        precision += 1.0 / self.radius
+        return PNewtronState(zeros(features, K), zeros(features, K), precision, np.ones(1), np.zeros(1), np.zeros(K))
+
+    def update(self, state: PNewtronState, graph: GraphArrays, x: Row, played: Round) -> None:
+        direction = state.direction
+        bend = gradient_estimate(self.alpha, played, direction) * self.beta
+        push = 1.0 - bend * at_prediction(direction, played.scores)
+        change = 0.0
+        for p in range(x.start, x.stop):
+            j = x.indices[p]
+            for k in range(direction.size):
+                g = x.values[p] * direction[k]
+                old = state.weights[j, k]
+                state.precision[j, k] += bend * g * g
+                state.sums[j, k] += push * g
+                new = -state.sums[j, k] / state.precision[j, k]
+                state.weights[j, k] = new
+                change += (new - old) * (new + old)
+        state.squared[0] = max(0.0, state.squared[0] + change)
+        state.scale[0] = into_ball(state.squared[0], self.radius)
+
+
+class NewtronState(NamedTuple):
+    """``W = scale * V`` with ``V = -A^-1 b``, A^-1 (Kd x Kd), and room for Kd and for K numbers."""
+
+    weights: Floats
+    inverse: Floats
+    scale: Floats
+    room: Floats
+    direction: Floats
+
+
+class Newtron(NewtonStep):
+    """Newtron of Hazan and Kale (2011) with the full matrix, for bandit feedback and small K d.
+
+    As :class:`PNewtron`, but ``A += k beta G G^T`` is a Kd x Kd matrix, at first ``I/D``, and ``W = -A^-1 b``. The inverse
+    is kept, and with ``u = A^-1 G`` (before) and V the W before it was scaled into the ball, a round is two rank-one steps:
+    ``V -= u (1 - k beta <G, W> + k beta <G, V>) / (1 + k beta <G, u>)`` and ``A^-1 -= u u^T k beta / (1 + k beta <G, u>)``.
+
+    It takes 8 (K d)^2 bytes and O((K d)^2) a round: meant for K d up to a thousand or two, and for checking the diagonal one. A
+    matrix that would not fit in memory is refused. W is scaled back in the Euclidean norm, as in the diagonal version.
+
+    Tunings: as PNewtron's.
+
+    >>> from gappletron import play
+    >>> play(Newtron(0.1), "synthetic:K=3,d=40,noise=0,T=500", "bandit")[0].rounds
+    500
+    """
+
+    gamma: float = 0.05
+    alpha: float = 10.0
+    beta: float = 0.01
+    radius: float = 1.0
+
+    def start(self, graph: FeedbackGraph, features: int) -> NewtronState:
+        K = graph.n_classes
+        inverse = scaled_identity(features, K, self.radius, self.name, "pnewtron")
+        return NewtronState(zeros(features, K), inverse, np.ones(1), np.zeros(features * K), np.zeros(K))
+
+    def update(self, state: NewtronState, graph: GraphArrays, x: Row, played: Round) -> None:
+        if squared_norm(x) == 0.0:
+            return
+        direction = state.direction
+        bend = gradient_estimate(self.alpha, played, direction) * self.beta
+        push = 1.0 - bend * at_prediction(direction, played.scores)
+        width = 1.0 + bend * solve(state.inverse, x, direction, state.room)
+        add_flat(state.weights, state.room, -(push + bend * inner(state.weights, x, direction)) / width)
+        deflate(state.inverse, state.room, bend / width)
+        squared = 0.0
+        for j in range(state.weights.shape[0]):
+            for k in range(state.weights.shape[1]):
+                squared += state.weights[j, k] * state.weights[j, k]
+        state.scale[0] = into_ball(squared, self.radius)
+
+
+LEARNERS: dict[str, Learner] = {"pnewtron": PNewtron(), "newtron": Newtron()}

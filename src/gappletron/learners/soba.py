@@ -1,0 +1,265 @@
+"""SOBA of Beygelzimer, Orabona and Zhang (2017), for bandit feedback: with a diagonal matrix and with the full one."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gappletron._dispatch import Piece, compiled, helper
+from gappletron._validate import number, unknown
+from gappletron.learners.banditron import explore_uniformly, refusal_unless_bandit
+from gappletron.learners.learner import Decision, Learner, Problem, Round
+from gappletron.learners.newtron import add_flat, deflate, inner, scaled_identity, solve
+from gappletron.numerics import argmax, dot, margin, rival
+from gappletron.optimizers import zeros
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.numerics import Floats, Row
+
+__all__ = ["AdaptiveRate", "FixedRate", "Rate", "Soba", "SobaDiag"]
+
+
+# ------------------------------------------------------------------------------------------------------- the exploration rate
+
+
+class Rate(Piece, abstract=True):
+    """The family of SOBA's exploration rates.
+
+    >>> FixedRate(0.1).rate_in_round(9, 2.0, 100), AdaptiveRate().rate_in_round(9, 3.0, 100)
+    (0.1, 0.6)
+    """
+
+    @abstractmethod
+    @compiled
+    def rate_in_round(self, classes: int, volume: float, t: int) -> float:
+        """The probability of exploring in round t (counted from 1) with K classes; `volume` is SOBA's Q so far."""
+
+
+class FixedRate(Rate):
+    """The same rate in every round.
+
+    >>> FixedRate(0.1)
+    FixedRate(gamma=0.1)
+    """
+
+    gamma: float = 0.05
+
+    def check(self) -> None:
+        number(self.gamma, "FixedRate's gamma", least=0.0, most=1.0)
+
+    def rate_in_round(self, classes: int, volume: float, t: int) -> float:
+        return self.gamma
+
+
+class AdaptiveRate(Rate):
+    """``min(1, sqrt(K (1 + Q) / t))``: as much as the updates so far can pay for, without a number to choose.
+
+    >>> AdaptiveRate().rate_in_round(2, 0.0, 1)
+    1.0
+    """
+
+    def rate_in_round(self, classes: int, volume: float, t: int) -> float:
+        return min(1.0, math.sqrt(classes * (1.0 + volume) / t))
+
+
+# ---------------------------------------------------------------------------------------------------------------- the learners
+
+
+class Books(NamedTuple):
+    """The sums over all updates, M of m (`credit`) and Q of z2/(1+z2) (`volume`), and the number of rounds."""
+
+    credit: Floats
+    volume: Floats
+    rounds: NDArray[np.int64]
+
+
+def new_books() -> Books:
+    """Nothing happened yet."""
+    return Books(np.zeros(1), np.zeros(1), np.zeros(1, np.int64))
+
+
+@helper
+def accepted(books: Books, played: Round, r: int, z2: float) -> bool:
+    """Whether a round whose action was right is learned from, and if so, its entry in the books."""
+    y = played.action
+    delta = played.scores[r] - played.scores[y]
+    m = (delta * delta + 2.0 * delta) / (played.probabilities[y] * (1.0 + z2))
+    if played.greedy == y and books.credit[0] + m < 0.0:
+        return False
+    books.credit[0] += m
+    books.volume[0] += z2 / (1.0 + z2)
+    return True
+
+
+class SecondOrder(Learner, abstract=True):
+    """What both SOBAs share: greedy predictions mixed with uniform exploration at a rate, and the squared hinge."""
+
+    rate: Rate
+    a: float
+
+    setting = "bandit"
+    reference = "Beygelzimer, Orabona, Zhang: Efficient online bandit multiclass learning with O~(sqrt T) regret (2017)"
+
+    def check(self) -> None:
+        number(self.a, f"{type(self).__name__}'s a", above=0.0)
+
+    def refusal(self, graph: FeedbackGraph) -> str | None:
+        return refusal_unless_bandit(graph)
+
+    def with_gamma(self, gamma: float) -> SecondOrder:
+        """The same learner, exploring at a fixed rate."""
+        return self._replace(rate=FixedRate(gamma))
+
+    def scores(self, state: Any, x: Row, out: Floats) -> None:
+        dot(state.weights, x, out)
+
+    def distribution(self, state: Any, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
+        state.books.rounds[0] += 1
+        rate = self.rate.rate_in_round(out.size, state.books.volume[0], state.books.rounds[0])
+        greedy = argmax(scores)
+        explore_uniformly(greedy, rate, out)
+        return Decision(greedy, rate)
+
+    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
+        short = max(0.0, 1.0 - margin(scores, y))
+        return short * short
+
+    def weights(self, state: Any) -> Floats:
+        return state.weights.copy()
+
+    def tuned(self, tuning: str, problem: Problem) -> SecondOrder:
+        if tuning not in self.tunings:
+            raise unknown(tuning, f"tuning of {self.name}", self.tunings)
+        if tuning == "theory":
+            return self._replace(rate=AdaptiveRate())
+        return self.with_gamma(min(0.5, problem.horizon() ** -0.5))
+
+
+class SobaDiagState(NamedTuple):
+    """``W = theta/A`` entry by entry, theta (`sums`), A (`precision`), and the books."""
+
+    weights: Floats
+    sums: Floats
+    precision: Floats
+    books: Books
+
+
+class SobaDiag(SecondOrder):
+    """SOBAdiag, the diagonal version of SOBA (Beygelzimer, Orabona, Zhang 2017), for bandit feedback.
+
+    It plays ``i ~ p = (1-g) e_yhat + g/K``, with g from `rate`: a :class:`FixedRate`, or an :class:`AdaptiveRate`,
+    ``g_t = min(1, sqrt(K (1 + Q)/t))``. Only when the action was right, ``i = y``: with r the best class other than y,
+    ``delta = s_r - s_y``, ``z2 = (1/p_y) sum_j x_j^2 (1/A_rj + 1/A_yj)`` and ``m = (delta^2 + 2 delta) / (p_y (1 + z2))``
+    it learns if ``yhat != y``, or if ``M + m >= 0``; then ``M += m``, ``Q += z2/(1+z2)``, ``theta_y += x/p_y``,
+    ``theta_r -= x/p_y``, ``A_y, A_r += x^2/p_y`` and ``W = theta/A``, entry by entry; ``A = a`` at first.
+
+    So M is never negative, which is what the bound of the full version needs (see :class:`Soba`). Rounds are counted when
+    an action is drawn, whether feedback comes or not; late feedback has the delta of prediction time and the A of today.
+    Only whether the action was right is used, also with two classes. The surrogate loss is the squared hinge
+    ``max(0, 1 - m(y))^2``, of the family in which SOBA is bounded the one whose regularised minimum W follows. A round
+    costs O(nnz(x) K).
+
+    Tunings: ``theory`` is the adaptive rate, ``only-t`` the fixed ``min(1/2, T^(-1/2))``.
+
+    >>> from gappletron import play
+    >>> play(SobaDiag(), "synthetic:K=3,d=40,noise=0,T=500", "bandit")[0].rounds
+    500
+    >>> SobaDiag().with_gamma(0.1)
+    SobaDiag(rate=FixedRate(gamma=0.1), a=1.0)
+    """
+
+    rate: Rate = AdaptiveRate()
+    a: float = 1.0
+
+    def start(self, graph: FeedbackGraph, features: int) -> SobaDiagState:
+        K = graph.n_classes
+        precision = zeros(features, K)
+        precision += self.a
+        return SobaDiagState(zeros(features, K), zeros(features, K), precision, new_books())
+
+    def update(self, state: SobaDiagState, graph: GraphArrays, x: Row, played: Round) -> None:
+        y = played.action
+        if played.label != y:
+            return
+        r = rival(played.scores, y)
+        weight = 1.0 / played.probabilities[y]
+        z2 = 0.0
+        for p in range(x.start, x.stop):
+            j = x.indices[p]
+            z2 += x.values[p] * x.values[p] * (1.0 / state.precision[j, r] + 1.0 / state.precision[j, y])
+        z2 *= weight
+        if accepted(state.books, played, r, z2):
+            for p in range(x.start, x.stop):
+                j = x.indices[p]
+                push = weight * x.values[p]
+                state.sums[j, y] += push
+                state.sums[j, r] -= push
+                state.precision[j, y] += push * x.values[p]
+                state.precision[j, r] += push * x.values[p]
+                state.weights[j, y] = state.sums[j, y] / state.precision[j, y]
+                state.weights[j, r] = state.sums[j, r] / state.precision[j, r]
+
+
+class SobaState(NamedTuple):
+    """``W = A^-1 theta``, A^-1 (Kd x Kd), the books, and room for Kd and for K numbers."""
+
+    weights: Floats
+    inverse: Floats
+    books: Books
+    room: Floats
+    direction: Floats
+
+
+class Soba(SecondOrder):
+    """SOBA (Beygelzimer, Orabona, Zhang 2017) with the full matrix, for bandit feedback and small K d.
+
+    As :class:`SobaDiag`, but with ``z = (e_y - e_r) (x) x`` the matrix is ``A += z z^T / p_y``, of size Kd x Kd and at
+    first ``a I``, with ``z2 = <z, A^-1 z> / p_y`` (before), ``theta += z/p_y`` and ``W = A^-1 theta``. The inverse is kept,
+    and with ``u = A^-1 z`` (before) an update is two rank-one steps: ``W += u (1 - <z, W>) / (p_y (1 + z2))`` and
+    ``A^-1 -= u u^T / (p_y (1 + z2))``.
+
+    The rule by which rounds are skipped: over the updates, ``<theta, W> = sum (1/p_y) z2/(1+z2) - M``, and so for every U
+    ``sum (1/p_y) (1 - (1 - <U, z>)^2) <= a ||U||^2 + sum (1/p_y) z2/(1+z2)``, because M >= 0.
+
+    It takes 8 (K d)^2 bytes and O((K d)^2) an update: meant for K d up to a thousand or two, and for checking the diagonal
+    one. A matrix that would not fit in memory is refused.
+
+    Tunings: as SobaDiag's.
+
+    >>> from gappletron import play
+    >>> play(Soba(), "synthetic:K=3,d=40,noise=0,T=500", "bandit")[0].rounds
+    500
+    """
+
+    rate: Rate = AdaptiveRate()
+    a: float = 1.0
+
+    def start(self, graph: FeedbackGraph, features: int) -> SobaState:
+        K = graph.n_classes
+        inverse = scaled_identity(features, K, 1.0 / self.a, self.name, "soba-diag")
+        return SobaState(zeros(features, K), inverse, new_books(), np.zeros(features * K), np.zeros(K))
+
+    def update(self, state: SobaState, graph: GraphArrays, x: Row, played: Round) -> None:
+        y = played.action
+        if played.label != y:
+            return
+        r = rival(played.scores, y)
+        for k in range(state.direction.size):
+            state.direction[k] = 0.0
+        state.direction[y] = 1.0
+        state.direction[r] = -1.0
+        weight = 1.0 / played.probabilities[y]
+        z2 = weight * solve(state.inverse, x, state.direction, state.room)
+        if accepted(state.books, played, r, z2) and x.stop > x.start:
+            step = weight / (1.0 + z2)
+            add_flat(state.weights, state.room, step * (1.0 - inner(state.weights, x, state.direction)))
+            deflate(state.inverse, state.room, step)
+
+
+LEARNERS: dict[str, Learner] = {"soba-diag": SobaDiag(), "soba": Soba()}
