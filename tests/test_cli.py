@@ -320,7 +320,7 @@ def test_bad_places(svm, tmp_path):
     assert "cut off" in sentence("run", packed)
     packed.write_bytes(gzip.compress(svm.read_bytes())[:60] + b"\xff" * 200)
     assert "corrupt" in sentence("run", packed)
-    assert "features= and classes=" in sentence("run", "-")
+    assert "the features and the classes" in sentence("run", "-")
     assert "line 1: the label 0 is not among the classes 1, 2" in sentence("run", svm, "--classes", "1,2")
     assert "index above the 3 features" in sentence("run", svm, "--features", 3)
     graph = graph_file(tmp_path, {"classes": ["a", "b"], "edges": [["a", "a"], ["a", "b"]]})
@@ -374,7 +374,7 @@ def test_a_bad_option(options, words):
     ("T=0", "at least 1"), ("T=1e30", "at most"), ("T=1.5", "whole number"), ("noise=2", "at most 1"), ("noise=nan", "finite"),
     ("K", "not key=number"), ("k=3", "there is no setting"), ("K=3,K=4", "twice"), ("K=three", "not a number"),
     ("seed=-1", "at least 0"),
-    ("K=" + "9" * 5000, "whole number"), ("K=100000,d=40,T=10", "too few"),
+    ("K=" + "9" * 5000, "whole number"), ("K=100000,d=40,T=10", "at most 10000"),
 ])
 def test_a_bad_synthetic_stream(spec, words):
     start = time.monotonic()

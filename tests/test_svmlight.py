@@ -497,7 +497,7 @@ def test_memory_stays_bounded(write, monkeypatch):
 def test_a_named_pipe_is_read_once(tmp_path, packed):
     path = tmp_path / "fifo"
     os.mkfifo(path)
-    with pytest.raises(UserError, match="is a pipe and can be read only once: give features= and classes="):
+    with pytest.raises(UserError, match="is a pipe and can be read only once: give the features and the classes"):
         SvmlightFile(path, features=3)
     stream = SvmlightFile(path, features=3, classes=[0, 1])
     assert stream.rounds is None

@@ -92,9 +92,9 @@ def whole(value: object, name: str, *, least: int = 0, most: int = 2**62) -> int
     except TypeError:
         raise UserError(f"{name} must be a whole number, not {value!r}") from None
     if result < least:
-        raise UserError(f"{name} must be at least {least}, not {result}")
+        raise UserError(f"{name} must be at least {least}, not {result if result > -(2**64) else 'so far below'}")
     if result > most:
-        raise UserError(f"{name} must be at most {most}, not {result}")
+        raise UserError(f"{name} must be at most {most}, not {result if result < 2**64 else 'so much more'}")
     return result
 
 

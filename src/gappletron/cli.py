@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gappletron.streams.stream import Stream
 
 INTERRUPTED = 130
+USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # click's UsageError, which some versions of typer carry inside themselves
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
                   help="Online classification when what you see depends on what you predict.")
@@ -40,10 +41,16 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name need not fit the terminal's encoding
     try:
-        app()
+        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
     except UserError as error:
         typer.echo(f"gappletron: {' '.join(str(error).splitlines())}", err=True)
         sys.exit(2)
+    except USAGE_ERROR as error:
+        typer.echo(f"gappletron: {' '.join(error.format_message().split())} See: gappletron --help", err=True)
+        sys.exit(2)
+    except typer.Abort:
+        typer.echo("stopped before anything was measured", err=True)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:  # the reader of our output has had enough
         sys.stderr.close()
         sys.exit(0)

@@ -370,12 +370,13 @@ def _receipts(rows: list[Any], arrays: dict[str, NDArray[Any]], model: Online) -
 
 
 def _leaves(state: Any, name: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
-    """The arrays of a state, each with its path."""
+    """The arrays of a state that change, each with its path; what is read-only was derived from the graph, and is again."""
     if isinstance(state, tuple):
         for field, value in zip(state._fields, state, strict=True):  # type: ignore[attr-defined]
             yield from _leaves(value, f"{name}.{field}")
     elif isinstance(state, np.ndarray):
-        yield name, state
+        if state.flags.writeable:
+            yield name, state
     else:
         raise UserError(f"the learner's state holds {name[1:]} = {state!r}: a state must be named tuples of arrays to be saved")
 

@@ -51,7 +51,7 @@ class Exp3G(Learner):
     gamma: float = 0.05
     eta: float = 0.0025
 
-    setting = "any graph, without features"
+    setting = "any graph, ignores the features"
     reference = "Alon, Cesa-Bianchi, Dekel, Koren: Online learning with feedback graphs: beyond bandits (2015)"
 
     @property

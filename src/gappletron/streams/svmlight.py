@@ -109,7 +109,7 @@ class SvmlightFile(Stream):
         self._most = None if rounds is None else whole(rounds, "rounds", least=1)
         self._scan: Scan | None = None
         if self._pipe and (self._features is None or self._classes is None):
-            raise UserError(f"{self.name} is a pipe and can be read only once: give features= and classes=, "
+            raise UserError(f"{self.name} is a pipe and can be read only once: give the features and the classes, "
                             "or write it to a file first")
 
     @functools.cached_property
@@ -157,7 +157,7 @@ class SvmlightFile(Stream):
         if self._scan is not None:
             return self._scan
         if self._pipe:
-            raise UserError(f"{self.name} is a pipe and cannot be scanned: give features=, classes= and max_norm=")
+            raise UserError(f"{self.name} is a pipe and cannot be scanned: give the features, the classes and max_norm")
         rows, largest, norm = 0, 0, 0.0
         found = np.empty(0)
         for part in self._parsed(self._features or LARGEST_INDEX, progress):
@@ -176,7 +176,7 @@ class SvmlightFile(Stream):
         if self._classes is None and len(found) == 1:
             raise UserError(f"{self.name} has only the label {_names_found((float(found[0]),))[0]!r}: "
                             "a stream needs at least 2 classes, name all of them with classes=")
-        self._scan = Scan(rows, max(largest, 1), tuple(found.tolist()), norm)
+        self._scan = Scan(int(rows), int(max(largest, 1)), tuple(found.tolist()), norm)
         return self._scan
 
     def chunks(self) -> Iterator[Chunk]:

@@ -110,8 +110,8 @@ class Synthetic(Stream):
 
     def __init__(self, classes: int = 9, features: int = 120, noise: float = 0.05, rounds: int = 100_000,
                  seed: int = 0) -> None:
-        n_classes = whole(classes, "the number of classes K", least=2, most=1_000_000)
-        self.features = whole(features, "d", least=1, most=4_000_000)
+        n_classes = whole(classes, "the number of classes K", least=2, most=10_000)
+        self.features = whole(features, "d", least=1, most=400_000)
         if self.features % 40:
             nearest = max(40, 40 * ((self.features + 19) // 40))
             raise UserError(f"d must be a multiple of 40, not {self.features}: the nearest is {nearest}")
