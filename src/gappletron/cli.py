@@ -46,7 +46,7 @@ def main() -> None:
         typer.echo(f"gappletron: {' '.join(str(error).splitlines())}", err=True)
         sys.exit(2)
     except USAGE_ERROR as error:
-        typer.echo(f"gappletron: {' '.join(error.format_message().split())} See: gappletron --help", err=True)
+        typer.echo(f"gappletron: {' '.join(error.format_message().split()).rstrip('.')}: see gappletron --help", err=True)
         sys.exit(2)
     except typer.Abort:
         typer.echo("stopped before anything was measured", err=True)
