@@ -28,11 +28,58 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.history import History as History
     from gappletron.learners import named as named
     from gappletron.learners import names as names
+    from gappletron.learners.banditron import Banditron as Banditron
+    from gappletron.learners.banditron import BanditronIW as BanditronIW
+    from gappletron.learners.exp3 import Exp3G as Exp3G
     from gappletron.learners.gappletron import Gappletron as Gappletron
+    from gappletron.learners.gaptron import (
+        Gaptron as Gaptron,
+    )
+    from gappletron.learners.gaptron import (
+        GaptronHinge as GaptronHinge,
+    )
+    from gappletron.learners.gaptron import (
+        GaptronLogistic as GaptronLogistic,
+    )
+    from gappletron.learners.gaptron import (
+        GaptronMix as GaptronMix,
+    )
     from gappletron.learners.learner import Decision as Decision
     from gappletron.learners.learner import Learner as Learner
     from gappletron.learners.learner import Problem as Problem
     from gappletron.learners.learner import Round as Round
+    from gappletron.learners.newtron import Newtron as Newtron
+    from gappletron.learners.newtron import PNewtron as PNewtron
+    from gappletron.learners.perceptron import (
+        LabelEfficientPerceptron as LabelEfficientPerceptron,
+    )
+    from gappletron.learners.perceptron import (
+        PassiveAggressive as PassiveAggressive,
+    )
+    from gappletron.learners.perceptron import (
+        Perceptron as Perceptron,
+    )
+    from gappletron.learners.second_order import (
+        Arow as Arow,
+    )
+    from gappletron.learners.second_order import (
+        SecondOrderPerceptron as SecondOrderPerceptron,
+    )
+    from gappletron.learners.second_order import (
+        SecondOrderPerceptronDiag as SecondOrderPerceptronDiag,
+    )
+    from gappletron.learners.soba import (
+        AdaptiveRate as AdaptiveRate,
+    )
+    from gappletron.learners.soba import (
+        FixedRate as FixedRate,
+    )
+    from gappletron.learners.soba import (
+        Soba as Soba,
+    )
+    from gappletron.learners.soba import (
+        SobaDiag as SobaDiag,
+    )
     from gappletron.losses import (
         Hinge as Hinge,
     )
@@ -89,10 +136,17 @@ _HOMES = {
     "graphs": ("FeedbackGraph", "GraphArrays"),
     "history": ("Curve", "Histories", "History"),
     "learners": ("named", "names"),
+    "learners.banditron": ("Banditron", "BanditronIW"),
+    "learners.exp3": ("Exp3G",),
     "learners.gappletron": ("Gappletron",),
+    "learners.gaptron": ("Gaptron", "GaptronHinge", "GaptronLogistic", "GaptronMix"),
     "learners.learner": ("Decision", "Learner", "Problem", "Round"),
+    "learners.newtron": ("Newtron", "PNewtron"),
+    "learners.perceptron": ("LabelEfficientPerceptron", "PassiveAggressive", "Perceptron"),
+    "learners.second_order": ("Arow", "SecondOrderPerceptron", "SecondOrderPerceptronDiag"),
+    "learners.soba": ("AdaptiveRate", "FixedRate", "Soba", "SobaDiag"),
     "losses": ("Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"),
-    "online": ("UNSEEN", "Online", "Receipt"),
+    "online": ("Online", "Receipt", "UNSEEN"),
     "optimizers": ("AdaGrad", "AdaptiveOGD", "FixedOGD", "Optimizer", "ProjectedOGD", "ScaleFreeFTRL"),
     "runs": ("Runs", "play"),
     "streams": ("open_stream",),

@@ -99,10 +99,10 @@ class TopUp(Exploration):
         profiles = [_minimal({(int(visible[y, j]), int(n[j]), int(k[j])) for j in range(K)}) for y in range(K)]
         table = np.array([profile for group in profiles for profile in group], dtype=np.float64)
         first = np.cumsum([0, *map(len, profiles)], dtype=np.int64)
-        counts = (first, *(np.ascontiguousarray(table[:, column]) for column in range(3)))
-        for array in counts:
+        shown, observers, cover = (np.ascontiguousarray(table[:, column]) for column in range(3))
+        for array in (first, shown, observers, cover):
             array.setflags(write=False)
-        return TopUpState(np.zeros(1, np.int64), *counts)
+        return TopUpState(np.zeros(1, np.int64), first, shown, observers, cover)
 
     def explore(self, state: TopUpState, graph: GraphArrays, greedy: int, gap: float, out: Floats) -> float:
         rate = exploration_rate(state.blind, graph, greedy, self.gamma)

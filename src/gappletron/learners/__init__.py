@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gappletron._dispatch import with_numbers
 from gappletron._validate import UserError, listing, unknown
-from gappletron.learners import gappletron, gaptron
+from gappletron.learners import banditron, exp3, gappletron, gaptron, newtron, perceptron, second_order, soba
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_can_play", "named", "names"]
 
-FAMILIES = (gappletron, gaptron)
+FAMILIES = (gappletron, banditron, newtron, soba, gaptron, perceptron, second_order, exp3)
 REGISTERED: dict[str, Learner] = {name: learner for family in FAMILIES for name, learner in family.LEARNERS.items()}
 
 
