@@ -14,11 +14,14 @@ DATA = {"UNSEEN": "In place of a label: the round is over, and the graph hid the
 
 
 def first_line(name: str) -> str:
+    """The first sentence or two of a name's docstring."""
     return DATA.get(name) or (inspect.getdoc(getattr(gappletron, name)) or "").split("\n\n", maxsplit=1)[0].replace("\n", " ")
 
 
 def page() -> str:
-    lines = ["# Public names", "", "All of them are imported from `gappletron`. (This page is made by `python docs/api.py`.)", "",
+    """The whole page."""
+    lines = ["# Public names", "",
+             "All of them are imported from `gappletron`. (This page is made by `python docs/api.py`.)", "",
              "| name | module | |", "|---|---|---|"]
     for name in sorted(gappletron.__all__, key=str.lower):
         if name != "__version__":

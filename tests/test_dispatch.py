@@ -257,8 +257,8 @@ def test_the_cache_is_hit_and_every_change_is_noticed(tmp_path):
 
 def test_code_with_a_piece_from_outside_is_not_cached(tmp_path, monkeypatch):
     from gappletron._dispatch import specialised
-    from gappletron.numerics import Row
     from gappletron.engine import greedy_class
+    from gappletron.numerics import Row
 
     graph, x = FeedbackGraph.bandit(2), Row(np.zeros(1, np.int32), np.ones(1), 0, 1)
     ours, theirs = Gappletron(), Gappletron(make_loss(1.0)())

@@ -153,9 +153,9 @@ def test_one_compilation_whatever_the_input():
     from scipy import sparse
 
     from gappletron._dispatch import specialised
-    from gappletron.numerics import Row
     from gappletron.engine import Counts, advance, decide, new_desk, new_tally, update
     from gappletron.learners.learner import Round
+    from gappletron.numerics import Row
     from gappletron.runs import EMPTY, generator, marked_rounds
 
     graph, learner = FeedbackGraph.bandit(3), Gappletron()

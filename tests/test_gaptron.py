@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import small_stream
 
 import reference
 from gappletron import ArrayStream, FeedbackGraph, FixedOGD, Online, Runs, SmoothHinge, UserError, interpreted, tuned
 from gappletron.learners.gaptron import Gaptron, GaptronHinge, GaptronLogistic, GaptronMix, full_information_rate
+from problems import small_stream
 
 LOSSES = {"logistic": GaptronLogistic(), "hinge": GaptronHinge(), "smooth hinge": SmoothHinge()}
 

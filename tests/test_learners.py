@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from problems import random_graph, small_stream
 from scipy import sparse
 
 from gappletron import (
@@ -23,6 +22,7 @@ from gappletron import (
     tuned,
 )
 from gappletron._dispatch import rebuilt, spelled
+from problems import random_graph, small_stream
 
 FEATURES = 5
 GRAPHS = [
@@ -91,7 +91,7 @@ def test_a_graph_it_cannot_play_is_refused_in_a_sentence_that_names_others(name,
         if named(name).refusal(graph) is not None:
             for attempt in (lambda graph=graph: Runs(name, (np.eye(graph.n_classes), graph.classes), graph),
                             lambda graph=graph: Online(name, graph, features=3)):
-                with pytest.raises(UserError, match=rf"^{name} cannot play the graph .*: it .*; choose for example '") as caught:
+                with pytest.raises(UserError, match=rf"^{name} cannot play the graph .*: it .*; choose for example") as caught:
                     attempt()
                 for other in str(caught.value).split("for example ")[1].split(" and ")[0].split(", "):
                     assert named(other.strip("'")).refusal(graph) is None
