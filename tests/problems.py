@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gappletron import (
+    UNSEEN,
     AdaGrad,
     AdaptiveOGD,
     FeedbackGraph,
@@ -12,6 +13,7 @@ from gappletron import (
     Hinge,
     LogisticBase2,
     LogisticBaseK,
+    Online,
     Paper,
     ProjectedOGD,
     ScaleFreeFTRL,
@@ -64,3 +66,15 @@ def small_stream(rng: np.random.Generator, rounds: int, features: int, classes: 
     rule = rng.normal(size=(features, classes))
     y = np.where(rng.random(rounds) < 0.15, rng.integers(0, classes, rounds), np.argmax(X @ rule, axis=1))
     return X, y
+
+
+def play_one_at_a_time(learner, graph: FeedbackGraph, X: np.ndarray, y: np.ndarray, seed: int) -> tuple[list[int], np.ndarray]:
+    """Act and learn at once, round by round; the actions, and W (d x K)."""
+    model = Online(learner, graph, features=X.shape[1], seed=seed)
+    actions = []
+    for row, label in zip(X, y, strict=True):
+        receipt = model.act(row)
+        actions.append(graph.action_index(receipt.action))
+        name = graph.classes[label]
+        model.learn(receipt, name if name in receipt.reveals else UNSEEN)
+    return actions, model.weights

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import reference
-from gappletron import UNSEEN, ArrayStream, FeedbackGraph, Online, Round, Runs, UserError, interpreted, play, tuned
+from gappletron import ArrayStream, FeedbackGraph, Round, Runs, UserError, interpreted, play, tuned
 from gappletron.learners.banditron import Banditron, BanditronIW
 from gappletron.learners.newtron import Newtron, PNewtron
 from gappletron.learners.soba import AdaptiveRate, FixedRate, Soba, SobaDiag
 from gappletron.numerics import Row
-from problems import GRAPHS, random_graph, small_stream
+from problems import GRAPHS, play_one_at_a_time, random_graph, small_stream
 
 
 def naive(learner, graph, X, y, draws):
@@ -60,22 +60,11 @@ def run_bulk(learner, graph, X, y, seed, kind=np.asarray):
     return runs.histories()[0], runs.weights(), runs._runs[0].state
 
 
-def run_one_at_a_time(learner, graph, X, y, seed):
-    model = Online(learner, graph, features=X.shape[1], seed=seed)
-    actions = []
-    for row, label in zip(X, y, strict=True):
-        receipt = model.act(row)
-        actions.append(graph.action_index(receipt.action))
-        name = graph.classes[label]
-        model.learn(receipt, name if name in receipt.reveals else UNSEEN)
-    return actions, model.weights
-
-
 def assert_agrees_with_reference(learner, graph, X, y, seed=3):
     """Actions exactly, weights to 1e-9; bulk, sparse and one at a time to the bit. Returns what the reference tells."""
     expected_actions, expected_W, expected = naive(learner, graph, X, y, draws_of(seed, len(y)))
     history, W, state = run_bulk(learner, graph, X, y, seed)
-    actions, W_online = run_one_at_a_time(learner, graph, X, y, seed)
+    actions, W_online = play_one_at_a_time(learner, graph, X, y, seed)
     assert actions == expected_actions
     assert (history.curve.mistakes == np.cumsum(np.array(expected_actions) != y)).all()
     np.testing.assert_allclose(W.T, expected_W, rtol=1e-9, atol=1e-9)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
-from gappletron import UNSEEN, ArrayStream, FeedbackGraph, Gappletron, Online, Runs, interpreted
-from problems import EXPLORATIONS, GRAPHS, LOSSES, OPTIMIZERS, random_graph, small_stream
+from gappletron import ArrayStream, FeedbackGraph, Gappletron, Online, Runs, interpreted
+from problems import EXPLORATIONS, GRAPHS, LOSSES, OPTIMIZERS, play_one_at_a_time, random_graph, small_stream
 
 ROUNDS, FEATURES = 70, 6
 
@@ -35,22 +35,11 @@ def run_bulk(graph, X, y, learner, seed):
     return runs.histories()[0], runs.weights()
 
 
-def run_one_at_a_time(graph, X, y, learner, seed):
-    model = Online(learner, graph, features=X.shape[1], seed=seed)
-    actions = []
-    for row, label in zip(X, y, strict=True):
-        receipt = model.act(row)
-        actions.append(graph.action_index(receipt.action))
-        name = graph.classes[label]
-        model.learn(receipt, name if name in receipt.reveals else UNSEEN)
-    return actions, model.weights
-
-
 def assert_agrees_with_reference(graph, X, y, loss, optimizer, exploration, gamma=0.8, seed=3):
     learner = Gappletron(LOSSES[loss], OPTIMIZERS[optimizer][0], EXPLORATIONS[exploration](gamma))
     expected_actions, expected_W, expected = run_reference(graph, X, y, loss, optimizer, exploration, gamma, seed)
     history, W = run_bulk(graph, X, y, learner, seed)
-    actions, W_online = run_one_at_a_time(graph, X, y, learner, seed)
+    actions, W_online = play_one_at_a_time(learner, graph, X, y, seed)
     assert actions == expected_actions
     np.testing.assert_allclose(W.T, expected_W, rtol=1e-9, atol=1e-9)
     assert W.tobytes() == W_online.tobytes()

@@ -19,10 +19,11 @@ from gappletron import UNSEEN, ArrayStream, FeedbackGraph, Online, Runs, UserErr
 from gappletron.learners import exp3, perceptron, second_order
 from gappletron.learners.exp3 import Exp3G, Exp3State
 from gappletron.learners.learner import Round
-from gappletron.learners.perceptron import LabelEfficientPerceptron, LinearState, PassiveAggressive, Perceptron
+from gappletron.learners.linear import LinearState
+from gappletron.learners.perceptron import LabelEfficientPerceptron, PassiveAggressive, Perceptron
 from gappletron.learners.second_order import Arow, ArowState, SecondOrderPerceptron, SecondOrderPerceptronDiag
 from gappletron.numerics import Row
-from problems import GRAPHS, random_graph, small_stream
+from problems import GRAPHS, play_one_at_a_time, random_graph, small_stream
 
 FULL_INFORMATION = {
     "perceptron": (Perceptron(), reference.perceptron),
@@ -74,22 +75,11 @@ def run_bulk(learner, graph, X, y, seed=3):
     return runs.histories()[0], runs.weights()
 
 
-def run_one_at_a_time(learner, graph, X, y, seed=3):
-    model = Online(learner, graph, features=X.shape[1], seed=seed)
-    actions = []
-    for row, label in zip(X, y, strict=True):
-        receipt = model.act(row)
-        actions.append(graph.action_index(receipt.action))
-        name = graph.classes[label]
-        model.learn(receipt, name if name in receipt.reveals else UNSEEN)
-    return actions, model.weights
-
-
 def assert_agrees(learner, graph, X, y, expected):
     """In bulk and one at a time, with arrays and with a sparse matrix, against the reference's actions and W (K x d)."""
     expected_actions, expected_W = expected
     history, W = run_bulk(learner, graph, X, y)
-    actions, W_online = run_one_at_a_time(learner, graph, X, y)
+    actions, W_online = play_one_at_a_time(learner, graph, X, y, seed=3)
     assert actions == expected_actions
     np.testing.assert_allclose(W.T, expected_W, rtol=1e-9, atol=1e-9)
     assert W.tobytes() == W_online.tobytes()

@@ -137,7 +137,7 @@ def test_chunks_are_cut_by_rows_and_by_entries(monkeypatch):
     ([2, "x"], (2, "x")),
     (np.array([5, 2], np.uint8), (2, 5)), (np.array(["b", "a"]), ("a", "b")), (np.array([True, False]), (False, True)),
     (np.array(["b", None], object), ("b", None)), ([np.int64(4), np.str_("s")], (4, "s")), (np.array([1.0, -2.0]), (-2, 1)),
-    ([1.0, 0.0], (0, 1)), (iter("ba"), ("a", "b")),
+    ([1.0, 0.0], (0, 1)), (dict.fromkeys("ba"), ("a", "b")),
 ], ids=repr)
 def test_labels_of_every_kind(y, classes):
     found = ArrayStream([[1], [2]], y)

@@ -301,22 +301,33 @@ def parsed(family: type[Piece], text: str, kind: str) -> Any:
     name, _, numbers = text.partition(":")
     if name not in members:
         raise unknown(name, kind, sorted(members))
-    return with_numbers(members[name](), numbers, text)
+    return with_numbers(members[name](), numbers_by_name(numbers, text), text)
 
 
-def with_numbers(piece: P, numbers: str, text: str) -> P:
-    """`piece` with the numbers that a user wrote behind its name, as in ``rate=0.5,radius=2``; `text` is what was written."""
-    given: dict[str, Any] = {}
+def numbers_by_name(numbers: str, text: str) -> dict[str, float]:
+    """What a user wrote behind a name, as in ``rate=0.5,radius=2``; `text` is the whole of it, for errors.
+
+    >>> numbers_by_name("rate=0.5,radius=2", "fixed-ogd:rate=0.5,radius=2")
+    {'rate': 0.5, 'radius': 2.0}
+    """
+    given: dict[str, float] = {}
     for entry in filter(None, numbers.split(",")):
         key, _, value = entry.partition("=")
-        kind = _field_kinds(type(piece)).get(key)
-        if kind is None or issubclass(kind, Piece):
-            known = [field for field in piece._fields if not isinstance(getattr(piece, field), Piece)]
-            raise UserError(f"{text!r} sets {key!r}, but the numbers there are to set are: {listing(known) or 'none'}")
+        if key in given:
+            raise UserError(f"{text!r} sets {key!r} twice: keep one")
         try:
-            given[key] = int(value) if kind is int else float(value)
+            given[key] = float(value)
         except ValueError:
-            raise UserError(f"{entry!r} in {text!r} is not a number: write it as in {key}=2") from None
+            raise UserError(f"{entry!r} in {text!r} is not a number by its name: write it as in gamma=2") from None
+    return given
+
+
+def with_numbers(piece: P, given: dict[str, float], text: str) -> P:
+    """`piece` with these numbers in place of its own."""
+    known = [field for field, kind in _field_kinds(type(piece)).items() if kind is float]
+    for key in given:
+        if key not in known:
+            raise UserError(f"{text!r} sets {key!r}, but the numbers there are to set are: {listing(known) or 'none'}")
     return piece._replace(**given)
 
 

@@ -190,27 +190,14 @@ class LogisticBaseK(Loss):
         return math.sqrt(2.0) * max_norm / math.log(classes)
 
 
-class LogisticBase2(Loss):
-    """The logistic loss in base 2, ``l(y) = -log_2 softmax(s)_y``, with the gap map ``min(1, l(y*))``: regular for every K.
-
-    If q* = softmax(s)_{y*} >= 1/2 then q_y <= 1 - q*, and the sum in the definition grows from 1 at q* = 1/2; if q* < 1/2 then
-    a = 1 and l(y) > 1.
-
-    >>> LogisticBase2().is_regular(12), LogisticBase2().at_zero(8)
-    (True, 3.0)
-    """
+class InBase2(Loss, abstract=True):
+    """The logistic loss in base 2, ``l(y) = -log_2 softmax(s)_y``; its members differ in the gap map."""
 
     def value(self, scores: Floats, greedy: int, y: int) -> float:
         return (log_partition(scores, greedy) + scores[greedy] - scores[y]) / math.log(2.0)
 
     def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
         softmax_gradient(scores, greedy, y, 1.0 / math.log(2.0), out)
-
-    def gap(self, scores: Floats, greedy: int) -> float:
-        return min(1.0, log_partition(scores, greedy) / math.log(2.0))
-
-    def is_regular(self, classes: int) -> bool:
-        return True
 
     def smoothness(self, classes: int, max_norm: float) -> float:
         return max_norm * max_norm / math.log(2.0)
@@ -220,3 +207,20 @@ class LogisticBase2(Loss):
 
     def at_zero(self, classes: int) -> float:
         return math.log2(classes)
+
+
+class LogisticBase2(InBase2):
+    """The logistic loss in base 2 with the gap map ``min(1, l(y*))``: regular for every K.
+
+    If q* = softmax(s)_{y*} >= 1/2 then q_y <= 1 - q*, and the sum in the definition grows from 1 at q* = 1/2; if q* < 1/2 then
+    a = 1 and l(y) > 1.
+
+    >>> LogisticBase2().is_regular(12), LogisticBase2().at_zero(8)
+    (True, 3.0)
+    """
+
+    def gap(self, scores: Floats, greedy: int) -> float:
+        return min(1.0, log_partition(scores, greedy) / math.log(2.0))
+
+    def is_regular(self, classes: int) -> bool:
+        return True

@@ -120,17 +120,24 @@ class BallState(NamedTuple):
     room: Floats
 
 
-def start_in_ball(features: int, classes: int) -> BallState:
-    """W = 0, written as 1 * V."""
-    return BallState(zeros(features, classes), np.ones(1), np.zeros(1), np.zeros(1), np.zeros(classes))
+class InBall(Optimizer, abstract=True):
+    """Optimizers that keep ``W = scale * V`` in the ball of their `radius`."""
 
+    radius: float
 
-@helper
-def scaled_scores(state: BallState, x: Row, out: Floats) -> None:
-    """<W^k, x> for ``W = scale * V``."""
-    dot(state.weights, x, out)
-    for k in range(out.size):
-        out[k] *= state.scale[0]
+    def start(self, features: int, classes: int) -> BallState:
+        return BallState(zeros(features, classes), np.ones(1), np.zeros(1), np.zeros(1), np.zeros(classes))
+
+    def scores(self, state: BallState, x: Row, out: Floats) -> None:
+        dot(state.weights, x, out)
+        for k in range(out.size):
+            out[k] *= state.scale[0]
+
+    def weights(self, state: BallState) -> Floats:
+        return state.scale[0] * state.weights
+
+    def reach(self) -> float:
+        return self.radius
 
 
 @helper
@@ -159,7 +166,7 @@ def project(state: BallState, radius: float) -> None:
             state.scale[0] = 1.0
 
 
-class ProjectedOGD(Optimizer):
+class ProjectedOGD(InBall):
     """Adaptive gradient descent on the ball of radius B: ``eta_t = sqrt(2) B / sqrt(sum_{j<=t} ||g_j||^2)``.
 
     ``h = 2 sqrt(2) B`` for every ``||U|| <= B``: the optimizer that bounds are tested and reported with.
@@ -173,12 +180,6 @@ class ProjectedOGD(Optimizer):
     def check(self) -> None:
         number(self.radius, "ProjectedOGD's radius", above=0.0)
 
-    def start(self, features: int, classes: int) -> BallState:
-        return start_in_ball(features, classes)
-
-    def scores(self, state: BallState, x: Row, out: Floats) -> None:
-        scaled_scores(state, x, out)
-
     def step(self, state: BallState, x: Row, direction: Floats, weight: float) -> None:
         squared = weight * weight * squared_length(direction) * squared_norm(x)
         if squared > 0.0:
@@ -187,17 +188,10 @@ class ProjectedOGD(Optimizer):
             add_measured(state, x, direction, -eta * weight / state.scale[0])
             project(state, self.radius)
 
-    def weights(self, state: BallState) -> Floats:
-        return state.scale[0] * state.weights
-
     def guarantee(self) -> float:
         return 2.0 * math.sqrt(2.0) * self.radius
 
-    def reach(self) -> float:
-        return self.radius
-
-
-class FixedOGD(Optimizer):
+class FixedOGD(InBall):
     """Online gradient descent with a fixed rate, projected onto the ball of radius B (Gaptron's); B = inf: no projection.
 
     Its regret is ``||U||^2 / (2 rate) + rate/2 sum ||g||^2``, which is not of the form that the theorems need: no h.
@@ -213,25 +207,12 @@ class FixedOGD(Optimizer):
         number(self.rate, "FixedOGD's rate", above=0.0)
         number(self.radius, "FixedOGD's radius", above=0.0, finite=False)
 
-    def start(self, features: int, classes: int) -> BallState:
-        return start_in_ball(features, classes)
-
-    def scores(self, state: BallState, x: Row, out: Floats) -> None:
-        scaled_scores(state, x, out)
-
     def step(self, state: BallState, x: Row, direction: Floats, weight: float) -> None:
         add_measured(state, x, direction, -self.rate * weight / state.scale[0])
         project(state, self.radius)
 
-    def weights(self, state: BallState) -> Floats:
-        return state.scale[0] * state.weights
-
     def guarantee(self) -> None:
         return None
-
-    def reach(self) -> float:
-        return self.radius
-
 
 class AdaGradState(NamedTuple):
     """W, and the sum of the squared gradients, coordinate by coordinate."""
@@ -275,7 +256,7 @@ class AdaGrad(Optimizer):
         return None
 
 
-class ScaleFreeFTRL(Optimizer):
+class ScaleFreeFTRL(InBall):
     """SOLO FTRL (Orabona and Pal 2018): ``W = -sum g / sqrt(sum ||g||^2)``, projected onto the ball of radius B.
 
     Their Theorem 1 with the regulariser ``||.||^2 / 2`` and the diameter 2 B gives, for ``||U|| <= B``,
@@ -290,12 +271,6 @@ class ScaleFreeFTRL(Optimizer):
     def check(self) -> None:
         number(self.radius, "ScaleFreeFTRL's radius", above=0.0, finite=False)
 
-    def start(self, features: int, classes: int) -> BallState:
-        return start_in_ball(features, classes)
-
-    def scores(self, state: BallState, x: Row, out: Floats) -> None:
-        scaled_scores(state, x, out)
-
     def step(self, state: BallState, x: Row, direction: Floats, weight: float) -> None:
         squared = weight * weight * squared_length(direction) * squared_norm(x)
         if squared > 0.0:
@@ -307,13 +282,7 @@ class ScaleFreeFTRL(Optimizer):
             if length > self.radius:
                 state.scale[0] *= self.radius / length
 
-    def weights(self, state: BallState) -> Floats:
-        return state.scale[0] * state.weights
-
     def guarantee(self) -> float | None:
         if math.isinf(self.radius):
             return None
         return self.radius * self.radius / 2.0 + 2.75 + 7.0 * self.radius
-
-    def reach(self) -> float:
-        return self.radius

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gappletron._dispatch import with_numbers
+from gappletron._dispatch import numbers_by_name, with_numbers
 from gappletron._validate import UserError, listing, unknown
 from gappletron.learners import banditron, exp3, gappletron, gaptron, newtron, perceptron, second_order, soba
 
@@ -31,15 +31,21 @@ def names(graph: FeedbackGraph | None = None) -> list[str]:
 
 
 def named(name: str) -> Learner:
-    """The learner of this name, with default parameters or with numbers of your own.
+    """The learner of this name, with default parameters or with numbers of your own; every learner that explores takes gamma.
 
+    >>> named("banditron:gamma=0.1")
+    Banditron(gamma=0.1)
     >>> named("gaphin")
     Gappletron(loss=Hinge(kappa=0.5), optimizer=AdaptiveOGD(scale=1.0), exploration=TopUp(gamma=1.0))
     """
     bare, _, numbers = str(name).partition(":")
     if bare not in REGISTERED:
         raise unknown(bare, "learner", names())
-    return with_numbers(REGISTERED[bare], numbers, name)
+    given = numbers_by_name(numbers, name)
+    learner = REGISTERED[bare]
+    if "gamma" in given and "gamma" not in learner._fields:
+        learner = learner.with_gamma(given.pop("gamma"))
+    return with_numbers(learner, given, name)
 
 
 def check_can_play(learner: Learner, graph: FeedbackGraph) -> None:

@@ -1,73 +1,31 @@
 """Banditron of Kakade, Shalev-Shwartz and Tewari (2008), and its importance-weighted form for any graph.
-
-Here also stands what the learners for bandit feedback share: the graph they ask for, and uniform exploration.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from gappletron._dispatch import helper
 from gappletron._validate import number, unknown
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
-from gappletron.numerics import argmax, dot, margin
-from gappletron.optimizers import zeros
+from gappletron.learners.linear import (
+    BanditFeedback,
+    Linear,
+    LinearState,
+    add_column,
+    cube_root_rate,
+    exchange,
+    explore_uniformly,
+)
+from gappletron.numerics import argmax, margin
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.graphs import GraphArrays
     from gappletron.numerics import Floats, Row
 
 __all__ = ["Banditron", "BanditronIW"]
 
 
-# ------------------------------------------------------------------------------------------------- what bandit learners share
-
-
-def refusal_unless_bandit(graph: FeedbackGraph) -> str | None:
-    """None on the bandit graph: N = K, and an action shows exactly its own class.
-
-    With two classes the closure turns that graph into full information, so there it is the graph in which both actions show
-    both classes. The learners look at one thing only, whether the action was the label, so they are the same on it.
-    """
-    K = graph.n_classes
-    own = graph.n_actions == K and bool(np.diagonal(graph.visible).all())
-    if own and graph.n_edges == (4 if K == 2 else K):
-        return None
-    return "needs bandit feedback, where there are no extra actions and an action shows exactly its own class"
-
-
-@helper
-def explore_uniformly(greedy: int, rate: float, out: Floats) -> None:
-    """p = (1 - rate) e_greedy + rate/N."""
-    for i in range(out.size):
-        out[i] = rate / out.size
-    out[greedy] += 1.0 - rate
-
-
-@helper
-def add_column(weights: Floats, x: Row, k: int, factor: float) -> None:
-    """W^k += factor * x."""
-    for p in range(x.start, x.stop):
-        weights[x.indices[p], k] += factor * x.values[p]
-
-
-def cube_root_rate(scale: float, rounds: int) -> float:
-    """min(1/2, (scale / T)^(1/3))."""
-    return min(0.5, (scale / rounds) ** (1.0 / 3.0))
-
-
-# ---------------------------------------------------------------------------------------------------------------- the learners
-
-
-class BanditronState(NamedTuple):
-    """W."""
-
-    weights: Floats
-
-
-class Banditron(Learner):
+class Banditron(BanditFeedback):
     """Banditron as published (Kakade, Shalev-Shwartz, Tewari 2008), for bandit feedback.
 
     With ``yhat = argmax_k <W^k, x>`` it plays ``i ~ p = (1-gamma) e_yhat + gamma/K``. In every round ``W^yhat -= x``, and if
@@ -86,36 +44,20 @@ class Banditron(Learner):
 
     gamma: float = 0.05
 
-    setting = "bandit"
     reference = "Kakade, Shalev-Shwartz, Tewari: Efficient bandit algorithms for online multiclass prediction (2008)"
 
     def check(self) -> None:
         number(self.gamma, "Banditron's gamma", least=0.0, most=1.0)
 
-    def refusal(self, graph: FeedbackGraph) -> str | None:
-        return refusal_unless_bandit(graph)
-
-    def start(self, graph: FeedbackGraph, features: int) -> BanditronState:
-        return BanditronState(zeros(features, graph.n_classes))
-
-    def scores(self, state: BanditronState, x: Row, out: Floats) -> None:
-        dot(state.weights, x, out)
-
-    def distribution(self, state: BanditronState, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: LinearState, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
         explore_uniformly(greedy, self.gamma, out)
         return Decision(greedy, self.gamma)
 
-    def update(self, state: BanditronState, graph: GraphArrays, x: Row, played: Round) -> None:
+    def update(self, state: LinearState, graph: GraphArrays, x: Row, played: Round) -> None:
         add_column(state.weights, x, played.greedy, -1.0)
         if played.label == played.action:
             add_column(state.weights, x, played.action, 1.0 / played.probabilities[played.action])
-
-    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
-        return max(0.0, 1.0 - margin(scores, y))
-
-    def weights(self, state: BanditronState) -> Floats:
-        return state.weights.copy()
 
     def tuned(self, tuning: str, problem: Problem) -> Banditron:
         if tuning not in self.tunings:
@@ -124,7 +66,7 @@ class Banditron(Learner):
         return self._replace(gamma=cube_root_rate(scale, problem.horizon()))
 
 
-class BanditronIW(Learner):
+class BanditronIW(Linear):
     """Importance-weighted Banditron, the one in the figures of the Gappletron paper, for any graph.
 
     It plays ``i ~ p = (1-gamma) e_yhat + gamma/rho 1_S`` with S the graph's dominating set: with bandit feedback that is
@@ -155,13 +97,7 @@ class BanditronIW(Learner):
     def check(self) -> None:
         number(self.gamma, "BanditronIW's gamma", least=0.0, most=1.0)
 
-    def start(self, graph: FeedbackGraph, features: int) -> BanditronState:
-        return BanditronState(zeros(features, graph.n_classes))
-
-    def scores(self, state: BanditronState, x: Row, out: Floats) -> None:
-        dot(state.weights, x, out)
-
-    def distribution(self, state: BanditronState, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: LinearState, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
         rho = graph.dominating.size
         for i in range(out.size):
@@ -171,18 +107,13 @@ class BanditronIW(Learner):
             out[graph.dominating[s]] += self.gamma / rho
         return Decision(greedy, self.gamma)
 
-    def update(self, state: BanditronState, graph: GraphArrays, x: Row, played: Round) -> None:
+    def update(self, state: LinearState, graph: GraphArrays, x: Row, played: Round) -> None:
         y = played.label
         if y >= 0 and y != played.greedy:
-            weight = 1.0 / propensity(graph, played, y)
-            add_column(state.weights, x, y, weight)
-            add_column(state.weights, x, played.greedy, -weight)
+            exchange(state.weights, x, y, played.greedy, 1.0 / propensity(graph, played, y))
 
     def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
         return 0.0 if greedy == y else 1.0 - margin(scores, y)
-
-    def weights(self, state: BanditronState) -> Floats:
-        return state.weights.copy()
 
     def tuned(self, tuning: str, problem: Problem) -> BanditronIW:
         if tuning not in self.tunings:

@@ -14,8 +14,8 @@ from gappletron._dispatch import in_kebab_case
 from gappletron._validate import UserError, number, unknown
 from gappletron.exploration import Exploration
 from gappletron.learners.gappletron import Composed
-from gappletron.losses import Loss, SmoothHinge
-from gappletron.numerics import log_partition, margin, rival, softmax_gradient
+from gappletron.losses import InBase2, Loss, SmoothHinge
+from gappletron.numerics import log_partition, margin, rival
 from gappletron.optimizers import FixedOGD, Optimizer
 
 if TYPE_CHECKING:
@@ -26,19 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["Gaptron", "GaptronHinge", "GaptronLogistic", "GaptronMix"]
 
 
-class GaptronLogistic(Loss):
+class GaptronLogistic(InBase2):
     """The logistic loss in base 2 with Gaptron's gap map, ``a = 1 - 1[q* >= 1/2] q*`` for q* = softmax(s)_{y*}.
 
     >>> import numpy as np
     >>> float(GaptronLogistic().gap(np.zeros(2), 0)), float(GaptronLogistic().gap(np.zeros(3), 0))
     (0.5, 1.0)
     """
-
-    def value(self, scores: Floats, greedy: int, y: int) -> float:
-        return (log_partition(scores, greedy) + scores[greedy] - scores[y]) / math.log(2.0)
-
-    def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
-        softmax_gradient(scores, greedy, y, 1.0 / math.log(2.0), out)
 
     def gap(self, scores: Floats, greedy: int) -> float:
         q = math.exp(-log_partition(scores, greedy))
@@ -48,15 +42,6 @@ class GaptronLogistic(Loss):
 
     def is_regular(self, classes: int) -> bool:
         return False  # not in Gappletron's sense: Gaptron's own inequality takes the place of regularity
-
-    def smoothness(self, classes: int, max_norm: float) -> float:
-        return max_norm * max_norm / math.log(2.0)
-
-    def gradient_bound(self, classes: int, max_norm: float) -> float:
-        return math.sqrt(2.0) * max_norm / math.log(2.0)
-
-    def at_zero(self, classes: int) -> float:
-        return math.log2(classes)
 
 
 class GaptronHinge(Loss):

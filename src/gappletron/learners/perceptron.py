@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import helper
 from gappletron._validate import number
 from gappletron.learners.learner import Decision, Learner, Round
-from gappletron.numerics import argmax, dot, margin, rival, squared_norm
+from gappletron.learners.linear import FullInformation, Linear, LinearState, exchange
+from gappletron.numerics import argmax, margin, rival, squared_norm
 from gappletron.optimizers import zeros
 
 if TYPE_CHECKING:
@@ -19,56 +19,10 @@ if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph, GraphArrays
     from gappletron.numerics import Floats, Row
 
-__all__ = ["FullInformation", "LabelEfficientPerceptron", "PassiveAggressive", "Perceptron"]
+__all__ = ["LabelEfficientPerceptron", "PassiveAggressive", "Perceptron"]
 
 TINIEST_SQUARE = 1e-300
 """A squared norm below this counts as that of an empty x: what is divided by it could overflow."""
-
-
-class Linear(Learner, abstract=True):
-    """Learners whose state holds W in its field `weights`, with the multiclass hinge ``max(0, 1 - m(y))`` as surrogate loss."""
-
-    def scores(self, state: Any, x: Row, out: Floats) -> None:
-        dot(state.weights, x, out)
-
-    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
-        return max(0.0, 1.0 - margin(scores, y))
-
-    def weights(self, state: Any) -> Floats:
-        return state.weights.copy()
-
-
-class FullInformation(Linear, abstract=True):
-    """Linear learners that predict the greedy class always, and must see the label whatever they predict."""
-
-    setting = "full information"
-
-    def refusal(self, graph: FeedbackGraph) -> str | None:
-        if graph.visible[: graph.n_classes].all():
-            return None
-        return "needs full information, where predicting any class shows the label"
-
-    def distribution(self, state: Any, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
-        greedy = argmax(scores)
-        for i in range(out.size):
-            out[i] = 0.0
-        out[greedy] = 1.0
-        return Decision(greedy, 0.0)
-
-
-@helper
-def exchange(weights: Floats, x: Row, towards: int, away: int, step: float) -> None:
-    """W += step (e_towards - e_away) (x) x."""
-    for p in range(x.start, x.stop):
-        j = x.indices[p]
-        weights[j, towards] += step * x.values[p]
-        weights[j, away] -= step * x.values[p]
-
-
-class LinearState(NamedTuple):
-    """W."""
-
-    weights: Floats
 
 
 class Perceptron(FullInformation):
@@ -84,9 +38,6 @@ class Perceptron(FullInformation):
     """
 
     reference = "Crammer, Singer: Ultraconservative online algorithms for multiclass problems (2003)"
-
-    def start(self, graph: FeedbackGraph, features: int) -> LinearState:
-        return LinearState(zeros(features, graph.n_classes))
 
     def update(self, state: LinearState, graph: GraphArrays, x: Row, played: Round) -> None:
         if played.label >= 0 and played.label != played.greedy:
@@ -117,9 +68,6 @@ class PassiveAggressive(FullInformation):
 
     def check(self) -> None:
         number(self.C, "PassiveAggressive's C", above=0.0, finite=False)
-
-    def start(self, graph: FeedbackGraph, features: int) -> LinearState:
-        return LinearState(zeros(features, graph.n_classes))
 
     def update(self, state: LinearState, graph: GraphArrays, x: Row, played: Round) -> None:
         if played.label >= 0:
@@ -170,7 +118,9 @@ class LabelEfficientPerceptron(Linear):
 
     def start(self, graph: FeedbackGraph, features: int) -> QueryState:
         query = min(i for i in graph.revealing if i >= graph.n_classes)
-        return QueryState(zeros(features, graph.n_classes), np.array([query], dtype=np.int64))
+        place = np.array([query], dtype=np.int64)
+        place.setflags(write=False)  # it follows from the graph
+        return QueryState(zeros(features, graph.n_classes), place)
 
     def distribution(self, state: QueryState, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)

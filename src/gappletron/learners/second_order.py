@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import helper
-from gappletron._validate import fits_in_memory, number
-from gappletron.learners.perceptron import FullInformation
+from gappletron._validate import number
+from gappletron.learners.full_matrix import add_flat, deflate, inner, scaled_identity, solve
+from gappletron.learners.linear import FullInformation
 from gappletron.numerics import rival
 from gappletron.optimizers import zeros
 
@@ -72,10 +73,11 @@ class SecondOrderPerceptronDiag(FullInformation):
 
 
 class FullState(NamedTuple):
-    """``W = A^-1 theta`` (d x K), ``A^-1`` (Kd x Kd; feature j and class k have the place ``j K + k``), and room for Kd."""
+    """``W = A^-1 theta`` (d x K), ``A^-1`` (Kd x Kd), room for Kd numbers, and room for K."""
 
     weights: Floats
     inverse: Floats
+    solution: Floats
     direction: Floats
 
 
@@ -103,42 +105,20 @@ class SecondOrderPerceptron(FullInformation):
         number(self.a, "SecondOrderPerceptron's a", above=0.0)
 
     def start(self, graph: FeedbackGraph, features: int) -> FullState:
-        n = features * graph.n_classes
-        fits_in_memory(8 * n * n, f"the matrix of {self.name} for {features} features x {graph.n_classes} classes",
-                       "use second-order-perceptron-diag, or hash the features into fewer")
-        inverse = np.zeros((n, n))
-        np.fill_diagonal(inverse, 1.0 / self.a)
-        return FullState(zeros(features, graph.n_classes), inverse, np.zeros(n))
+        K = graph.n_classes
+        inverse = scaled_identity(features, K, 1.0 / self.a, self.name, "second-order-perceptron-diag")
+        return FullState(zeros(features, K), inverse, np.zeros(features * K), np.zeros(K))
 
     def update(self, state: FullState, graph: GraphArrays, x: Row, played: Round) -> None:
         if played.label >= 0 and played.label != played.greedy:
-            add_rank_one(state, x, played.label, played.greedy)
-
-
-@helper
-def add_rank_one(state: FullState, x: Row, y: int, wrong: int) -> None:
-    """A += z z^T and theta += z, for ``z = (e_y - e_wrong) (x) x``, in terms of the inverse and W."""
-    K = state.weights.shape[1]
-    u = state.direction
-    for i in range(u.size):
-        u[i] = 0.0
-    for p in range(x.start, x.stop):
-        place = x.indices[p] * K
-        for i in range(u.size):
-            u[i] += x.values[p] * (state.inverse[place + y, i] - state.inverse[place + wrong, i])
-    spread = inner = 0.0
-    for p in range(x.start, x.stop):
-        j = x.indices[p]
-        spread += x.values[p] * (u[j * K + y] - u[j * K + wrong])
-        inner += x.values[p] * (state.weights[j, y] - state.weights[j, wrong])
-    shrink = 1.0 / (1.0 + spread)
-    for j in range(state.weights.shape[0]):
-        for k in range(K):
-            i = j * K + k
-            if u[i] != 0.0:
-                state.weights[j, k] += (1.0 - inner) * shrink * u[i]
-                for other in range(u.size):
-                    state.inverse[i, other] -= u[i] * u[other] * shrink  # the same bits on both sides of the diagonal
+            z = state.direction
+            for k in range(z.size):
+                z[k] = 0.0
+            z[played.label] = 1.0
+            z[played.greedy] = -1.0
+            c = 1.0 + solve(state.inverse, x, z, state.solution)
+            add_flat(state.weights, state.solution, (1.0 - inner(state.weights, x, z)) / c)
+            deflate(state.inverse, state.solution, 1.0 / c)
 
 
 class ArowState(NamedTuple):

@@ -10,9 +10,9 @@ import numpy as np
 
 from gappletron._dispatch import Piece, compiled, helper
 from gappletron._validate import number, unknown
-from gappletron.learners.banditron import explore_uniformly, refusal_unless_bandit
+from gappletron.learners.full_matrix import add_flat, deflate, inner, scaled_identity, solve
 from gappletron.learners.learner import Decision, Learner, Problem, Round
-from gappletron.learners.newtron import add_flat, deflate, inner, scaled_identity, solve
+from gappletron.learners.linear import BanditFeedback, explore_uniformly
 from gappletron.numerics import argmax, dot, margin, rival
 from gappletron.optimizers import zeros
 
@@ -97,20 +97,16 @@ def accepted(books: Books, played: Round, r: int, z2: float) -> bool:
     return True
 
 
-class SecondOrder(Learner, abstract=True):
+class SecondOrder(BanditFeedback, abstract=True):
     """What both SOBAs share: greedy predictions mixed with uniform exploration at a rate, and the squared hinge."""
 
     rate: Rate
     a: float
 
-    setting = "bandit"
     reference = "Beygelzimer, Orabona, Zhang: Efficient online bandit multiclass learning with O~(sqrt T) regret (2017)"
 
     def check(self) -> None:
         number(self.a, f"{type(self).__name__}'s a", above=0.0)
-
-    def refusal(self, graph: FeedbackGraph) -> str | None:
-        return refusal_unless_bandit(graph)
 
     def with_gamma(self, gamma: float) -> SecondOrder:
         """The same learner, exploring at a fixed rate."""
