@@ -97,9 +97,10 @@ def propensity(graph: GraphArrays, played: Round, y: int) -> float:
 class Learner(Piece, abstract=True):
     """The family of learners. The round loop calls `scores`, `distribution` and `update`, in this order, once a round.
 
-    >>> from gappletron import named
-    >>> named("gapsmh").start  # doctest: +ELLIPSIS
-    <bound method Gappletron.start of Gappletron(loss=SmoothHinge(), ...)>
+    >>> from gappletron import FeedbackGraph, named
+    >>> learner = named("perceptron")
+    >>> learner.setting, learner.refusal(FeedbackGraph.full(3)) is None, learner.refusal(FeedbackGraph.bandit(3)) is None
+    ('full information', True, False)
     """
 
     setting: ClassVar[str] = ""
