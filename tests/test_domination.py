@@ -10,8 +10,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import scipy.optimize
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from gappletron import domination
 from gappletron._validate import UserError

@@ -16,8 +16,7 @@ from pathlib import Path
 import networkx
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 from matplotlib.figure import Figure
 

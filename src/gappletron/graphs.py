@@ -17,8 +17,7 @@ import numpy as np
 
 from gappletron import _files, graph_files, graph_words
 from gappletron._validate import Label, UserError, fits_in_memory, label, labels, listing, unknown, whole
-from gappletron.domination import dominating_set as find_dominating_set
-from gappletron.domination import is_dominating
+from gappletron.domination import dominating_set as find_dominating_set, is_dominating
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
