@@ -18,10 +18,11 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from gappletron import FeedbackGraph, Gappletron, Online, Runs, Synthetic, named
+from gappletron import FeedbackGraph, Gappletron, Online, Runs, Synthetic, named, names
 from gappletron.optimizers import AdaGrad, FixedOGD, ProjectedOGD, ScaleFreeFTRL
 from gappletron.streams.stream import Chunk, Stream
 
+FULL_MATRIX = ("newtron", "soba", "second-order-perceptron")
 YARDSTICK = Path(__file__).resolve().parents[2] / "shared" / "bench" / "floor.py"
 
 
@@ -55,6 +56,14 @@ class Held(Stream):
 
     def chunks(self):
         return iter(self._chunks)
+
+
+class Widened(Held):
+    """The same rows, with features that never occur behind them."""
+
+    def __init__(self, stream: Held, features: int) -> None:
+        super().__init__(stream)
+        self.features = features
 
 
 def joined(stream: Held) -> Chunk:
@@ -140,12 +149,23 @@ def main() -> None:
 
     print(f"\n{'learner':34} {'graph':16} {'ns a round':>10} {'x bare pass':>12}")
     graphs = [getattr(FeedbackGraph, name)(K) for name in ("bandit", "full", "filtering", "label_efficient")]
-    cases = [(name, named(name), graph) for graph in graphs for name in ("gapsmh", "gaphin", "gaplog", "gaplog2")]
+    cases = [(name, named(name), graph) for graph in graphs for name in names(graph) if name not in FULL_MATRIX]
     cases += [(f"gapsmh, {type(o).__name__}", Gappletron(optimizer=o), graphs[0])
               for o in (ProjectedOGD(10.0), FixedOGD(0.01, 10.0), AdaGrad(), ScaleFreeFTRL(10.0))]
     for name, learner, graph in cases:
         nanoseconds, ratio = time_rounds(stream, graph, learner, options.repeats, floor)
         print(f"{name:34} {graph.name:16} {nanoseconds:10.0f} {ratio:12.2f}")
+
+    print("\nfull matrices, K = 3, d = 40, 2,000 rounds (microseconds a round)")
+    small = Held(Synthetic(classes=3, features=40, noise=0.05, rounds=2000))
+    for name in FULL_MATRIX:
+        graph = FeedbackGraph.full(3) if named(name).setting == "full information" else FeedbackGraph.bandit(3)
+        print(f"{name:34} {graph.name:16} {time_rounds(small, graph, named(name), 3, floor)[0] / 1000:10.1f}")
+
+    print("\nthe same non-zeros among ever more features (nanoseconds a round): no pass over all of W")
+    for name in ("gapsmh", "pnewtron", "soba-diag", "banditron"):
+        costs = [time_rounds(Widened(stream, width), graphs[0], named(name), 3, floor)[0] for width in (d, 100 * d)]
+        print(f"{name:34} d = {d}: {costs[0]:.0f}, d = {100 * d}: {costs[1]:.0f}")
 
     print(f"\nact + learn with (indices, values): {one_round_at_a_time(stream):.1f} microseconds")
     print(f"process start to first result, warm cache: {start_to_result():.2f} s")

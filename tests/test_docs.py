@@ -93,3 +93,16 @@ def test_the_page_of_learners_has_a_full_row_for_each():
         assert formula
         assert cost.startswith("O(")
         assert paper
+
+
+def test_the_readmes_table_is_what_its_command_prints():
+    """Every column but the time, which is the machine's."""
+    text = (ROOT / "README.md").read_text()
+    command = blocks(ROOT / "README.md", "console")[0].splitlines()[0]
+    shown = next(block for block in blocks(ROOT / "README.md", "text") if block.startswith("synthetic:")).splitlines()
+    arguments = [sys.executable, "-m", "gappletron", *shlex.split(command)[2:]]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    printed = done.stdout.splitlines()
+    assert [line.split()[:-1] for line in printed[3:]] == [line.split()[:-1] for line in shown[3:]]
+    assert printed[0] == shown[0]
+    assert text.count(command) == 1

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 import reference
-from gappletron import FeedbackGraph, LogisticBaseK, Paper, TopUp, UserError
+from gappletron import FeedbackGraph, FixedOGD, Gappletron, LogisticBaseK, Paper, Round, TopUp, UserError
+from gappletron.exploration import profiles
+from gappletron.numerics import Row
 from problems import LOSSES, random_graph
 
 RULES = [TopUp, Paper]
@@ -100,15 +102,32 @@ def test_lemma_1_fails_for_the_base_K_logistic_loss():
     assert 1.0 - p[1] > (K - 1) / K * loss.value(s, 0, 1) + 0.3
 
 
-@given(graphs(), st.sampled_from(RULES), gaps, st.floats(0.01, 3), st.data())
-def test_the_weighted_loss_is_unbiased(graph, rule, gap, gamma, data):
-    """sum_i p(i) v(i) = 1 for every label that can be seen: E[v_t l_t] = l_t."""
-    greedy = data.draw(st.integers(0, graph.n_classes - 1))
-    p, _ = distribution(rule(gamma), graph, greedy, gap)
-    for y in range(graph.n_classes):
-        observed = p @ graph.visible[:, y]
-        if observed > 0:
-            assert sum(p[i] / observed for i in range(graph.n_actions) if graph.visible[i, y]) == pytest.approx(1.0)
+@given(graphs(), st.sampled_from(RULES), st.sampled_from(list(LOSSES.values())), st.floats(0.05, 3), st.data())
+def test_the_weighted_loss_is_unbiased(graph, rule, loss, gamma, data):
+    """E[v_t grad l_t] = grad l_t: over all actions, the updates of a descent with rate 1 add up to minus the gradient."""
+    K, x = graph.n_classes, Row(np.array([0, 2], np.int32), np.array([0.5, -1.5]), 0, 2)
+    learner = Gappletron(loss, FixedOGD(1.0), rule(gamma))
+    W = np.array(data.draw(st.lists(st.floats(-1, 1), min_size=3 * K, max_size=3 * K))).reshape(3, K)
+    y = data.draw(st.integers(0, K - 1))
+
+    def state():
+        fresh = learner.start(graph, 3)
+        fresh.optimizer.weights[...] = W
+        return fresh
+
+    scores, p, gradient = np.zeros(K), np.zeros(graph.n_actions), np.zeros(K)
+    learner.scores(state(), x, scores)
+    greedy, _ = learner.distribution(state(), graph.arrays, scores, p)
+    if p @ graph.visible[:, y] == 0.0:  # Algorithm 1's rule may never show a label; then there is nothing to weight
+        assert rule is Paper
+        return
+    expected = np.zeros((3, K))
+    for action in range(graph.n_actions):
+        after = state()
+        learner.update(after, graph.arrays, x, Round(scores, p, greedy, action, y if graph.visible[action, y] else -1))
+        expected += p[action] * (learner.weights(after) - W)
+    loss.gradient(scores, greedy, y, gradient)
+    np.testing.assert_allclose(expected, -np.outer([0.5, 0.0, -1.5], gradient), rtol=1e-9, atol=1e-9)
 
 
 @given(graphs(), gaps, gammas, st.integers(0, 100), st.data())
@@ -138,3 +157,23 @@ def test_gamma_is_checked(rule, gamma):
         rule(gamma)
     with pytest.raises(UserError, match="gamma"):
         rule(1.0)._replace(gamma=gamma)
+
+
+@given(graphs())
+def test_the_profiles_are_the_minimal_triples(graph):
+    """Against the definition: of the triples (shown by y*, n_y, k_y), those that no other is below in every entry."""
+    first, *columns = profiles(graph)
+    K = graph.n_classes
+    n, k = graph.visible[:K].sum(axis=0), graph.visible[list(graph.dominating_set)].sum(axis=0)
+    for star in range(K):
+        triples = {(int(graph.visible[star, y]), int(n[y]), int(k[y])) for y in range(K)}
+        minimal = {t for t in triples if not any(o != t and all(a <= b for a, b in zip(o, t, strict=True)) for o in triples)}
+        found = list(zip(*(column[first[star]:first[star + 1]].astype(int).tolist() for column in columns), strict=True))
+        assert set(found) == minimal
+        assert len(found) == len(minimal)
+
+
+def test_large_graphs_start_quickly():
+    """Not a timing: K = 1,500 would need 3e9 comparisons by the definition."""
+    graph = random_graph(np.random.default_rng(0), 1500, density=0.01)
+    assert TopUp().start(graph).first[-1] >= 1500

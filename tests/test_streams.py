@@ -404,7 +404,24 @@ def test_a_foreign_stream_is_brought_into_the_kernels_types():
     (([0, 1], [0], [1.0], [0, 1]), "one entry more than labels"),
     (([[0, 1]], [0], [1.0], [0]), "its arrays must be flat"),
     (([0, 1], ["a"], [1.0], [0]), "is not made of flat arrays of numbers"),
+    (([0, 2, 2], [1, 0], [1.0, 1.0], [0, 1]), "indices must rise within a row"),
+    (([0, 2, 2], [1, 1], [1.0, 1.0], [0, 1]), "indices must rise within a row"),
 ])
-def test_a_foreign_chunk_that_would_break_compiled_code_is_refused(arrays, problem):
+@pytest.mark.parametrize("wrap", [open_stream, lambda s: limited(s, 3), lambda s: open_stream(limited(s, 3), bias=True),
+                                  lambda s: transformed(s, "unit", True)])
+def test_a_foreign_chunk_that_would_break_compiled_code_is_refused(arrays, problem, wrap):
     with pytest.raises(UserError, match=problem):
-        list(open_stream(Foreign(*arrays)).chunks())
+        list(wrap(Foreign(*arrays)).chunks())
+
+
+def test_arrays_that_are_changed_later_are_checked_again():
+    X = sp.csr_matrix(np.eye(3))
+    stream = ArrayStream(X, [0, 1, 2])
+    X.indices[0] = 10**9
+    with pytest.raises(UserError, match="was changed and has an index outside its 3 columns"):
+        list(stream.chunks())
+    dense = np.eye(3)
+    stream = ArrayStream(dense, [0, 1, 2])
+    dense[1, 1] = np.nan
+    with pytest.raises(UserError, match="nan in row 1"):
+        list(stream.chunks())

@@ -312,7 +312,7 @@ def numbers_by_name(numbers: str, text: str) -> dict[str, float]:
     """
     given: dict[str, float] = {}
     for entry in filter(None, numbers.split(",")):
-        key, _, value = entry.partition("=")
+        key, _, value = (part.strip() for part in entry.partition("="))
         if key in given:
             raise UserError(f"{text!r} sets {key!r} twice: keep one")
         try:
@@ -322,13 +322,29 @@ def numbers_by_name(numbers: str, text: str) -> dict[str, float]:
     return given
 
 
+def numbers_of(piece: Piece) -> list[str]:
+    """The names of the numbers of a piece and of the pieces in it, each as often as it occurs.
+
+    >>> from gappletron import named
+    >>> numbers_of(named("gaphin"))
+    ['kappa', 'scale', 'gamma']
+    """
+    return [name for field, value in piece._asdict().items()
+            for name in (numbers_of(value) if isinstance(value, Piece) else [field] if isinstance(value, float) else [])]
+
+
 def with_numbers(piece: P, given: dict[str, float], text: str) -> P:
-    """`piece` with these numbers in place of its own."""
-    known = [field for field, kind in _field_kinds(type(piece)).items() if kind is float]
+    """`piece` with these numbers in place of its own, or of those of the pieces in it."""
+    known = numbers_of(piece)
     for key in given:
-        if key not in known:
+        if known.count(key) != 1:
             raise UserError(f"{text!r} sets {key!r}, but the numbers there are to set are: {listing(known) or 'none'}")
-    return piece._replace(**given)
+    return _with_numbers(piece, given)
+
+
+def _with_numbers(piece: P, given: dict[str, float]) -> P:
+    return piece._replace(**{field: _with_numbers(value, given) if isinstance(value, Piece) else given.get(field, value)
+                             for field, value in piece._asdict().items()})
 
 
 # ----------------------------------------------------------------------------------------------------------- compilation

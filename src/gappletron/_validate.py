@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -142,7 +143,16 @@ def unknown(value: object, name: str, known: Sequence[object]) -> UserError:
 
 
 def fits_in_memory(n_bytes: int, what: str, cure: str) -> None:
-    """Refuse an allocation that is larger than the machine's memory before it is made."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36
-    if n_bytes > physical:
-        raise UserError(f"{what} would take {n_bytes / 2**30:.1f} GiB and this machine has {physical / 2**30:.1f}: {cure}")
+    """Refuse an allocation that is larger than the memory that is free, before it is made."""
+    free = free_memory()
+    if n_bytes > free:
+        raise UserError(f"{what} would take {n_bytes / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are free: {cure}")
+
+
+def free_memory() -> int:
+    """The bytes that can be had without swapping, or all of the machine's where the system does not tell."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**36

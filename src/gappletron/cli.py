@@ -1,4 +1,4 @@
-"""The command line: ``gappletron run``, ``gappletron graph``, ``gappletron demo``.
+"""The command line: ``gappletron run``, ``graph``, ``learners`` and ``demo``.
 
 This module reads options and shows results; what it runs is the library's public interface. Tables go to the standard output,
 progress and errors to the standard error; an error of the user's is one sentence and exit code 2.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gappletron import __version__
-from gappletron._validate import Label, UserError, shortened, unknown
+from gappletron._validate import Label, UserError, listing, shortened, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +81,7 @@ def run(
                                                       "in banditron:gamma=0.1; repeatable. Default: gapsmh.")] = None,
     exploration: Annotated[str | None, typer.Option(help="Gappletron's: top-up (default), or paper (Algorithm 1 to the "
                                                     "letter).")] = None,
-    gamma: Annotated[float | None, typer.Option(help="The exploration parameter of every learner. Gappletron's: 1.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="The exploration parameter of all that explore. Gappletron's: 1.")] = None,
     tuning: Annotated[str | None, typer.Option(help="Set the parameters from the data: theory or only-t for every learner; for "
                                                "Gappletron also expectation, expectation-separable, high-probability, "
                                                "high-probability-separable.")] = None,
@@ -113,7 +113,7 @@ def run(
     with _progress("reading") as show:
         stream.prepare(show)
     feedback = _graph(graph, stream.classes, revealing)
-    learners = [_tuned(learner, tuning, feedback, stream) for learner in learners]
+    learners = {name: _tuned(learner, tuning, feedback, stream) for name, learner in learners.items()}
     runs = Runs(learners, stream, feedback, repeats=repeats, seed=seed, jobs=jobs)
     outcome = _played(runs)
     histories = runs.histories()
@@ -186,7 +186,7 @@ def _by_text(text: str, classes: tuple[Label, ...]) -> Label:
 
 
 def _configured(names: list[str], exploration: str | None, optimizer: str | None, gamma: float | None,
-                tuning: str | None) -> list[Learner]:
+                tuning: str | None) -> dict[str, Learner]:
     """The learners as the options ask for them, each option for those that have such a part; a tuning waits for the data."""
     from gappletron._dispatch import parsed
     from gappletron.exploration import Paper, TopUp
@@ -202,18 +202,22 @@ def _configured(names: list[str], exploration: str | None, optimizer: str | None
         changes["exploration"] = rules[exploration]
     if optimizer is not None:
         changes["optimizer"] = parsed(Optimizer, optimizer, "optimizer")
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise UserError(f"--learner {twice[0]} was given twice: name it once, and use --repeats for more runs of it")
     learners = [named(name) for name in names]
     if changes and not any(isinstance(learner, Gappletron) for learner in learners):
         raise UserError(f"--{next(iter(changes))} is for the Gappletrons, and none plays: "
                         "leave it out, or add --learner gapsmh")
     learners = [learner._replace(**changes) if isinstance(learner, Gappletron) else learner for learner in learners]
     if gamma is not None:
-        learners = [learner.with_gamma(gamma) for learner in learners]
-    if tuning is not None:
-        for learner in learners:
-            if tuning not in learner.tunings:
-                raise unknown(tuning, f"tuning of {learner.name}", learner.tunings)
-    return learners
+        if not any(learner.has_gamma for learner in learners):
+            raise UserError(f"--gamma was given, and none of {listing(names)} explores: leave it out")
+        learners = [learner.with_gamma(gamma) if learner.has_gamma else learner for learner in learners]
+    for learner in learners:
+        if tuning is not None and tuning not in learner.tunings:
+            raise unknown(tuning, f"tuning of {learner.name}", learner.tunings)
+    return dict(zip(names, learners, strict=True))
 
 
 def _tuned(learner: Learner, tuning: str | None, graph: FeedbackGraph, stream: Stream) -> Learner:

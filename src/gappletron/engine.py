@@ -63,6 +63,11 @@ class Tally(NamedTuple):
     sums_at: Floats
 
 
+def generator(seed: int, repeat: int = 0) -> np.random.Generator:
+    """The one source of a run's randomness."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(repeat,))))
+
+
 def new_desk(graph: FeedbackGraph) -> Desk:
     """An empty desk of the graph's size."""
     return Desk(np.zeros(graph.n_classes), np.zeros(graph.n_actions))

@@ -6,6 +6,7 @@ reveals (Algorithm 1, lines 4 to 8).
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -87,22 +88,7 @@ class TopUp(Exploration):
         number(self.gamma, "TopUp's gamma", least=0.0)
 
     def start(self, graph: FeedbackGraph) -> TopUpState:
-        """The counts behind o(y) and c, once per graph.
-
-        Seen from y*, all that matters of a class y is whether y* shows it, n_y = |in(y) n [K]| and k_y = |in(y) n S|; and
-        c grows when any of the three falls. So only the minimal triples need a look in a round: one on the bandit graph.
-        """
-        visible = graph.visible
-        K = graph.n_classes
-        n = visible[:K].sum(axis=0)
-        k = visible[list(graph.dominating_set)].sum(axis=0)
-        profiles = [_minimal({(int(visible[y, j]), int(n[j]), int(k[j])) for j in range(K)}) for y in range(K)]
-        table = np.array([profile for group in profiles for profile in group], dtype=np.float64)
-        first = np.cumsum([0, *map(len, profiles)], dtype=np.int64)
-        shown, observers, cover = (np.ascontiguousarray(table[:, column]) for column in range(3))
-        for array in (first, shown, observers, cover):
-            array.setflags(write=False)
-        return TopUpState(np.zeros(1, np.int64), first, shown, observers, cover)
+        return TopUpState(np.zeros(1, np.int64), *profiles(graph))
 
     def explore(self, state: TopUpState, graph: GraphArrays, greedy: int, gap: float, out: Floats) -> float:
         rate = exploration_rate(state.blind, graph, greedy, self.gamma)
@@ -127,10 +113,34 @@ class TopUp(Exploration):
         return TopUp(gamma)
 
 
-def _minimal(triples: set[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """The triples that no other one is below in every entry."""
-    return sorted(t for t in triples
-                  if not any(o != t and all(a <= b for a, b in zip(o, t, strict=True)) for o in triples))
+@functools.lru_cache(maxsize=32)
+def profiles(graph: FeedbackGraph) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:
+    """What TopUp needs to know of the classes, once per graph: see :class:`TopUpState`.
+
+    Seen from y*, all that matters of a class y is whether y* shows it, n_y = |in(y) n [K]| and k_y = |in(y) n S|; and c grows
+    when any of the three falls. So only the minimal triples need a look in a round: one on the bandit graph.
+    """
+    K = graph.n_classes
+    visible = graph.visible[:K]
+    n, k = visible.sum(axis=0), graph.visible[list(graph.dominating_set)].sum(axis=0)
+    pairs, which = np.unique(np.column_stack([n, k]), axis=0, return_inverse=True)  # sorted by n, then by k
+    members = np.zeros((K, len(pairs)), np.float32)
+    members[np.arange(K), which.ravel()] = 1.0
+    # For each y* and pair, whether a class with it is hidden from y*, or shown; then the least k among the pairs before it.
+    hidden, shown = (~visible).astype(np.float32) @ members > 0, visible.astype(np.float32) @ members > 0
+    cover = pairs[:, 1].astype(np.float32)
+    least_hidden, least_shown = (np.minimum.accumulate(np.where(here, cover, np.inf), axis=1) for here in (hidden, shown))
+    before = np.full((K, 1), np.inf)
+    keep_hidden = hidden & (cover < np.hstack([before, least_hidden[:, :-1]]))
+    keep_shown = shown & (cover < np.hstack([before, least_shown[:, :-1]])) & (cover < least_hidden)
+    keep = np.hstack([keep_hidden, keep_shown])
+    first = np.concatenate([[0], np.cumsum(keep.sum(axis=1))]).astype(np.int64)
+    columns = np.nonzero(keep)[1]
+    table = np.vstack([np.repeat([[0], [1]], len(pairs), axis=0).T, np.tile(pairs.T, 2)]).astype(np.float64)
+    found = (first, *(np.ascontiguousarray(row[columns]) for row in table))
+    for array in found:
+        array.setflags(write=False)
+    return found  # type: ignore[return-value]
 
 
 class PaperState(NamedTuple):

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int32]
 
+LARGEST_VALUE = 1e100
+"""A feature beyond this is refused at the border: its square, weighted and summed up, would leave the range of doubles."""
+
 UNSEEN_LABEL = -1
 """In place of a label's position: the graph did not show it."""
 

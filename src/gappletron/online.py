@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import json
-import math
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import Mapping
@@ -18,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron import _files
-from gappletron._dispatch import Piece, entry, helper, rebuilt, spelled
+from gappletron._dispatch import Piece, entry, rebuilt, spelled
 from gappletron._validate import Label, UserError, whole
-from gappletron.engine import Desk, Turn, decide, greedy_class, update
+from gappletron.engine import Desk, Turn, decide, generator, greedy_class, update
 from gappletron.graphs import FeedbackGraph
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner, Round
-from gappletron.numerics import UNSEEN_LABEL, Row
+from gappletron.numerics import LARGEST_VALUE, UNSEEN_LABEL, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -145,7 +144,7 @@ class Online:
         self.pending_limit = whole(pending, "pending", least=1)
         self.rounds = 0
         self._id = secrets.token_hex(6)
-        self._rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(whole(seed, "the seed"), spawn_key=(0,))))
+        self._rng = generator(whole(seed, "the seed"))
         self._pending: OrderedDict[int, Receipt] = OrderedDict()
         self._expired: deque[int] = deque(maxlen=self.pending_limit)
         self._state = learner.start(graph, self.features)
@@ -249,8 +248,9 @@ class Online:
         if problem == OUTSIDE:
             raise UserError(f"x has the index {indices[position]}, and the model's {self.features} features run from 0 to "
                             f"{self.features - 1}: hash or drop what is outside")
-        if problem == NOT_FINITE:
-            raise UserError(f"x has the value {values[position]} at index {wide[position]}: features must be finite")
+        if problem == TOO_LARGE:
+            raise UserError(f"x has the value {values[position]} at index {wide[position]}: features must be finite, and at "
+                            f"most {LARGEST_VALUE:g} in size")
         return Row(narrow, values, 0, narrow.size)
 
     # ------------------------------------------------------------------------------------------------------- save and load
@@ -387,7 +387,7 @@ def _joined(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
 
 # ------------------------------------------------------------------------------------------------------------------ input
 
-FINE, UNSORTED, OUTSIDE, NOT_FINITE = range(4)
+FINE, UNSORTED, OUTSIDE, TOO_LARGE = range(4)
 
 
 def checked_row(indices: NDArray[np.int64], values: Floats, features: int, out: NDArray[np.int32]) -> tuple[int, int]:
@@ -396,18 +396,12 @@ def checked_row(indices: NDArray[np.int64], values: Floats, features: int, out: 
     for p in range(indices.size):
         if indices[p] < 0 or indices[p] >= features:
             return OUTSIDE, p
-        if not is_finite(values[p]):
-            return NOT_FINITE, p
+        if not abs(values[p]) <= LARGEST_VALUE:  # so NaN is caught as well
+            return TOO_LARGE, p
         if p > 0 and indices[p] <= indices[p - 1]:
             unsorted = True
         out[p] = indices[p]
     return (UNSORTED if unsorted else FINE), 0
-
-
-@helper
-def is_finite(value: float) -> bool:
-    """Neither NaN nor infinite."""
-    return math.isfinite(value)
 
 
 def sparse_parts(x: Any, features: int) -> tuple[Any, Any]:

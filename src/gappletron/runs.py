@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from gappletron.engine import (
     Counts,
     Losses,
     advance,
+    generator,
     new_desk,
     new_tally,
 )
@@ -29,6 +30,7 @@ from gappletron.graphs import FeedbackGraph
 from gappletron.history import Histories, History, curve_of
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner
+from gappletron.numerics import LARGEST_VALUE
 from gappletron.streams import open_stream
 from gappletron.streams.stream import Chunk, Stream, frozen, limited
 
@@ -87,7 +89,7 @@ class Runs:
                  losses: bool = False, curve: str | Sequence[int] = "log", jobs: int | None = None) -> None:
         self.repeats = whole(repeats, "repeats", least=1, most=100_000)
         self.seed = whole(seed, "the seed", least=0)
-        self.jobs = whole(jobs, "jobs", least=1, most=4096) if jobs is not None else (os.cpu_count() or 1)
+        self.jobs = whole(jobs, "jobs", least=1, most=4096) if jobs is not None else usable_cores()
         self.learners = _named_learners(learners)
         stream = open_stream(stream)
         self.stream: Stream = stream if rounds is None else limited(stream, whole(rounds, "rounds", least=1))
@@ -96,28 +98,41 @@ class Runs:
             check_can_play(learner, self.graph)
         self._positions = class_positions(self.stream.classes, self.graph)
         marks = marked_rounds(curve, self.stream.rounds)
+        if type(losses) is not bool:
+            raise UserError(f"losses must be True or False, not {losses!r}")
         record = Losses() if losses else Counts()
-        self._runs = []
-        for name, learner in self.learners.items():
-            first = _Run(name, learner, self.graph, self.stream.features, 0, self.seed, marks, record)
-            fits_in_memory(_bytes((first.state, first.tally)) * self.repeats, f"{self.repeats} runs of {name}",
-                           "play fewer repeats, or hash the features into fewer")
-            others = range(1, self.repeats)
-            self._runs += [first, *(_Run(name, learner, self.graph, self.stream.features, repeat, self.seed, marks, record)
-                                    for repeat in others)]
+        def run_of(name: str, repeat: int) -> _Run:
+            return _Run(name, self.learners[name], self.graph, self.stream.features, repeat, self.seed, marks, record)
+
+        first = {name: run_of(name, 0) for name in self.learners}
+        fits_in_memory(self.repeats * sum(_bytes((run.state, run.tally)) for run in first.values()),
+                       f"{self.repeats} run{'s' * (self.repeats > 1)} of {listing(self.learners)}",
+                       "play fewer repeats or learners at once, or hash the features into fewer")
+        self._runs = [first[name] if repeat == 0 else run_of(name, repeat)
+                      for name in self.learners for repeat in range(self.repeats)]
         self._losses = losses
+        self._begun = False
 
     def __iter__(self) -> Iterator[int]:
-        """Play the stream; after each chunk, the number of rounds played so far."""
+        """Play the stream, once; after each chunk, the number of rounds played so far."""
+        if self._begun:
+            raise UserError("these runs were played already, and the learners have learned: make new ones")
+        self._begun = True
         played = 0
         with ThreadPoolExecutor(min(self.jobs, len(self._runs))) as pool:
             for chunk in self.stream.chunks():
+                self._check_values(chunk, played)
                 if self._positions is not None:
                     chunk = chunk._replace(labels=_frozen(self._positions[chunk.labels]))  # noqa: PLW2901
                 for future in [pool.submit(learner_run.play, chunk) for learner_run in self._runs]:
                     future.result()
                 played += chunk.labels.size
                 yield played
+
+    def _check_values(self, chunk: Chunk, played: int) -> None:
+        if chunk.values.size and not max(chunk.values.max(), -chunk.values.min()) <= LARGEST_VALUE:
+            raise UserError(f"{self.stream.name} has a value beyond {LARGEST_VALUE:g} after round {played}: scale its rows, "
+                            "for example to rows of unit norm")
 
     def histories(self) -> Histories:
         """What happened up to now."""
@@ -160,11 +175,6 @@ class _Run:
             seconds=self.seconds, curve=curve_of(self.tally, losses))
 
 
-def generator(seed: int, repeat: int = 0) -> np.random.Generator:
-    """The one source of a run's randomness."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(repeat,))))
-
-
 def _bytes(state: Any) -> int:
     """The memory of all arrays in named tuples of arrays."""
     return sum(map(_bytes, state)) if isinstance(state, tuple) else int(getattr(state, "nbytes", 0))
@@ -178,20 +188,26 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 EMPTY = frozen(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
 
 
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _named_learners(learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str]) -> dict[str, Learner]:
     if isinstance(learners, Mapping):
         given = [(str(name), _learner(learner)) for name, learner in learners.items()]
     else:
-        several = [learners] if isinstance(learners, Learner | str) else list(learners)
+        several = [learners] if isinstance(learners, Learner | str) or not isinstance(learners, Iterable) else list(learners)
         pieces = [_learner(learner) for learner in several]
-        names = [piece.name for piece in pieces]
+        # A name is called as it was given, so that "banditron" and "banditron:gamma=0.1" can be told apart.
+        names = [learner if isinstance(learner, str) else piece.name for learner, piece in zip(several, pieces, strict=True)]
         given = [(name if names.count(name) == 1 else repr(piece), piece) for name, piece in zip(names, pieces, strict=True)]
     result = dict(given)
     if not result:
         raise UserError("there is nobody to play: name at least one learner")
     if len(result) < len(given):
         raise UserError(f"the same learner was given twice ({listing(name for name, _ in given)}): "
-                        "use repeats= for more runs of it")
+                        "name it once, and ask for more repeats")
     return result
 
 
@@ -241,6 +257,8 @@ def marked_rounds(curve: str | Sequence[int], rounds: int | None) -> NDArray[np.
             marks = np.arange(1, rounds + 1, dtype=np.int64)
         else:
             raise UserError(f"there is no curve {curve!r}: choose 'log', 'every', or give the rounds")
+    elif not isinstance(curve, Iterable):
+        raise UserError(f"{curve!r} is not a curve: choose 'log', 'every', or give the rounds")
     else:
         marks = np.unique(np.array([whole(mark, "a round of the curve", least=1) for mark in curve], dtype=np.int64))
     return _frozen(marks)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from gappletron._validate import UserError, number, whole
+from gappletron._validate import UserError, number, unknown, whole
+from gappletron.graphs import FeedbackGraph
+from gappletron.learners import check_can_play
 from gappletron.learners.learner import Learner, Problem
-
-if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph
 
 __all__ = ["tuned"]
 
@@ -34,11 +33,16 @@ def tuned(learner: L, tuning: str, graph: FeedbackGraph, *, rounds: int | None =
     """
     if not isinstance(learner, Learner):
         raise UserError(f"{learner!r} is not a learner: give one, for example gappletron.named('gapsmh')")
+    if not isinstance(graph, FeedbackGraph):
+        raise UserError(f"{graph!r} is not a FeedbackGraph: make one, for example FeedbackGraph.bandit(9)")
+    if not isinstance(tuning, str) or tuning not in learner.tunings:
+        raise unknown(tuning, f"tuning of {learner.name}", learner.tunings)
+    check_can_play(learner, graph)
     problem = Problem(
         graph,
         None if rounds is None else whole(rounds, "rounds", least=1),
         None if features is None else whole(features, "features", least=1),
-        None if max_norm is None else number(max_norm, "max_norm", above=0.0),
+        None if max_norm is None else number(max_norm, "the largest norm of the features, max_norm", least=0.0),
         None if guarantee is None else number(guarantee, "guarantee", above=0.0),
         None if radius is None else number(radius, "radius", above=0.0),
         number(delta, "delta", above=0.0, most=1.0))

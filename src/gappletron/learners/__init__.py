@@ -35,15 +35,17 @@ def named(name: str) -> Learner:
 
     >>> named("banditron:gamma=0.1")
     Banditron(gamma=0.1)
+    >>> named("gaphin:kappa=0.3,gamma=2").exploration
+    TopUp(gamma=2.0)
     >>> named("gaphin")
     Gappletron(loss=Hinge(kappa=0.5), optimizer=AdaptiveOGD(scale=1.0), exploration=TopUp(gamma=1.0))
     """
-    bare, _, numbers = str(name).partition(":")
+    bare, _, numbers = name.partition(":") if isinstance(name, str) else (name, "", "")
     if bare not in REGISTERED:
         raise unknown(bare, "learner", names())
     given = numbers_by_name(numbers, name)
     learner = REGISTERED[bare]
-    if "gamma" in given and "gamma" not in learner._fields:
+    if "gamma" in given and learner.has_gamma:
         learner = learner.with_gamma(given.pop("gamma"))
     return with_numbers(learner, given, name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gappletron._validate import number, unknown
+from gappletron._validate import number
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 from gappletron.learners.linear import (
     BanditFeedback,
@@ -60,8 +60,6 @@ class Banditron(BanditFeedback):
             add_column(state.weights, x, played.action, 1.0 / played.probabilities[played.action])
 
     def tuned(self, tuning: str, problem: Problem) -> Banditron:
-        if tuning not in self.tunings:
-            raise unknown(tuning, f"tuning of {self.name}", self.tunings)
         scale = problem.graph.n_classes * problem.norm() ** 2 if tuning == "theory" else 1.0
         return self._replace(gamma=cube_root_rate(scale, problem.horizon()))
 
@@ -116,8 +114,6 @@ class BanditronIW(Linear):
         return 0.0 if greedy == y else 1.0 - margin(scores, y)
 
     def tuned(self, tuning: str, problem: Problem) -> BanditronIW:
-        if tuning not in self.tunings:
-            raise unknown(tuning, f"tuning of {self.name}", self.tunings)
         scale = problem.graph.rho * problem.norm() ** 2 if tuning == "theory" else 1.0
         return self._replace(gamma=cube_root_rate(scale, problem.horizon()))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gappletron._validate import number, unknown
+from gappletron._validate import number
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 from gappletron.numerics import argmax
 
@@ -101,8 +101,6 @@ class Exp3G(Learner):
         return -state.losses.reshape(1, -1)
 
     def tuned(self, tuning: str, problem: Problem) -> Exp3G:
-        if tuning not in self.tunings:
-            raise unknown(tuning, f"tuning of {self.name}", self.tunings)
         T = problem.horizon()
         rho = problem.graph.rho if tuning == "theory" else 1
         if problem.graph.observability == "strong":

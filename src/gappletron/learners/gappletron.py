@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import in_kebab_case
-from gappletron._validate import unknown
 from gappletron.exploration import Exploration, TopUp
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 from gappletron.losses import Hinge, LogisticBase2, LogisticBaseK, Loss, SmoothHinge
@@ -69,6 +68,10 @@ class Composed(Learner, abstract=True):
     def weights(self, state: ComposedState) -> Floats:
         return self.optimizer.weights(state.optimizer)
 
+    @property
+    def has_gamma(self) -> bool:
+        return True
+
     def with_gamma(self, gamma: float) -> Composed:
         return self._replace(exploration=self.exploration.tuned(gamma))
 
@@ -95,8 +98,6 @@ class Gappletron(Composed):
 
     def tuned(self, tuning: str, problem: Problem) -> Gappletron:
         """Gamma as the paper's theorems choose it; see :data:`TUNINGS`."""
-        if tuning not in TUNINGS:
-            raise unknown(tuning, f"tuning of {self.name}", self.tunings)
         return self._replace(exploration=self.exploration.tuned(TUNINGS[tuning](self, problem)))
 
 

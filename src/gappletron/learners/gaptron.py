@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import in_kebab_case
-from gappletron._validate import UserError, number, unknown
+from gappletron._validate import UserError, number
 from gappletron.exploration import Exploration
 from gappletron.learners.gappletron import Composed
 from gappletron.losses import InBase2, Loss, SmoothHinge
@@ -124,7 +124,8 @@ class Gaptron(Composed):
 
     Each loss has its own rate under full information, with X the largest norm: logistic ``ln 2 / (2 K X^2)``, hinge
     ``(1 - 1/K) / (K X^2)``, smooth hinge ``1 / (4 K X^2)``. On the bandit graph it is multiplied by g/K, and
-    ``g = min(1, sqrt(K D^2 / (2 eta T)))``. "only-t" takes ``g = min(1, T^(-1/2))`` and the same rates (our reading).
+    ``g = min(1, sqrt(K D^2 / (2 eta T)))``, with D the radius. "only-t" takes ``g = min(1, T^(-1/2))`` and the same rates (our
+    reading). A tuning sets the optimizer and the exploration anew.
 
     >>> from gappletron import play
     >>> play(Gaptron(), "synthetic:K=3,d=40,noise=0,T=500", "bandit")[0].rounds
@@ -149,9 +150,9 @@ class Gaptron(Composed):
         return "is made for bandit feedback and full information"
 
     def tuned(self, tuning: str, problem: Problem) -> Gaptron:
-        if tuning not in self.tunings:
-            raise unknown(tuning, f"tuning of {self.name}", self.tunings)
-        K, D = problem.graph.n_classes, 1.0 if problem.radius is None else problem.radius
+        K = problem.graph.n_classes
+        reach = self.optimizer.reach() if problem.radius is None else problem.radius
+        D = 1.0 if math.isinf(reach) else reach
         eta = full_information_rate(self.loss, K, problem.norm())
         if problem.graph.is_full_information:
             return self._replace(optimizer=FixedOGD(eta, D), exploration=GaptronMix(0.0))

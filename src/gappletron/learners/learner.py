@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from gappletron._dispatch import Piece, compiled, helper, in_kebab_case
-from gappletron._validate import UserError, unknown
+from gappletron._validate import UserError
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph, GraphArrays
@@ -39,6 +39,9 @@ class Problem:
         """X, or a UserError where it is unknown."""
         if self.max_norm is None:
             raise UserError("this tuning depends on the largest norm of the features, which is unknown: give max_norm")
+        if not 1e-100 < self.max_norm < 1e100:
+            raise UserError(f"the largest norm of the features is {self.max_norm:g}, for which no tuning is sensible: scale "
+                            "them, for example to rows of unit norm")
         return self.max_norm
 
     def horizon(self) -> int:
@@ -118,9 +121,14 @@ class Learner(Piece, abstract=True):
         """Why it cannot play this graph, as the end of a sentence that begins with its name; None where it can."""
         return None
 
+    @property
+    def has_gamma(self) -> bool:
+        """Whether it has an exploration parameter gamma."""
+        return "gamma" in self._fields
+
     def with_gamma(self, gamma: float) -> Learner:
         """The same learner with another exploration parameter gamma."""
-        if "gamma" not in self._fields:
+        if not self.has_gamma:
             raise UserError(f"{self.name} has no gamma to set: leave it out")
         return self._replace(gamma=gamma)
 
@@ -150,7 +158,7 @@ class Learner(Piece, abstract=True):
 
     @abstractmethod
     def weights(self, state: Any) -> Floats:
-        """W as a d x K matrix."""
+        """W as a d x K matrix (1 x K for a learner that ignores the features)."""
 
     tunings: ClassVar[tuple[str, ...]] = ("theory", "only-t")
     """The names that :meth:`tuned` knows."""
@@ -158,8 +166,6 @@ class Learner(Piece, abstract=True):
     def tuned(self, tuning: str, problem: Problem) -> Learner:
         """The same learner with its numbers set for a problem, as the paper's figures do under this name.
 
-        A learner that does not explore has one tuning, itself.
+        A learner that does not explore has one tuning, itself. Called by :func:`gappletron.tuned`, which checks the name.
         """
-        if tuning not in self.tunings:
-            raise unknown(tuning, f"tuning of {self.name}", self.tunings)
         return self

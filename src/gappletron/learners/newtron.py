@@ -1,6 +1,6 @@
 """Newtron of Hazan and Kale (2011), for bandit feedback: with a diagonal matrix (PNewtron) and with the full one.
 
-The full matrix is kept as its inverse, and changed by rank-one steps; the two loops for that stand here too.
+The full matrix is kept as its inverse, and changed by rank-one steps.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import helper
-from gappletron._validate import number, unknown
+from gappletron._validate import number
 from gappletron.learners.full_matrix import add_flat, deflate, inner, scaled_identity, solve
 from gappletron.learners.learner import Decision, Learner, Problem, Round
 from gappletron.learners.linear import BanditFeedback, cube_root_rate
@@ -114,8 +114,6 @@ class NewtonStep(BanditFeedback, abstract=True):
         return state.scale[0] * state.weights
 
     def tuned(self, tuning: str, problem: Problem) -> NewtonStep:
-        if tuning not in self.tunings:
-            raise unknown(tuning, f"tuning of {self.name}", self.tunings)
         scale = problem.dimension() * problem.graph.n_classes if tuning == "theory" else 1.0
         return self._replace(gamma=cube_root_rate(scale, problem.horizon()))
 

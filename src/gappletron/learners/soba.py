@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import Piece, compiled, helper
-from gappletron._validate import number, unknown
+from gappletron._validate import number
 from gappletron.learners.full_matrix import add_flat, deflate, inner, scaled_identity, solve
 from gappletron.learners.learner import Decision, Learner, Problem, Round
 from gappletron.learners.linear import BanditFeedback, explore_uniformly
-from gappletron.numerics import argmax, dot, margin, rival
+from gappletron.numerics import argmax, margin, rival
 from gappletron.optimizers import zeros
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def accepted(books: Books, played: Round, r: int, z2: float) -> bool:
     return True
 
 
-class SecondOrder(BanditFeedback, abstract=True):
+class SobaFamily(BanditFeedback, abstract=True):
     """What both SOBAs share: greedy predictions mixed with uniform exploration at a rate, and the squared hinge."""
 
     rate: Rate
@@ -108,12 +108,13 @@ class SecondOrder(BanditFeedback, abstract=True):
     def check(self) -> None:
         number(self.a, f"{type(self).__name__}'s a", above=0.0)
 
-    def with_gamma(self, gamma: float) -> SecondOrder:
+    @property
+    def has_gamma(self) -> bool:
+        return True
+
+    def with_gamma(self, gamma: float) -> SobaFamily:
         """The same learner, exploring at a fixed rate."""
         return self._replace(rate=FixedRate(gamma))
-
-    def scores(self, state: Any, x: Row, out: Floats) -> None:
-        dot(state.weights, x, out)
 
     def distribution(self, state: Any, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
         state.books.rounds[0] += 1
@@ -126,12 +127,7 @@ class SecondOrder(BanditFeedback, abstract=True):
         short = max(0.0, 1.0 - margin(scores, y))
         return short * short
 
-    def weights(self, state: Any) -> Floats:
-        return state.weights.copy()
-
-    def tuned(self, tuning: str, problem: Problem) -> SecondOrder:
-        if tuning not in self.tunings:
-            raise unknown(tuning, f"tuning of {self.name}", self.tunings)
+    def tuned(self, tuning: str, problem: Problem) -> SobaFamily:
         if tuning == "theory":
             return self._replace(rate=AdaptiveRate())
         return self.with_gamma(min(0.5, problem.horizon() ** -0.5))
@@ -146,7 +142,7 @@ class SobaDiagState(NamedTuple):
     books: Books
 
 
-class SobaDiag(SecondOrder):
+class SobaDiag(SobaFamily):
     """SOBAdiag, the diagonal version of SOBA (Beygelzimer, Orabona, Zhang 2017), for bandit feedback.
 
     It plays ``i ~ p = (1-g) e_yhat + g/K``, with g from `rate`: a :class:`FixedRate`, or an :class:`AdaptiveRate`,
@@ -212,7 +208,7 @@ class SobaState(NamedTuple):
     direction: Floats
 
 
-class Soba(SecondOrder):
+class Soba(SobaFamily):
     """SOBA (Beygelzimer, Orabona, Zhang 2017) with the full matrix, for bandit feedback and small K d.
 
     As :class:`SobaDiag`, but with ``z = (e_y - e_r) (x) x`` the matrix is ``A += z z^T / p_y``, of size Kd x Kd and at

@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from gappletron._validate import UserError
-from gappletron.streams.stream import CHUNK, ArrayStream, Checked, Chunk, Stream, digits, limited
+from gappletron.streams.stream import CHUNK, ArrayStream, Chunk, Stream, digits, limited, trusted
 from gappletron.streams.svmlight import SvmlightFile
 from gappletron.streams.synthetic import Synthetic
 from gappletron.streams.transform import NORMALIZATIONS, transformed
@@ -50,7 +50,7 @@ def open_stream(data: Any, *, features: int | None = None, classes: Iterable[Any
     stream: Stream
     unused: dict[str, Any] = {"features": features, "classes": classes, "max_norm": max_norm}
     if isinstance(data, Stream):
-        stream = data if data.__module__.startswith(f"{__name__}.") else Checked(data)
+        stream = trusted(data)
     elif isinstance(data, tuple):
         if len(data) != 2:
             raise UserError(f"a pair (X, y) has 2 parts, not {len(data)}: give the rows and their labels")

@@ -164,9 +164,10 @@ class Stream(abc.ABC):
 class ArrayStream(Stream):
     """Rows that are in memory already: a dense array-like or any scipy.sparse matrix, and a label for each row.
 
-    Nothing is copied as a whole: dense rows become sparse a chunk at a time (a sparse matrix that is unsorted or has
-    duplicate entries is put in order first, in a copy). Classes are the distinct labels, sorted if they can be compared, else
-    in order of first appearance; `classes` overrides that. Whole floats in `y`, as loaders return them, count as ints.
+    Nothing is copied as a whole, so what is changed in X later is played as changed, and checked again. Dense rows become
+    sparse a chunk at a time (a sparse matrix that is unsorted or has duplicate entries is put in order first, in a copy).
+    Classes are the distinct labels, sorted if they can be compared, else in order of first appearance; `classes` overrides
+    that. Whole floats in `y`, as loaders return them, count as ints.
 
     >>> from gappletron.streams import ArrayStream
     >>> stream = ArrayStream([[1, 0], [3, 4], [0, 0]], ["spam", "ham", "spam"])
@@ -186,7 +187,7 @@ class ArrayStream(Stream):
             raise UserError(f"X has the shape {self._rows.shape}: a stream needs at least one row and one column")
         self.features = whole(self.features, "the number of columns of X", most=2**31 - 1)
         for start, stop in self._cuts():
-            self._check_finite(start, stop)
+            self._checked_entries(start, stop)
         self.classes, self._labels = _positions(y, self.rounds, classes)
 
     @functools.cached_property
@@ -197,8 +198,7 @@ class ArrayStream(Stream):
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning."""
         for start, stop in self._cuts():
-            indptr, indices, values = self._entries(start, stop)
-            yield frozen(indptr, indices, values, self._labels[start:stop])
+            yield frozen(*self._checked_entries(start, stop), self._labels[start:stop])
 
     def _cuts(self) -> Iterator[tuple[int, int]]:
         """Where to cut the rows, so that no chunk has more than CHUNK rows or, if it can be, ENTRIES entries."""
@@ -225,14 +225,17 @@ class ArrayStream(Stream):
         columns = np.broadcast_to(np.arange(self.features, dtype=np.int32), keep.shape)
         return indptr, columns[keep], block[keep]
 
-    def _check_finite(self, start: int, stop: int) -> None:
+    def _checked_entries(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
         indptr, indices, values = self._entries(start, stop)
+        if indices.size and not 0 <= indices.min() <= indices.max() < self.features:
+            raise UserError(f"X was changed and has an index outside its {self.features} columns: make the stream from a copy")
         finite = np.isfinite(values)
         if not finite.all():
             entry = int(np.argmin(finite))
             row = start + int(np.searchsorted(indptr, entry, side="right")) - 1
             raise UserError(f"X has {values[entry]} in row {row}, column {indices[entry]} (counting from 0): "
                             "every value must be finite")
+        return indptr, indices, values
 
 
 def _is_sparse(X: Any) -> bool:
@@ -379,11 +382,16 @@ def digits() -> ArrayStream:
 # ---------------------------------------------------------------------------------------------------------------- limits
 
 
+def trusted(stream: Stream) -> Stream:
+    """The stream itself if it is one of the package's, which check what they yield; else one whose chunks are checked."""
+    return stream if type(stream).__module__.startswith("gappletron.streams.") else Checked(stream)
+
+
 class Wrapped(Stream):
     """Another stream, changed in some respect; all else is the other stream's."""
 
     def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+        self._stream = trusted(stream)
         self.name = stream.name
 
     @property
@@ -414,6 +422,10 @@ class Wrapped(Stream):
 class Checked(Wrapped):
     """A stream from outside the package: compiled code would read past an array where a chunk is wrong, so each is checked."""
 
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self.name = stream.name
+
     def chunks(self) -> Iterator[Chunk]:
         """The stream's chunks, in the types that kernels are compiled for."""
         for number, chunk in enumerate(self._stream.chunks()):
@@ -427,7 +439,7 @@ class Checked(Wrapped):
                 raise UserError(f"chunk {number} of {self.name} is wrong: {problem}")
             yield typed
 
-    def _problem(self, chunk: Chunk) -> str:
+    def _problem(self, chunk: Chunk) -> str:  # noqa: PLR0911 - a list of reasons
         indptr, indices, values, positions = chunk
         if any(array.ndim != 1 for array in chunk):
             return "its arrays must be flat"
@@ -439,6 +451,10 @@ class Checked(Wrapped):
             return f"labels must be positions from 0 to {len(self.classes) - 1}"
         if indices.size and not 0 <= indices.min() <= indices.max() < self.features:
             return f"indices must lie between 0 and {self.features - 1}"
+        rising = np.diff(indices) > 0
+        rising[indptr[(indptr > 0) & (indptr < indices.size)] - 1] = True  # from one row to the next they may fall
+        if not rising.all():
+            return "indices must rise within a row"
         return "" if np.isfinite(values).all() else "values must be finite"
 
 
