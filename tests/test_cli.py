@@ -13,6 +13,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -394,7 +395,7 @@ def test_what_would_not_fit_is_refused_at_once(svm, tmp_path):
     big.write_text("\n".join(f"{label} 1:1" for label in range(3000)))
     start = time.monotonic()
     assert "would take" in sentence("run", big, "--features", 2**31 - 1)
-    assert "100000 runs of gapsmh would take" in sentence("run", svm, "--features", 2**22, "--repeats", 100_000)
+    assert "100000 runs of 'gapsmh' would take" in sentence("run", svm, "--features", 2**22, "--repeats", 100_000)
     assert "features must be at most" in sentence("run", svm, "--features", 2**31)
     assert time.monotonic() - start < 10.0
 
@@ -550,9 +551,13 @@ def test_ctrl_c_leaves_what_was_measured(tmp_path, long_stream):
     path, picture = tmp_path / "result.json", tmp_path / "curves.png"
     # A bar on a terminal tells when playing has begun.
     main, terminal = pty.openpty()
+    # A suite that a script started in the background ignores SIGINT, and its children inherit that.
     running = subprocess.Popen([*COMMAND, "run", long_stream, "--json", str(path), "--plot", str(picture)],
-                               stdout=subprocess.PIPE, stderr=terminal)
+                               stdout=subprocess.PIPE, stderr=terminal,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # noqa: PLW1509
     os.close(terminal)
+    rescue = threading.Timer(120, running.kill)  # else a read would wait for ever
+    rescue.start()
     try:
         shown = b""
         while not re.search(rb"[1-9][0-9]*/20000000000", shown):
@@ -563,6 +568,7 @@ def test_ctrl_c_leaves_what_was_measured(tmp_path, long_stream):
                 shown += block
         out = running.communicate(timeout=60)[0].decode()
     finally:
+        rescue.cancel()
         running.kill()
         os.close(main)
     assert running.returncode == 130

@@ -144,6 +144,12 @@ class PieceType(type):
                 _of_the_package[name] = cls
         return cls
 
+    def __setattr__(cls, key: str, value: Any) -> None:
+        if key in _declared:
+            raise UserError(f"{cls.__name__}.{key} may be compiled already, and would stay as it was: "
+                            "run the class statement again")
+        super().__setattr__(key, value)
+
     def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], abstract: bool = False) -> None:
         super().__init__(name, bases, body)
 
@@ -438,15 +444,30 @@ def ready(function: F, *arguments: Any) -> F:
     if kernel is not function:
         try:
             kernel.compile(tuple(map(numba.typeof, arguments)))  # type: ignore[attr-defined]
-        except NumbaError as error:
+        except (NumbaError, NotImplementedError) as error:
             outside = sorted({cls.__name__ for cls in _flat(tuple(map(_classes, arguments))) if not _ours(cls)})
             if not outside:
                 raise
             raise UserError(
                 f"{', '.join(outside)} cannot be compiled; play it inside gappletron.interpreted() to debug it as plain "
                 "Python, and use only numbers, math, loops over the arrays given and functions marked gappletron.helper (new "
-                f"arrays belong into the state). Numba said: {error}") from error
+                f"arrays belong into the state). Numba said: {innermost(str(error))}") from error
     return kernel
+
+
+def innermost(message: str) -> str:
+    """The cause in Numba's nested messages: the last reason, and the last place outside of Numba and the package.
+
+    >>> innermost("Failed ...\\nUntyped global name 'f': Cannot determine its type\\nFile \\"own.py\\", line 3:\\ndef gap():")
+    "Untyped global name 'f': Cannot determine its type (own.py, line 3)"
+    """
+    text = re.sub(r"\x1b\[[0-9;]*m", "", message)
+    reasons = re.findall(r"^\s*(?:- )?((?:Untyped|Unknown|Use of|Cannot|Invalid|No (?:implementation|definition)|Unsupported|"
+                         r"Undecided|Unable|[A-Z]\w+Error:).*)$", text, re.MULTILINE)
+    places = [f"{file}, line {line}" for file, line in re.findall(r'File "([^"]+)", line (\d+)', text)
+              if "gappletron/" not in file]
+    reason = reasons[-1].strip() if reasons else text.strip().splitlines()[0]
+    return f"{reason} ({places[-1]})" if places else reason
 
 
 def entry(function: F, *arguments: Any) -> F:

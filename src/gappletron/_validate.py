@@ -6,6 +6,7 @@ labels, or raise :class:`UserError`.
 
 from __future__ import annotations
 
+import difflib
 import math
 import operator
 import os
@@ -137,9 +138,15 @@ def unknown(value: object, name: str, known: Sequence[object]) -> UserError:
     """The error for a name that is not one of `known`.
 
     >>> print(unknown("gapsnh", "learner", ["gaphin", "gapsmh"]))
-    there is no learner 'gapsnh': choose one of 'gaphin', 'gapsmh'
+    there is no learner 'gapsnh', did you mean 'gapsmh'? Choose one of 'gaphin', 'gapsmh'
+    >>> print(unknown("x", "learner", ["gaphin", "gapsmh"]))
+    there is no learner 'x': choose one of 'gaphin', 'gapsmh'
     """
-    return UserError(f"there is no {name} {value!r}: choose one of {listing(known, most=24)}")
+    choices = listing(known, most=24)
+    near = difflib.get_close_matches(str(value), [item for item in known if isinstance(item, str)], n=1)
+    if near and isinstance(value, str):
+        return UserError(f"there is no {name} {value!r}, did you mean {near[0]!r}? Choose one of {choices}")
+    return UserError(f"there is no {name} {value!r}: choose one of {choices}")
 
 
 def fits_in_memory(n_bytes: int, what: str, cure: str) -> None:

@@ -46,7 +46,7 @@ def main() -> None:
         typer.echo(f"gappletron: {' '.join(str(error).splitlines())}", err=True)
         sys.exit(2)
     except USAGE_ERROR as error:
-        typer.echo(f"gappletron: {' '.join(error.format_message().split()).rstrip('.')}: see gappletron --help", err=True)
+        typer.echo(f"gappletron: {' '.join(error.format_message().split()).rstrip('.')}: see {_help_of(error)}", err=True)
         sys.exit(2)
     except typer.Abort:
         typer.echo("stopped before anything was measured", err=True)
@@ -54,6 +54,11 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has had enough
         sys.stderr.close()
         sys.exit(0)
+
+
+def _help_of(error: Any) -> str:
+    """The page of help that a usage error is about."""
+    return f"{error.ctx.command_path if error.ctx is not None else 'gappletron'} --help"
 
 
 def _show_version(wanted: bool) -> None:
@@ -75,12 +80,13 @@ def options(version: Annotated[bool, typer.Option("--version", callback=_show_ve
 def run(
     data: Annotated[str, typer.Argument(metavar="DATA", help="A svmlight file (plain or gzip), '-' for a pipe, 'digits', or "
                                         "'synthetic:K=9,d=120,noise=0.05,T=100000,seed=0'.")],
-    graph: Annotated[str, typer.Option(help="bandit, full, filtering, label-efficient, or a FILE.json.")] = "bandit",
+    graph: Annotated[str, typer.Option(help="bandit, full, filtering, label-efficient, apple-tasting, disease-prevention, or "
+                                       "a FILE.json.")] = "bandit",
     revealing: Annotated[str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")] = None,
     learner: Annotated[list[str] | None, typer.Option(help="A learner (see `gappletron learners`), with numbers of your own as "
                                                       "in banditron:gamma=0.1; repeatable. Default: gapsmh.")] = None,
-    exploration: Annotated[str | None, typer.Option(help="Gappletron's: top-up (default), or paper (Algorithm 1 to the "
-                                                    "letter).")] = None,
+    exploration: Annotated[str | None, typer.Option(help="Gappletron's: top-up (default: the least that shows every "
+                                                    "label often enough), or paper (Algorithm 1 to the letter).")] = None,
     gamma: Annotated[float | None, typer.Option(help="The exploration parameter of all that explore. Gappletron's: 1.")] = None,
     tuning: Annotated[str | None, typer.Option(help="Set the parameters from the data: theory or only-t for every learner; for "
                                                "Gappletron also expectation, expectation-separable, high-probability, "

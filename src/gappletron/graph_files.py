@@ -22,7 +22,7 @@ FILE_KEYS = ("classes", "actions", "edges", "name", "dominating_set")
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The arguments of :meth:`FeedbackGraph.from_edges` that a file holds."""
     try:
-        return _arguments(_read_json(path))
+        return {"name": Path(path).stem, **_arguments(_read_json(path))}
     except RecursionError:
         raise UserError("it is nested too deeply: a graph needs lists of names and of pairs, nothing deeper") from None
 
@@ -60,10 +60,9 @@ def _arguments(document: object) -> dict[str, Any]:
             raise UserError(f"edge {place} is not a pair: write it as [action, class]")
         for end in edge:
             _json_name(end, f"edge {place}")
-    name = document.get("name", "graph")
-    if not isinstance(name, str):
-        raise UserError(f"\"name\" is {_json_kind(name)}: write a string")
-    return {**parts, "edges": edges, "name": name}
+    if not isinstance(document.get("name", ""), str):
+        raise UserError(f"\"name\" is {_json_kind(document['name'])}: write a string")
+    return {**parts, "edges": edges, **{key: document[key] for key in ("name",) if key in document}}
 
 
 def _read_json(path: str | os.PathLike[str]) -> object:

@@ -174,6 +174,7 @@ def error_curves(histories: Histories, path: str | Path | None, ax: Axes | None)
         ax = figure.add_subplot()
     else:
         figure = ax.get_figure(root=True)  # type: ignore[assignment]
+    banded = 0
     for name, colour in zip(histories.names, COLOURS * (1 + len(histories.names) // len(COLOURS)), strict=False):
         curves = [run.curve for run in histories.of(name) if run.rounds]
         if not curves:
@@ -182,8 +183,10 @@ def error_curves(histories: Histories, path: str | Path | None, ax: Axes | None)
         rates = np.array([curve.error_rate[: len(shared)] for curve in curves])
         ax.plot(shared, rates.mean(axis=0), color=colour, label=name, linewidth=1.8)
         if len(curves) > 1:
+            banded = len(curves)
             ax.fill_between(shared, rates.min(axis=0), rates.max(axis=0), color=colour, alpha=0.18, linewidth=0)
-    ax.set(xscale="log", xlabel="round", ylabel="mistakes so far / rounds so far", title=histories.title, ylim=(0, None))
+    what = f"round (mean of {banded} runs; band from least to most)" if banded else "round"
+    ax.set(xscale="log", xlabel=what, ylabel="mistakes so far / rounds so far", title=histories.title, ylim=(0, None))
     if max(run.rounds for run in histories) >= 1000:
         ax.set_xlim(left=10)  # the first rounds are all chance, and their bands would hide the rest
     ax.yaxis.set_major_formatter(PercentFormatter(xmax=1))

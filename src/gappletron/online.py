@@ -151,6 +151,10 @@ class Online:
         self._arrays = graph.arrays
         self._bind()
 
+    def __repr__(self) -> str:
+        return (f"<Online {self.learner.name} on {self.graph}: {self.rounds} rounds, {len(self._pending)} waiting, "
+                f"{self.features} features>")
+
     def _bind(self) -> None:
         """Compile now rather than in the first round, and keep the machine code: in use every microsecond counts."""
         x = Row(np.zeros(0, np.int32), np.zeros(0), 0, 0)

@@ -55,7 +55,7 @@ def play(learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learne
     :param learners: a learner, its name (see :func:`gappletron.named`), several of them, or a mapping from names of your own.
     :param stream: a :class:`~gappletron.streams.stream.Stream`, an ``(X, y)`` pair of arrays or a sparse matrix and labels, or
         what the command line takes: a svmlight file's path, ``"synthetic:K=9,d=120"``, ``"digits"``.
-    :param graph: a :class:`FeedbackGraph`, or a preset's name, made for the stream's classes.
+    :param graph: a :class:`FeedbackGraph`, its JSON file, or a preset's name, made for the stream's classes.
     :param repeats: how often each learner plays, on the same data with its own randomness.
     :param seed: of the learners' randomness; repeat r of every learner draws from ``SeedSequence(seed, spawn_key=(r,))``.
     :param rounds: stop after this many.
@@ -93,7 +93,7 @@ class Runs:
         self.learners = _named_learners(learners)
         stream = open_stream(stream)
         self.stream: Stream = stream if rounds is None else limited(stream, whole(rounds, "rounds", least=1))
-        self.graph = graph if isinstance(graph, FeedbackGraph) else FeedbackGraph.preset(graph, self.stream.classes)
+        self.graph = graph_for(graph, self.stream.classes)
         for learner in self.learners.values():
             check_can_play(learner, self.graph)
         self._positions = class_positions(self.stream.classes, self.graph)
@@ -186,6 +186,15 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 
 
 EMPTY = frozen(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
+
+
+def graph_for(graph: FeedbackGraph | str | os.PathLike[str], classes: Sequence[Label]) -> FeedbackGraph:
+    """A graph, the file of one, or a preset for these classes."""
+    if isinstance(graph, FeedbackGraph):
+        return graph
+    if isinstance(graph, str | os.PathLike) and os.fspath(graph).endswith(".json"):
+        return FeedbackGraph.from_json(graph)
+    return FeedbackGraph.preset(graph, classes)  # type: ignore[arg-type]
 
 
 def usable_cores() -> int:

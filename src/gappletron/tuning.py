@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from gappletron._validate import UserError, number, unknown, whole
 from gappletron.graphs import FeedbackGraph
-from gappletron.learners import check_can_play
+from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner, Problem
 
 __all__ = ["tuned"]
@@ -14,10 +14,10 @@ __all__ = ["tuned"]
 L = TypeVar("L", bound=Learner)
 
 
-def tuned(learner: L, tuning: str, graph: FeedbackGraph, *, rounds: int | None = None, features: int | None = None,
+def tuned(learner: L | str, tuning: str, graph: FeedbackGraph, *, rounds: int | None = None, features: int | None = None,
           max_norm: float | None = None, guarantee: float | None = None, radius: float | None = None,
           delta: float = 0.05) -> L:
-    """`learner` with the numbers that the named tuning gives it on this problem. Pure: nothing is changed.
+    """`learner` (or the one of this name) with the numbers that the tuning gives it on this problem. Pure: nothing is changed.
 
     :param tuning: one of ``learner.tunings``.
     :param rounds: T.
@@ -31,6 +31,8 @@ def tuned(learner: L, tuning: str, graph: FeedbackGraph, *, rounds: int | None =
     >>> tuned(Gappletron(), "expectation", FeedbackGraph.bandit(9), max_norm=2.0).exploration
     TopUp(gamma=18.0)
     """
+    if isinstance(learner, str):
+        learner = named(learner)  # type: ignore[assignment]
     if not isinstance(learner, Learner):
         raise UserError(f"{learner!r} is not a learner: give one, for example gappletron.named('gapsmh')")
     if not isinstance(graph, FeedbackGraph):

@@ -38,7 +38,8 @@ class Problem:
     def norm(self) -> float:
         """X, or a UserError where it is unknown."""
         if self.max_norm is None:
-            raise UserError("this tuning depends on the largest norm of the features, which is unknown: give max_norm")
+            raise UserError("this tuning depends on the largest norm of the features, which is unknown: "
+                            "give max_norm (--max-norm)")
         if not 1e-100 < self.max_norm < 1e100:
             raise UserError(f"the largest norm of the features is {self.max_norm:g}, for which no tuning is sensible: scale "
                             "them, for example to rows of unit norm")

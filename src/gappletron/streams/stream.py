@@ -361,7 +361,7 @@ def two_classes(names: tuple[Label, ...]) -> tuple[Label, ...]:
     """The names, if there are two of them."""
     if len(names) < 2:
         raise UserError(f"a stream needs at least 2 classes, but there {'is only ' + repr(names[0]) if names else 'is none'}: "
-                        "name all classes with classes=")
+                        "name all of them as the classes")
     return names
 
 

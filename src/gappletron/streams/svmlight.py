@@ -175,7 +175,7 @@ class SvmlightFile(Stream):
                                 "looks like regression: the labels must be classes")
         if self._classes is None and len(found) == 1:
             raise UserError(f"{self.name} has only the label {_names_found((float(found[0]),))[0]!r}: "
-                            "a stream needs at least 2 classes, name all of them with classes=")
+                            "a stream needs at least 2 classes, name all of them as the classes")
         self._scan = Scan(int(rows), int(max(largest, 1)), tuple(found.tolist()), norm)
         return self._scan
 
