@@ -334,10 +334,10 @@ def graph_file(tmp_path, document):
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    (["--learner", "gapsnh"], "there is no learner 'gapsnh': choose one of 'gapsmh', 'gaphin'"),
+    (["--learner", "gapsnh"], "there is no learner 'gapsnh', did you mean 'gapsmh'? Choose one of 'gapsmh', 'gaphin'"),
     (["--learner", ""], "there is no learner ''"),
     (["--learner", "gapsmh", "--learner", "gapsmh"], "given twice"),
-    (["--graph", "bandits"], "there is no graph 'bandits': choose one of 'bandit'"),
+    (["--graph", "bandits"], "there is no graph 'bandits', did you mean 'bandit'? Choose one of 'bandit'"),
     (["--graph", "none.json"], "none.json"),
     (["--graph", "filtering", "--revealing", "9"], "there is no class '9': choose one of '0', '1', '2'"),
     (["--graph", "x.json", "--revealing", "1"], "leave it out"),

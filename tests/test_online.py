@@ -377,7 +377,7 @@ BAD_ROWS = {
     "nan": ([1, 2, math.nan, 4, 5], "nan at index 2.*finite"),
     "inf": ([1, 2, 3, 4, -math.inf], "-inf at index 4.*finite"),
     "sparse nan": (([1, 3], [0.0, math.nan]), "nan at index 3"),
-    "sparse inf": (([1, 3], [math.inf, 0.0]), "1e\\+308 at index 1"),
+    "sparse inf": (([1, 3], [math.inf, 0.0]), "inf at index 1"),
     "a long double too large": ([np.longdouble("1e400")] * FEATURES, "inf at index 0"),
     "duplicates that overflow": (([1, 1], [6e99, 6e99]), "1.2e\\+100 at index 1"),
     "index too large": (([0, 5], [1, 1]), "index 5.*from 0 to 4"),
