@@ -246,7 +246,8 @@ EYE = np.eye(3, dtype=int)
      "a filtering graph needs a revealing class, but none was named: name at least one"),
     (lambda: FeedbackGraph.apple_tasting(3), "apple tasting has exactly 2 classes, but 3 were given: use filtering for more"),
     (lambda: FeedbackGraph.preset("bandits", 3),
-     "there is no graph 'bandits', did you mean 'bandit'? Choose one of 'bandit', 'full', 'filtering', 'label-efficient', 'apple-tasting', "
+     "there is no graph 'bandits', did you mean 'bandit'? Choose one of 'bandit', 'full', 'filtering', "
+     "'label-efficient', 'apple-tasting', "
      "'disease-prevention'"),
     (lambda: FeedbackGraph.preset("bandit", 3, revealing=0),
      "the bandit graph has no revealing class to choose: leave it out, or use filtering"),
