@@ -99,9 +99,11 @@ class AdaptiveOGD(Optimizer):
         dot(state.weights, x, out)
 
     def step(self, state: OGDState, x: Row, direction: Floats, weight: float) -> None:
-        state.total[0] += weight * weight * squared_length(direction) * squared_norm(x)
-        eta = self.scale / math.sqrt(1e-8 + state.total[0])
-        add_outer(state.weights, x, direction, -eta * weight)
+        squared = squared_length(direction)
+        if squared > 0.0:  # where the label is right by a margin there is no gradient: most rounds, in the end
+            state.total[0] += weight * weight * squared * squared_norm(x)
+            eta = self.scale / math.sqrt(1e-8 + state.total[0])
+            add_outer(state.weights, x, direction, -eta * weight)
 
     def weights(self, state: OGDState) -> Floats:
         return state.weights.copy()
