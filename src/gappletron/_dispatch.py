@@ -22,6 +22,7 @@ import functools
 import hashlib
 import inspect
 import re
+import sys
 import typing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
@@ -109,6 +110,16 @@ def _arguments(function: Callable[..., Any]) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount]
 
 
+def _annotated(body: dict[str, Any]) -> list[str]:
+    """The names that a class statement annotates, in their order."""
+    if sys.version_info >= (3, 14) and "__annotations__" not in body:
+        import annotationlib  # annotations are a function there, until somebody asks
+
+        annotate = annotationlib.get_annotate_from_class_namespace(body)
+        return list(annotationlib.call_annotate_function(annotate, annotationlib.Format.FORWARDREF)) if annotate else []
+    return list(body.get("__annotations__", {}))
+
+
 class PieceType(type):
     """Makes a class statement into a named tuple class, and refuses a piece that its family could not run."""
 
@@ -123,7 +134,7 @@ class PieceType(type):
                                 f"extend {base.__mro__[1].__name__}")
         body.update(__slots__=(), _final=not abstract)
         if not abstract:
-            fields = tuple(field for field in body.get("__annotations__", {}) if not field.startswith("_"))
+            fields = tuple(field for field in _annotated(body) if not field.startswith("_"))
             body.update(_field_defaults={field: body.pop(field) for field in fields if field in body})
             body.update({field: property(functools.partial(_item, place), doc=field) for place, field in enumerate(fields)})
             body.update(_fields=fields, __match_args__=fields)
