@@ -66,6 +66,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.streams.stream import ArrayStream as ArrayStream, Chunk as Chunk, Stream as Stream
     from gappletron.streams.svmlight import SvmlightFile as SvmlightFile
     from gappletron.streams.synthetic import Synthetic as Synthetic
+    from gappletron.theory import Bound as Bound, bounds as bounds
     from gappletron.tuning import tuned as tuned
 
 __version__ = "0.1.0"
@@ -74,6 +75,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "_dispatch": ("Piece", "compiled", "helper", "interpreted"),
     "_validate": ("Label", "UserError"),
+    "theory": ("Bound", "bounds"),
     "exploration": ("Exploration", "Paper", "TopUp"),
     "graphs": ("FeedbackGraph", "GraphArrays"),
     "history": ("Curve", "Histories", "History"),

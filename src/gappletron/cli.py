@@ -1,4 +1,4 @@
-"""The command line: ``gappletron run``, ``graph``, ``learners`` and ``demo``.
+"""The command line: ``gappletron run``, ``graph``, ``learners``, ``bound`` and ``demo``.
 
 This module reads options and shows results; what it runs is the library's public interface. Tables go to the standard output,
 progress and errors to the standard error; an error of the user's is one sentence and exit code 2.
@@ -314,18 +314,10 @@ def _progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
 # ------------------------------------------------------------------------------------------------------------ other commands
 
 
-@app.command("graph")
-def explain_graph(
-    graph: Annotated[str, typer.Argument(metavar="PRESET|FILE", help="bandit, full, filtering, label-efficient, apple-tasting, "
-                                         "disease-prevention, or a FILE.json.")],
-    classes: Annotated[str, typer.Option(help="For a preset: how many classes, or their names as in spam,ham.")] = "",
-    revealing: Annotated[str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw it: PNG, SVG or PDF.")] = None,
-) -> None:
-    """Explain a feedback graph in words and numbers, and draw it."""
+def _named_graph(graph: str, classes: str, revealing: str | None) -> FeedbackGraph:
+    """The graph of a command that has no stream to take the classes from."""
     from gappletron.graphs import FeedbackGraph
 
-    _check_outputs(None, plot, inputs=(graph,))
     if graph.endswith(".json") and classes:
         raise UserError("--classes goes with a preset, and a file names its own: leave it out")
     given = classes or ("2" if graph == "apple-tasting" else "4")
@@ -336,7 +328,20 @@ def explain_graph(
         labels = tuple(range(int(given)))
     if not graph.endswith(".json") and graph not in FeedbackGraph.PRESETS:
         raise unknown(graph, "graph", [*FeedbackGraph.PRESETS, "FILE.json"])
-    feedback = _graph(graph, labels, revealing)
+    return _graph(graph, labels, revealing)
+
+
+@app.command("graph")
+def explain_graph(
+    graph: Annotated[str, typer.Argument(metavar="PRESET|FILE", help="bandit, full, filtering, label-efficient, apple-tasting, "
+                                         "disease-prevention, or a FILE.json.")],
+    classes: Annotated[str, typer.Option(help="For a preset: how many classes, or their names as in spam,ham.")] = "",
+    revealing: Annotated[str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw it: PNG, SVG or PDF.")] = None,
+) -> None:
+    """Explain a feedback graph in words and numbers, and draw it."""
+    _check_outputs(None, plot, inputs=(graph,))
+    feedback = _named_graph(graph, classes, revealing)
     typer.echo(feedback.describe())
     typer.echo()
     typer.echo(feedback.as_text())
@@ -360,6 +365,39 @@ def _parameters(learner: Learner) -> str:
     """The fields with their default values."""
     return ", ".join(f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
                      for key, value in learner._asdict().items()) or "none"
+
+
+@app.command("bound")
+def show_bounds(
+    learner: Annotated[str, typer.Argument(metavar="LEARNER", help="A Gappletron: gapsmh, gaphin, gaplog2, gaplog.")],
+    graph: Annotated[str, typer.Option(help="A preset, or a FILE.json.")] = "bandit",
+    classes: Annotated[str, typer.Option(help="For a preset: how many classes, or their names as in spam,ham.")] = "",
+    revealing: Annotated[str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")] = None,
+    rounds: Annotated[int, typer.Option(help="T.")] = 100_000,
+    max_norm: Annotated[float, typer.Option(help="X, the largest norm of the features.")] = 1.0,
+    radius: Annotated[float, typer.Option(help="B, the radius of the ball in which weights are sought.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="The allowed probability of failure.")] = 0.05,
+) -> None:
+    """Print the right-hand side of every theorem of the paper, each for the gamma it is proved with."""
+    from gappletron.learners import named
+    from gappletron.learners.gappletron import Gappletron
+    from gappletron.optimizers import ProjectedOGD
+    from gappletron.theory import THEOREMS, bounds
+    from gappletron.tuning import tuned
+
+    feedback = _named_graph(graph, classes, revealing)
+    chosen = named(learner)
+    if not isinstance(chosen, Gappletron):
+        raise UserError(f"the theorems are about Gappletron, and {learner!r} is another learner: choose for example 'gapsmh'")
+    projected = chosen._replace(optimizer=ProjectedOGD(radius))
+    typer.echo(f"{projected.loss!r} with {projected.optimizer!r} on {feedback}, T = {rounds:,}, X = {max_norm:g}, "
+               f"delta = {delta:g}")
+    for position, theorem in enumerate(THEOREMS):
+        player = tuned(projected, theorem.tuning, feedback, max_norm=max_norm, delta=delta) if theorem.tuning else projected
+        bound = bounds(player, feedback, rounds=rounds, max_norm=max_norm, delta=delta)[position]
+        gamma = f"gamma = {player.exploration.gamma:.4g}" if theorem.tuning else ""
+        what = f"does not apply: it {bound.refusal}" if bound.refusal else f"{bound.statement}, value = {bound.value:,.1f}"
+        typer.echo(f"{bound.theorem:32} {gamma:16} {what}")
 
 
 DEMO = {"bandit": "you learn whether your guess was right", "filtering": "only the first class shows the label",

@@ -1,0 +1,192 @@
+"""The right-hand side of every theorem, on the constants of a learner and a problem, with the mends of the errata.
+
+The mistakes of a run are bounded by the comparator's loss plus the surrogate regret; a separable theorem bounds the mistakes
+themselves. Letters: K the classes (K' where the loss asks for it), rho the size of the dominating set, Q the number of
+revealing classes (at least 1), L and h as in ``||grad l||^2 <= 2 L l`` and ``regret <= h sqrt(sum ||g||^2)``, T the rounds, n
+those whose y* does not reveal, lmax the largest loss on the ball, delta the allowed probability of failure.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from gappletron._validate import UserError, number, whole
+from gappletron.exploration import Paper, TopUp
+from gappletron.learners.gappletron import TUNINGS, Gappletron, constants
+from gappletron.learners.learner import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gappletron.graphs import FeedbackGraph
+
+__all__ = ["THEOREMS", "Bound", "bounds"]
+
+
+class Letters(NamedTuple):
+    """What the theorems are made of."""
+
+    K: float
+    effective: float
+    rho: float
+    Q: int
+    L: float
+    h: float
+    lmax: float
+    T: int
+    n: float
+    delta: float
+    loss_sum: float
+
+
+class Theorem(NamedTuple):
+    """One statement of the paper."""
+
+    name: str
+    statement: str
+    tuning: str | None
+    separable: bool
+    full_information: bool
+    right_hand_side: Callable[[Letters], float]
+
+
+class Bound(NamedTuple):
+    """A theorem's right-hand side on one problem; `refusal` says why the theorem does not apply, None where it does.
+
+    `value` bounds the surrogate regret, or with `separable` the mistakes.
+
+    >>> from gappletron import FeedbackGraph, Gappletron, bounds
+    >>> bounds(Gappletron(), FeedbackGraph.full(3), rounds=10, max_norm=1.0)[4].refusal
+    'needs an optimizer with a guarantee h, and AdaptiveOGD(scale=1.0) has none'
+    """
+
+    theorem: str
+    statement: str
+    value: float
+    separable: bool
+    refusal: str | None
+
+
+def expectation(c: Letters) -> float:
+    """max{2 K' K L h^2 / Q, 2 h sqrt(rho K' L n)} (the factor K/Q keeps K: erratum 3)."""
+    return max(2.0 * c.effective * c.K * c.L * c.h**2 / c.Q, 2.0 * c.h * math.sqrt(c.rho * c.effective * c.L * c.n))
+
+
+def expectation_separable(c: Letters) -> float:
+    """max{4 h sqrt(rho L n), 8 K L h^2 / Q} - (1/K') sum l_t(W_t): the safe form of erratum 6."""
+    return max(4.0 * c.h * math.sqrt(c.rho * c.L * c.n), 8.0 * c.K * c.L * c.h**2 / c.Q) - c.loss_sum / c.effective
+
+
+def high_probability(c: Letters) -> float:
+    """(3K'+1) ln(2/delta) + max{5 sqrt(K' rho T z), 7 K' K z / Q} with z = L h^2 + 5 lmax ln(2/delta)."""
+    log = math.log(2.0 / c.delta)
+    z = c.L * c.h**2 + 5.0 * c.lmax * log
+    largest = max(5.0 * math.sqrt(c.effective * c.rho * c.T * z), 7.0 * c.effective * c.K * z / c.Q)
+    return (3.0 * c.effective + 1.0) * log + largest
+
+
+def high_probability_separable(c: Letters) -> float:
+    """2 ln(2/delta) + 5 max{sqrt(z rho T), 2 K z / Q} with z = (K'+2) lmax ln(2/delta) + L h^2."""
+    log = math.log(2.0 / c.delta)
+    z = (c.effective + 2.0) * c.lmax * log + c.L * c.h**2
+    return 2.0 * log + 5.0 * max(math.sqrt(z * c.rho * c.T), 2.0 * c.K * z / c.Q)
+
+
+def full_expectation(c: Letters) -> float:
+    """K' L h^2 / 2: independent of T."""
+    return c.effective * c.L * c.h**2 / 2.0
+
+
+def full_expectation_separable(c: Letters) -> float:
+    """2 L h^2 - (1/K') sum l_t(W_t): Lemma 1 and sum l_t(W_t) <= 2 L h^2.
+
+    The paper prints ``4 L ||U||^2`` for gradient descent with a rate of its own; with the condition on A that an optimizer here
+    states its h for, the same steps (v_max = 1 in the proof) give this.
+    """
+    return 2.0 * c.L * c.h**2 - c.loss_sum / c.effective
+
+
+def full_high_probability(c: Letters) -> float:
+    """K' L h^2 + (3K'+1)/2 ln(1/delta)."""
+    return c.effective * c.L * c.h**2 + (3.0 * c.effective + 1.0) / 2.0 * math.log(1.0 / c.delta)
+
+
+def full_high_probability_separable(c: Letters) -> float:
+    """4 L h^2 + 11/4 ln(1/delta)."""
+    return 4.0 * c.L * c.h**2 + 11.0 / 4.0 * math.log(1.0 / c.delta)
+
+
+THEOREMS = (
+    Theorem("expectation", "E[mistakes] <= sum l_t(U) + value", "expectation", False, False, expectation),
+    Theorem("expectation-separable", "E[mistakes] <= value", "expectation-separable", True, False, expectation_separable),
+    Theorem("high-probability", "mistakes <= sum l_t(U) + value with probability 1 - delta", "high-probability", False, False,
+            high_probability),
+    Theorem("high-probability-separable", "mistakes <= value with probability 1 - delta", "high-probability-separable", True,
+            False, high_probability_separable),
+    Theorem("full-expectation", "E[mistakes] <= sum l_t(U) + value", None, False, True, full_expectation),
+    Theorem("full-expectation-separable", "E[mistakes] <= value", None, True, True, full_expectation_separable),
+    Theorem("full-high-probability", "mistakes <= sum l_t(U) + value with probability 1 - delta", None, False, True,
+            full_high_probability),
+    Theorem("full-high-probability-separable", "mistakes <= value with probability 1 - delta", None, True, True,
+            full_high_probability_separable),
+)
+
+
+def bounds(learner: Gappletron, graph: FeedbackGraph, *, rounds: int, max_norm: float, blind_rounds: float | None = None,
+           loss_sum: float = 0.0, guarantee: float | None = None, radius: float | None = None,
+           delta: float = 0.05) -> list[Bound]:
+    """Every theorem for this learner on this problem.
+
+    :param blind_rounds: n, of a run; without one it is T, the most it can be (0 under full information).
+    :param loss_sum: sum l_t(W_t), of a run; it lowers the separable bounds.
+    :param guarantee: h(U); by default the optimizer's own.
+    :param radius: B, for the largest loss; by default the ball that the optimizer stays in.
+
+    >>> from gappletron import FeedbackGraph, Gappletron, ProjectedOGD, tuned
+    >>> graph = FeedbackGraph.filtering(2)
+    >>> learner = tuned(Gappletron(optimizer=ProjectedOGD(1.0)), "expectation", graph, max_norm=1.0)
+    >>> for bound in bounds(learner, graph, rounds=60_000, max_norm=1.0)[:2]:
+    ...     print(bound.theorem, round(bound.value), bound.refusal)
+    expectation 3919 None
+    expectation-separable 5543 is proved for gamma = 5.657, and the learner has 4
+    """
+    if not isinstance(learner, Gappletron):
+        raise UserError(f"{learner!r} is not a Gappletron: the theorems are about Gappletron")
+    problem = Problem(graph, whole(rounds, "rounds", least=1), None, number(max_norm, "max_norm", above=0.0), guarantee, radius,
+                      number(delta, "delta", above=0.0, most=1.0))
+    c = constants(learner, problem)
+    full = graph.is_full_information
+    n = (0 if full else rounds) if blind_rounds is None else blind_rounds
+    Q = max(1, len(graph.revealing_classes))
+    letters = Letters(graph.n_classes, c.K, _rho(learner, graph), Q, c.L, c.h, c.lmax, rounds, n, problem.delta, loss_sum)
+    return [Bound(theorem.name, theorem.statement, theorem.right_hand_side(letters), theorem.separable,
+                  _refusal(theorem, learner, problem)) for theorem in THEOREMS]
+
+
+def _rho(learner: Gappletron, graph: FeedbackGraph) -> int:
+    """With Algorithm 1's own rule the theorems survive with rho replaced by the number of actions (erratum 2)."""
+    return graph.n_actions if isinstance(learner.exploration, Paper) else graph.rho
+
+
+def _refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | None:  # noqa: PLR0911 - a list of reasons
+    """Why a theorem says nothing about this learner on this problem."""
+    graph, K = problem.graph, problem.graph.n_classes
+    if not learner.loss.is_regular(K) and learner.loss.effective_classes(K) == K:
+        return f"needs a regular loss, and {learner.loss!r} is not one for {K} classes"
+    if problem.guarantee is None and learner.optimizer.guarantee() is None:
+        return f"needs an optimizer with a guarantee h, and {learner.optimizer!r} has none"
+    if not isinstance(learner.exploration, TopUp | Paper):
+        return f"needs the exploration rule TopUp or Paper, not {learner.exploration!r}"
+    if isinstance(learner.exploration, Paper) and graph.n_actions > K:
+        return "is not proved for Algorithm 1 with an extra action, whose uniform draw is over all actions: use TopUp"
+    if theorem.full_information:
+        return None if graph.is_full_information else "is about full information"
+    if graph.is_full_information or theorem.tuning is None:
+        return None
+    wanted = TUNINGS[theorem.tuning](learner, problem)
+    if isinstance(learner.exploration, Paper) and graph.rho < K:
+        return "is proved for Algorithm 1's rule with K in place of rho, also in gamma: use TopUp"
+    if not math.isclose(learner.exploration.gamma, wanted, rel_tol=1e-9):
+        return f"is proved for gamma = {wanted:.4g}, and the learner has {learner.exploration.gamma:.4g}"
+    return None
