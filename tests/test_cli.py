@@ -718,3 +718,22 @@ def test_any_synthetic_stream(playground, settings_given):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gappletron.streams.synthetic.CHUNK", 8)  # a chunk is made whole, and here as plain Python
         assert_no_surprise(playground, ["run", f"synthetic:{spec}", "--rounds", 5])
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (["perceptron"], "the theorems are about Gappletron"), (["gapsmh", "--rounds", "0"], "rounds must be at least 1"),
+    (["gapsmh", "--max-norm", "0"], "the largest norm of the features is 0"),
+    (["gapsmh", "--delta", "2"], "delta must be at most 1"),
+    (["gapsmh", "--radius", "0"], "radius must be above 0"), (["gapsmh", "--graph", "x"], "there is no graph 'x'"),
+])
+def test_bad_bounds(options, words):
+    assert words in sentence("bound", *options)
+
+
+def test_bounds_are_those_of_the_theorems():
+    code, out, _ = ended("bound", "gapsmh", "--graph", "filtering", "--classes", "3", "--rounds", "1000", "--max-norm", "1")
+    lines = out.splitlines()
+    assert code == 0
+    assert len(lines) == 9
+    assert "value = 619.7" in lines[1]  # 2 sqrt(8) sqrt(3 * 4 * 1000)
+    assert "does not apply: it is about full information" in lines[5]

@@ -390,14 +390,15 @@ def show_bounds(
     if not isinstance(chosen, Gappletron):
         raise UserError(f"the theorems are about Gappletron, and {learner!r} is another learner: choose for example 'gapsmh'")
     projected = chosen._replace(optimizer=ProjectedOGD(radius))
-    typer.echo(f"{projected.loss!r} with {projected.optimizer!r} on {feedback}, T = {rounds:,}, X = {max_norm:g}, "
-               f"delta = {delta:g}")
+    numbers = f"T = {rounds:,}, X = {max_norm:g}, delta = {delta:g}"
+    lines = [f"{projected.loss!r} with {projected.optimizer!r} on {feedback}, {numbers}"]
     for position, theorem in enumerate(THEOREMS):
         player = tuned(projected, theorem.tuning, feedback, max_norm=max_norm, delta=delta) if theorem.tuning else projected
         bound = bounds(player, feedback, rounds=rounds, max_norm=max_norm, delta=delta)[position]
         gamma = f"gamma = {player.exploration.gamma:.4g}" if theorem.tuning else ""
         what = f"does not apply: it {bound.refusal}" if bound.refusal else f"{bound.statement}, value = {bound.value:,.1f}"
-        typer.echo(f"{bound.theorem:32} {gamma:16} {what}")
+        lines.append(f"{bound.theorem:32} {gamma:16} {what}")
+    typer.echo("\n".join(lines))
 
 
 DEMO = {"bandit": "you learn whether your guess was right", "filtering": "only the first class shows the label",
