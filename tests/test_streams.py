@@ -256,7 +256,10 @@ def test_limited_asks_for_no_chunk_it_does_not_need():
 def naive_transform(row, normalize, bias):
     if normalize == "log1p-unit":
         row = [math.copysign(math.log1p(abs(v)), v) for v in row]
-    norm = math.sqrt(sum(v * v for v in row))
+    total = 0.0
+    for v in row:  # not sum(), which rounds once at the end from Python 3.12 on
+        total += v * v
+    norm = math.sqrt(total)
     if normalize != "none" and norm > 0:
         row = [v / norm for v in row]
     return row + [1.0] * bias

@@ -74,9 +74,12 @@ def _resolved(path: str | os.PathLike[str]) -> Path:
     if "\0" in os.fspath(path):
         raise cannot_write(path, "it holds a NUL character")
     try:
-        return Path(path).resolve()
-    except RuntimeError:  # before Python 3.13
+        target = Path(path).resolve()
+    except RuntimeError:  # before Python 3.13, which returns a link instead
         raise cannot_write(path, "its links lead in a circle") from None
+    if target.is_symlink():
+        raise cannot_write(path, "its links lead in a circle")
+    return target
 
 
 def _umask() -> int:
