@@ -120,7 +120,8 @@ def run(
         stream.prepare(show)
     feedback = _graph(graph, stream.classes, revealing)
     learners = {name: _tuned(learner, tuning, feedback, stream) for name, learner in learners.items()}
-    runs = Runs(learners, stream, feedback, repeats=repeats, seed=seed, jobs=jobs)
+    with _progress("compiling"):
+        runs = Runs(learners, stream, feedback, repeats=repeats, seed=seed, jobs=jobs)
     outcome = _played(runs)
     histories = runs.histories()
     typer.echo(_table(histories))
@@ -427,7 +428,8 @@ def demo(
     figure = Figure(figsize=(11, 7.5), layout="constrained")
     panels = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
     for (preset, what), ax in zip(DEMO.items(), panels, strict=True):
-        runs = Runs(["gaplog", "gaphin", "gapsmh"], data, preset, repeats=repeats)
+        with _progress("compiling"):
+            runs = Runs(["gaplog", "gaphin", "gapsmh"], data, preset, repeats=repeats)
         outcome = _played(runs)
         histories = runs.histories()
         typer.echo(_table(histories) + "\n")
