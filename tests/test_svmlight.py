@@ -8,7 +8,6 @@ import os
 import threading
 import tracemalloc
 import types
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from gappletron._dispatch import interpreted
 from gappletron._validate import UserError
 from gappletron.streams import SvmlightFile, limited, svmlight, transformed
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 QUICK = settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -178,10 +176,8 @@ def test_valid_files_have_the_bits_of_sklearn(content, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["sms_spam", "spambase", "reuters21578"])
-def test_real_files_have_the_bits_of_sklearn(name, tmp_path):
-    source = DATA / f"{name}.svm.gz"
-    if not source.exists():
-        pytest.skip("the folder ../shared/data with the real streams is not here")
+def test_real_files_have_the_bits_of_sklearn(name, tmp_path, shared_data):
+    source = shared_data / f"{name}.svm.gz"
     stream = check_against_sklearn(gzip.decompress(source.read_bytes()), tmp_path / "real.svm")
     packed = SvmlightFile(source)
     assert (packed.rounds, packed.features, packed.classes, packed.max_norm) == (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gappletron._dispatch import Piece, compiled
 from gappletron._validate import UserError
-from gappletron.numerics import log_partition, margin, rival, softmax_gradient
+from gappletron.numerics import hinge_direction, log_partition, margin, rival, softmax_gradient
 
 if TYPE_CHECKING:
     from gappletron.numerics import Floats
@@ -86,14 +86,11 @@ class SmoothHinge(Loss):
         return 0.0
 
     def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
-        for k in range(out.size):
-            out[k] = 0.0
         r = rival(scores, y)
         slope = 2.0
         if y == greedy:
             slope = 2.0 * max(0.0, 1.0 - (scores[y] - scores[r]))
-        out[y] = -slope
-        out[r] = slope
+        hinge_direction(y, r, slope, out)
 
     def gap(self, scores: Floats, greedy: int) -> float:
         m = margin(scores, greedy)
@@ -135,12 +132,9 @@ class Hinge(Loss):
         return max(0.0, 1.0 - m)
 
     def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
-        for k in range(out.size):
-            out[k] = 0.0
         r = rival(scores, y)
-        if y != greedy or scores[y] - scores[r] < self.kappa:
-            out[y] = -1.0
-            out[r] = 1.0
+        within = y != greedy or scores[y] - scores[r] < self.kappa
+        hinge_direction(y, r, 1.0 if within else 0.0, out)
 
     def gap(self, scores: Floats, greedy: int) -> float:
         m = margin(scores, greedy)

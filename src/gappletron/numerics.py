@@ -61,6 +61,15 @@ def margin(scores: Floats, y: int) -> float:
 
 
 @helper
+def hinge_direction(y: int, r: int, slope: float, out: Floats) -> None:
+    """out = -slope (e_y - e_r), the gradient of a function of s_y - s_r that falls with this slope."""
+    for k in range(out.size):
+        out[k] = 0.0
+    out[y] = -slope
+    out[r] = slope
+
+
+@helper
 def log_partition(scores: Floats, top: int) -> float:
     """ln sum_k exp(s_k - s_top), with `top` the argmax: at least 0, and no term overflows."""
     total = 0.0

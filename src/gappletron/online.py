@@ -314,8 +314,8 @@ class Online:
                             "give a file that Online.save wrote") from None
         except UserError:
             raise
-        except Exception:  # zipfile, its decompressors, NumPy and JSON have a dozen errors between them for bytes gone wrong
-            raise UserError(damaged) from None
+        except Exception as error:  # zipfile, its decompressors, NumPy and JSON have a dozen errors for bytes gone wrong
+            raise UserError(damaged) from error
         if not isinstance(header, dict) or header.get("format") != FORMAT or type(header.get("version")) is not int:
             raise UserError(damaged)
         if header["version"] < 1:

@@ -15,7 +15,7 @@ from gappletron._validate import UserError, number
 from gappletron.exploration import Exploration
 from gappletron.learners.gappletron import Composed
 from gappletron.losses import InBase2, Loss, SmoothHinge
-from gappletron.numerics import log_partition, margin, rival
+from gappletron.numerics import hinge_direction, log_partition, margin, rival
 from gappletron.optimizers import FixedOGD, Optimizer
 
 if TYPE_CHECKING:
@@ -61,12 +61,9 @@ class GaptronHinge(Loss):
         return max(0.0, 1.0 - m)
 
     def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
-        for k in range(out.size):
-            out[k] = 0.0
         r = rival(scores, y)
-        if y != greedy or scores[y] - scores[r] <= 1.0 / scores.size:
-            out[y] = -1.0
-            out[r] = 1.0
+        within = y != greedy or scores[y] - scores[r] <= 1.0 / scores.size
+        hinge_direction(y, r, 1.0 if within else 0.0, out)
 
     def gap(self, scores: Floats, greedy: int) -> float:
         m = margin(scores, greedy)
