@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron._dispatch import ready
-from gappletron._validate import Label, UserError, fits_in_memory, listing, whole
+from gappletron._validate import Label, UserError, fits_in_memory, listing, shortened, whole
 from gappletron.engine import (
     BLIND,
     EXPLORED,
@@ -47,8 +47,8 @@ MARKS_A_DECADE = 24
 
 
 def play(learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str], stream: Any,
-         graph: FeedbackGraph | str, *, repeats: int = 1, seed: int = 0, rounds: int | None = None, losses: bool = False,
-         curve: str | Sequence[int] = "log", jobs: int | None = None,
+         graph: FeedbackGraph | str, *, repeats: int | Sequence[int] = 1, seed: int = 0, rounds: int | None = None,
+         losses: bool = False, curve: str | Sequence[int] = "log", jobs: int | None = None,
          progress: Callable[[int, int | None], None] | None = None) -> Histories:
     """Play a stream with every learner, `repeats` times each, and return what happened.
 
@@ -56,7 +56,7 @@ def play(learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learne
     :param stream: a :class:`~gappletron.streams.stream.Stream`, an ``(X, y)`` pair of arrays or a sparse matrix and labels, or
         what the command line takes: a svmlight file's path, ``"synthetic:K=9,d=120"``, ``"digits"``.
     :param graph: a :class:`FeedbackGraph`, its JSON file, or a preset's name, made for the stream's classes.
-    :param repeats: how often each learner plays, on the same data with its own randomness.
+    :param repeats: how often each learner plays, on the same data with its own randomness; or which repeats, by their numbers.
     :param seed: of the learners' randomness; repeat r of every learner draws from ``SeedSequence(seed, spawn_key=(r,))``.
     :param rounds: stop after this many.
     :param losses: also add up the surrogate losses l_t(W_t), seen or not.
@@ -85,9 +85,9 @@ class Runs:
     """
 
     def __init__(self, learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str], stream: Any,
-                 graph: FeedbackGraph | str, *, repeats: int = 1, seed: int = 0, rounds: int | None = None,
+                 graph: FeedbackGraph | str, *, repeats: int | Sequence[int] = 1, seed: int = 0, rounds: int | None = None,
                  losses: bool = False, curve: str | Sequence[int] = "log", jobs: int | None = None) -> None:
-        self.repeats = whole(repeats, "repeats", least=1, most=100_000)
+        self.repeats = _repeat_numbers(repeats)
         self.seed = whole(seed, "the seed", least=0)
         self.jobs = whole(jobs, "jobs", least=1, most=4096) if jobs is not None else usable_cores()
         self.learners = _named_learners(learners)
@@ -104,12 +104,12 @@ class Runs:
         def run_of(name: str, repeat: int) -> _Run:
             return _Run(name, self.learners[name], self.graph, self.stream.features, repeat, self.seed, marks, record)
 
-        first = {name: run_of(name, 0) for name in self.learners}
-        fits_in_memory(self.repeats * sum(_bytes((run.state, run.tally)) for run in first.values()),
-                       f"{self.repeats} run{'s' * (self.repeats > 1)} of {listing(self.learners)}",
+        first = {name: run_of(name, self.repeats[0]) for name in self.learners}
+        fits_in_memory(len(self.repeats) * sum(_bytes((run.state, run.tally)) for run in first.values()),
+                       f"{len(self.repeats)} run{'s' * (len(self.repeats) > 1)} of {listing(self.learners)}",
                        "play fewer repeats or learners at once, or hash the features into fewer")
-        self._runs = [first[name] if repeat == 0 else run_of(name, repeat)
-                      for name in self.learners for repeat in range(self.repeats)]
+        self._runs = [first[name] if repeat == self.repeats[0] else run_of(name, repeat)
+                      for name in self.learners for repeat in self.repeats]
         self._losses = losses
         self._begun = False
 
@@ -173,6 +173,15 @@ class _Run:
             mistakes=int(counts[MISTAKES]), labels_seen=int(counts[LABELS_SEEN]), explored=int(counts[EXPLORED]),
             blind_rounds=int(counts[BLIND]), rate_sum=float(sums[RATES]), loss_sum=float(sums[LOSSES]) if losses else None,
             seconds=self.seconds, curve=curve_of(self.tally, losses))
+
+
+def _repeat_numbers(repeats: int | Sequence[int]) -> tuple[int, ...]:
+    if not isinstance(repeats, Sequence) or isinstance(repeats, str):
+        return tuple(range(whole(repeats, "repeats", least=1, most=100_000)))
+    numbers = tuple(whole(repeat, "the number of a repeat", least=0) for repeat in repeats)
+    if not numbers or len(set(numbers)) < len(numbers):
+        raise UserError(f"the repeats {shortened(str(list(numbers)))} are no set of runs: name at least one, and each once")
+    return numbers
 
 
 def _bytes(state: Any) -> int:

@@ -9,27 +9,37 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from gappletron._validate import UserError
+from gappletron.streams.adversarial import FreshFeatures, Segments
 from gappletron.streams.stream import CHUNK, ArrayStream, Chunk, Stream, digits, limited, trusted
 from gappletron.streams.svmlight import SvmlightFile
 from gappletron.streams.synthetic import Synthetic
 from gappletron.streams.transform import NORMALIZATIONS, transformed
+from gappletron.streams.unit_vectors import UnitVectors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "CHUNK",
     "NORMALIZATIONS",
     "ArrayStream",
     "Chunk",
+    "FreshFeatures",
+    "Segments",
     "Stream",
     "SvmlightFile",
     "Synthetic",
+    "UnitVectors",
     "digits",
     "limited",
     "open_stream",
     "transformed",
 ]
+
+
+MADE: dict[str, Callable[[str], Stream]] = {"synthetic": Synthetic.parse, "unit-vectors": UnitVectors.parse,
+                                            "segments": Segments.parse, "fresh": FreshFeatures.parse}
+"""The streams that are made from numbers, by the first word of their names."""
 
 
 def open_stream(data: Any, *, features: int | None = None, classes: Iterable[Any] | None = None, max_norm: float | None = None,
@@ -57,8 +67,9 @@ def open_stream(data: Any, *, features: int | None = None, classes: Iterable[Any
         stream = ArrayStream(*data, classes=unused.pop("classes"))
     elif isinstance(data, str) and data == "digits":
         stream = digits()
-    elif isinstance(data, str) and data.partition(":")[0] == "synthetic":
-        stream = Synthetic.parse(data.partition(":")[2])
+    elif isinstance(data, str) and data.partition(":")[0] in MADE:
+        kind, _, spec = data.partition(":")
+        stream = MADE[kind](spec)
     elif isinstance(data, str | os.PathLike):
         stream = SvmlightFile(data, rounds=rounds, **unused)
         unused, rounds = {}, None

@@ -458,6 +458,24 @@ class Checked(Wrapped):
         return "" if np.isfinite(values).all() else "values must be finite"
 
 
+class Remembered(Wrapped):
+    """Another stream whose chunks are kept in memory once they were made, for many runs on the same data.
+
+    >>> from gappletron.streams import Synthetic
+    >>> stream = Remembered(Synthetic(rounds=100))
+    >>> next(stream.chunks()) is next(stream.chunks())
+    True
+    """
+
+    @functools.cached_property
+    def _kept(self) -> tuple[Chunk, ...]:
+        return tuple(self._stream.chunks())
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The rounds from the beginning."""
+        return iter(self._kept)
+
+
 class Limited(Wrapped):
     """The first rounds of another stream; made by :func:`limited`."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from gappletron._dispatch import helper, specialised
-from gappletron._validate import UserError, number, unknown, whole
+from gappletron._validate import UserError, number, whole
+from gappletron.streams.specification import settings
 from gappletron.streams.stream import CHUNK, ENTRIES, Chunk, Stream, frozen
 
 if TYPE_CHECKING:
@@ -132,18 +133,8 @@ class Synthetic(Stream):
         >>> Synthetic.parse("K=6,T=1e6").name
         'synthetic:K=6,d=120,noise=0.05,T=1000000,seed=0'
         """
-        given: dict[str, Any] = {}
-        for item in spec.split(",") if spec.strip() else ():
-            key, equals, text = (part.strip() for part in item.partition("="))
-            if not equals:
-                raise UserError(f"{item.strip()!r} in the synthetic stream {spec!r} is not key=number: write for example "
-                                "synthetic:K=9,d=120,noise=0.05,T=100000,seed=0")
-            if key not in _KEYS:
-                raise unknown(key, "setting of a synthetic stream", tuple(_KEYS))
-            if _KEYS[key] in given:
-                raise UserError(f"{key} is given twice in the synthetic stream {spec!r}: give it once")
-            given[_KEYS[key]] = _read_number(key, text)
-        return cls(**given)
+        keys = {"K": "classes", "d": "features", "noise": "noise", "T": "rounds", "seed": "seed"}
+        return cls(**settings(spec, "synthetic", keys, "K=9,d=120,noise=0.05,T=100000,seed=0"))
 
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning."""
@@ -168,22 +159,6 @@ class Synthetic(Stream):
         """One generator for the keywords and one for the rounds, so that neither moves when the other draws more."""
         keywords, rounds = np.random.SeedSequence(self.seed).spawn(2)
         return np.random.Generator(np.random.PCG64(keywords)), np.random.Generator(np.random.PCG64(rounds))
-
-
-_KEYS = {"K": "classes", "d": "features", "noise": "noise", "T": "rounds", "seed": "seed"}
-
-
-def _read_number(key: str, text: str) -> int | float:
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        value = float(text)
-    except ValueError:
-        raise UserError(f"{key}={text!r} in a synthetic stream is not a number: write for example {key}="
-                        f"{'0.05' if key == 'noise' else '120'}") from None
-    return int(value) if key != "noise" and value.is_integer() else value  # 1e6 is a fine number of rounds
 
 
 def _keyword_sets(rng: np.random.Generator, classes: int, scale: int) -> tuple[NDArray[np.int32], ...]:

@@ -1,0 +1,58 @@
+"""The adversary of the filtering lower bound: it plays a learner to find out where that learner does not look."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gappletron.graphs import FeedbackGraph
+from gappletron.runs import play
+from gappletron.streams.adversarial import Segments
+
+if TYPE_CHECKING:
+    from gappletron.learners.learner import Learner
+
+__all__ = ["GRAPH", "Probe", "quietest_segment"]
+
+GRAPH = FeedbackGraph.filtering(2, revealing=1)
+"""The graph of the theorem: class 1 reveals, class 0 is blind."""
+
+
+class Probe(NamedTuple):
+    """What a learner does where all labels are 0, on average over its runs.
+
+    `segment` is the one in which it plays 1 least often, `plays` how often it does so there, and `mistakes` how often in all.
+
+    >>> Probe(segment=3, plays=0.25, mistakes=9.5).segment
+    3
+    """
+
+    segment: int
+    plays: float
+    mistakes: float
+
+
+def quietest_segment(learner: Learner | str, root: int, *, repeats: int = 32, seed: int = 0, jobs: int | None = None) -> Probe:
+    """The segment of :class:`~gappletron.streams.adversarial.Segments` where the learner plays 1 least often (the first such).
+
+    It is the segment to turn (Theorem "apple lower bound"): either the learner plays 1 at most half a time there, in
+    expectation, or it makes R mistakes where no segment is turned. The expectation is estimated by playing that stream
+    `repeats` times. Play the turned stream with the same `repeats` and `seed`, and nothing is left to chance: the theorem is
+    true of a learner that draws one of these seeds, so the larger of the two averages is at least ``Segments.lower_bound``.
+
+    >>> from gappletron import play
+    >>> from gappletron.adversary import GRAPH, quietest_segment
+    >>> from gappletron.streams.adversarial import Segments
+    >>> probe = quietest_segment("gapsmh", root=16, repeats=100)
+    >>> turned = Segments(16, turned=probe.segment)
+    >>> runs = play("gapsmh", turned, GRAPH, repeats=100)
+    >>> max(probe.mistakes, sum(run.mistakes for run in runs) / 100) >= turned.lower_bound
+    True
+    """
+    stream = Segments(root)
+    runs = play({"learner": learner}, stream, GRAPH, repeats=repeats, seed=seed, jobs=jobs, curve=stream.segment_ends)
+    # Without a turned segment, playing 1 and a mistake are the same; whole numbers, so that a tie is one.
+    plays = np.sum([np.diff(run.curve.mistakes, prepend=0) for run in runs], axis=0)
+    segment = int(np.argmin(plays))
+    return Probe(segment, float(plays[segment]) / len(runs), float(plays.sum()) / len(runs))

@@ -1,0 +1,203 @@
+"""Playing a sweep: one run at a time on any ``concurrent.futures`` executor, each stored when it is finished.
+
+:func:`execute` is a pure function of its task (but for the seconds it took), and is all that a worker needs. The process that
+calls :func:`run` is the one writer. At most `in_flight` runs have been handed out and not stored at any moment, so a kill
+costs at most that many.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import itertools
+import json
+import math
+import platform
+import threading
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from typing import TYPE_CHECKING, Any
+
+from gappletron import __version__
+from gappletron._dispatch import parsed, source_hash, spelled
+from gappletron._validate import UserError
+from gappletron.adversary import quietest_segment
+from gappletron.experiments.store import Outcome, Result, Store
+from gappletron.exploration import Paper, TopUp
+from gappletron.graphs import FeedbackGraph
+from gappletron.learners import named
+from gappletron.learners.gappletron import Gappletron
+from gappletron.optimizers import Optimizer
+from gappletron.runs import play
+from gappletron.streams import open_stream
+from gappletron.streams.adversarial import Segments
+from gappletron.streams.stream import Remembered
+from gappletron.tuning import tuned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gappletron.experiments.sweeps import Task
+    from gappletron.learners.learner import Learner
+    from gappletron.streams.stream import Stream
+
+__all__ = ["execute", "graph_of", "player", "run"]
+
+REMEMBERED_ROUNDS = 2_000_000
+MARKS_A_DECADE = 6
+PROBES = 20  # as many as the sweep has repeats, with their seeds: then the theorem holds of these runs themselves
+
+# Threads that want the same data or the same comparator wait for one of them to make it.
+_data_lock, _comparator_lock, _probe_lock = threading.Lock(), threading.Lock(), threading.Lock()
+
+
+def graph_of(task: Task) -> FeedbackGraph:
+    """The feedback graph of a task.
+
+    >>> from gappletron.experiments.sweeps import SWEEPS, tasks
+    >>> graph_of(tasks(SWEEPS[0])[0])
+    FeedbackGraph('bandit', 6 classes, 6 actions)
+    """
+    return _graph(task.graph, task.classes)
+
+
+@functools.lru_cache(maxsize=64)
+def _graph(name: str, classes: int) -> FeedbackGraph:
+    preset, _, revealing = name.partition(":revealing=")
+    return FeedbackGraph.preset(preset, classes, int(revealing) if revealing else None)
+
+
+def player(task: Task) -> Learner:
+    """The learner of a task with every number set, before its first round."""
+    return _player(task.learner, task.exploration, task.optimizer, task.tuning, task.graph, _named_stream(task.stream))
+
+
+def _player(name: str, exploration: str, optimizer: str, tuning: str, graph: str, stream: Stream) -> Learner:
+    learner = named(name)
+    if isinstance(learner, Gappletron):
+        if exploration:
+            learner = learner._replace(exploration={"paper": Paper(), "top-up": TopUp()}[exploration])
+        if optimizer:
+            learner = learner._replace(optimizer=parsed(Optimizer, optimizer, "optimizer"))
+    if not tuning:
+        return learner
+    return tuned(learner, tuning, _graph(graph, len(stream.classes)), rounds=stream.rounds, features=stream.features,
+                 max_norm=stream.max_norm)
+
+
+@functools.lru_cache(maxsize=128)
+def _named_stream(name: str) -> Stream:
+    return open_stream(name.replace(",turned=quietest", ""))
+
+
+@functools.lru_cache(maxsize=2)
+def _remembered(name: str) -> Stream:
+    stream = _named_stream(name)
+    return Remembered(stream) if stream.rounds is not None and stream.rounds <= REMEMBERED_ROUNDS else stream
+
+
+def stream_of(task: Task) -> Stream:
+    """The stream that a task plays; an adversary's depends on the learner."""
+    if task.stream.endswith(",turned=quietest"):
+        stream = _named_stream(task.stream)
+        assert isinstance(stream, Segments)
+        with _probe_lock:
+            return Segments(stream.root, _quietest(player(task), stream.root))
+    with _data_lock:
+        return _remembered(task.stream)
+
+
+@functools.lru_cache(maxsize=256)
+def _quietest(learner: Learner, root: int) -> int:
+    return quietest_segment(learner, root, repeats=PROBES, jobs=1).segment
+
+
+def _compared(learner: Gappletron, task: Task) -> Comparator:
+    """The best U in the optimizer's ball. The hinge's is without the learner's case split, so its loss is an upper bound."""
+    with _comparator_lock:
+        return _comparator(learner.loss, task.stream, task.graph, learner.optimizer.reach())
+
+
+@functools.lru_cache(maxsize=64)
+def _comparator(loss: Any, stream: str, graph: str, radius: float) -> Comparator:
+    data = _named_stream(stream)
+    return best_comparator(loss, data, _graph(graph, len(data.classes)), radius)
+
+
+def marks(rounds: int) -> list[int]:
+    """The rounds at which a run's mistakes are kept: a few in every decade, half of the rounds, and the last.
+
+    >>> marks(20)
+    [1, 2, 3, 5, 7, 10, 15, 20]
+    """
+    steps = int(MARKS_A_DECADE * math.log10(rounds)) + 1
+    spaced = {round(10 ** (step / MARKS_A_DECADE)) for step in range(steps)}
+    return sorted({*spaced, max(1, rounds // 2), rounds})
+
+
+def execute(task: Task) -> Outcome:
+    """Play one run."""
+    graph, stream, learner = graph_of(task), stream_of(task), player(task)
+    is_gappletron = isinstance(learner, Gappletron)
+    history = play({task.learner: learner}, stream, graph, repeats=[task.repeat], seed=task.seed, jobs=1,
+                   losses=is_gappletron, curve=marks(task.rounds))[0]
+    comparator = None
+    if isinstance(learner, Gappletron) and task.figure == "bounds":
+        comparator = _compared(learner, task)
+    curve = json.dumps([history.curve.rounds.tolist(), history.curve.mistakes.tolist()])
+    return Outcome(
+        parameters=json.dumps(_finite(spelled(learner)), sort_keys=True), max_norm=float(stream.max_norm or 0.0),
+        mistakes=history.mistakes, labels_seen=history.labels_seen,
+        explored=history.explored, blind_rounds=history.blind_rounds, error_rate=history.error_rate,
+        rate_sum=history.rate_sum, loss_sum=history.loss_sum,
+        comparator_loss=None if comparator is None else comparator.loss,
+        comparator_gap=None if comparator is None else comparator.gap,
+        curve=curve, version=__version__, sources=source_hash(), machine=_machine(), seconds=history.seconds,
+        finished_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
+
+
+@functools.cache
+def _machine() -> str:
+    return f"{platform.node()}, {platform.machine()}, {platform.system()}, Python {platform.python_version()}"
+
+
+def run(tasks: Sequence[Task], store: Store, executor: Executor, in_flight: int,
+        finished: Callable[[Result], None] | None = None) -> None:
+    """Play the tasks that the store does not have yet, and keep each as soon as it is finished.
+
+    :param executor: any of ``concurrent.futures``: threads suffice on one machine, since playing releases Python's lock.
+    :param in_flight: how many runs may be handed out and not stored; the executor's number of workers.
+    :param finished: called with each result after it was stored.
+    """
+    # By stream, so that a data set is made once for all that play it.
+    waiting = iter(sorted(tasks, key=lambda task: (task.stream, task.id)))
+    handed_out: dict[Future[Outcome], Task] = {}
+    try:
+        while True:
+            for task in itertools.islice(waiting, in_flight - len(handed_out)):
+                handed_out[executor.submit(execute, task)] = task
+            if not handed_out:
+                return
+            done, _ = wait(handed_out, return_when=FIRST_COMPLETED)
+            for future in done:
+                task = handed_out.pop(future)
+                result = Result(task, _of_these_sources(future.result()))
+                store.add(result)
+                if finished is not None:
+                    finished(result)
+    finally:
+        for future in handed_out:
+            future.cancel()
+
+
+def _of_these_sources(outcome: Outcome) -> Outcome:
+    if outcome.sources != source_hash():
+        raise UserError(f"a worker on {outcome.machine} plays with other sources of gappletron than this process: install the "
+                        "same version on every worker and start them anew")
+    return outcome
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no infinity: a radius that is infinite is written as text."""
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

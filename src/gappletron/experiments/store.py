@@ -1,0 +1,241 @@
+"""Where finished runs are kept: one SQLite file, one transaction a run, one writer.
+
+A run that was stored survives a kill at any moment (write-ahead log), and readers may look while others write. A stored run is
+taken for the run of a task only if everything it depends on is the same: its parameters, and the sources of the package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import dataclasses
+import io
+import json
+import os
+import sqlite3
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gappletron import _files
+from gappletron._validate import UserError
+from gappletron.experiments.sweeps import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["Outcome", "Result", "Store", "read_results", "write_table"]
+
+FILE = "results.sqlite"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run brought: totals, running totals at some rounds, and by what it was played.
+
+    `parameters` is the learner with every number in it, as JSON. `comparator_loss` is sum l_t(U) of the best U found in the
+    optimizer's ball, no more than `comparator_gap` above the least there is; None where nobody asked for it.
+    """
+
+    parameters: str
+    max_norm: float
+    mistakes: int
+    labels_seen: int
+    explored: int
+    blind_rounds: int
+    error_rate: float
+    rate_sum: float
+    loss_sum: float | None
+    comparator_loss: float | None
+    comparator_gap: float | None
+    curve: str
+    version: str
+    sources: str
+    machine: str
+    seconds: float
+    finished_at: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """A task and its outcome: one row of the table.
+
+    >>> result = Result(Task("a/b/c/d/00", "a", "bandit", "", "perceptron", "", "", 3, 40, 0.0, 10, "s", 0, 0),
+    ...                 Outcome("{}", 1.0, 4, 6, 4, 10, 0.4, 0.0, None, None, None, "[[5, 10], [3, 4]]", "", "", "", 0.1, ""))
+    >>> result.curve
+    [(5, 3), (10, 4)]
+    """
+
+    task: Task
+    outcome: Outcome
+
+    @property
+    def curve(self) -> list[tuple[int, int]]:
+        """(round, mistakes up to it), at the rounds that were marked."""
+        rounds, mistakes = json.loads(self.outcome.curve)
+        return list(zip(rounds, mistakes, strict=True))
+
+
+TASK_COLUMNS = tuple(field.name for field in fields(Task))
+OUTCOME_COLUMNS = tuple(field.name for field in fields(Outcome))
+COLUMNS = TASK_COLUMNS + OUTCOME_COLUMNS
+NOT_IN_TABLES = ("curve",)
+_TYPES = {"int": "INTEGER NOT NULL", "float": "REAL NOT NULL", "float | None": "REAL", "str": "TEXT NOT NULL"}
+
+
+class Store:
+    """The runs of one folder, open for writing. A second writer is refused.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+    ...     len(store.finished([], sources="0123456789abcdef"))
+    0
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.path = Path(folder) / FILE
+        self._lock = _locked(Path(folder))
+        try:
+            self._connection = _connected(self.path)
+            # WAL: a commit appends, so a kill leaves either the whole row or nothing, and readers do not wait.
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            kinds = {field.name: str(field.type) for kind in (Task, Outcome) for field in fields(kind)}
+            columns = ", ".join(f"{name} {_TYPES[kinds[name]]}" for name in COLUMNS)
+            self._connection.execute(f"CREATE TABLE IF NOT EXISTS runs ({columns}, PRIMARY KEY (id))")
+            self._check_columns()
+        except BaseException as error:
+            os.close(self._lock)
+            raise _explained(error, self.path) from error
+
+    def _check_columns(self) -> None:
+        """Results of another version may have other columns: leave them alone."""
+        found = tuple(row[1] for row in self._connection.execute("PRAGMA table_info(runs)"))
+        if found != COLUMNS:
+            raise UserError(f"{str(self.path)!r} was written by another version of gappletron, with other columns: "
+                            "move it away, or choose another folder with --out")
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+        os.close(self._lock)
+
+    def finished(self, tasks: Iterable[Task], sources: str) -> dict[str, Result]:
+        """Of these tasks, by id, those that were played with the same parameters and the same sources."""
+        stored = {result.task.id: result for result in _rows(self._connection)}
+        return {task.id: stored[task.id] for task in tasks
+                if task.id in stored and stored[task.id].task == task and stored[task.id].outcome.sources == sources}
+
+    def add(self, result: Result) -> None:
+        """Keep a finished run, in a transaction of its own; an older run of the same id gives way."""
+        values = [*dataclasses.astuple(result.task), *dataclasses.astuple(result.outcome)]
+        try:
+            with self._connection:
+                self._connection.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(values))})", values)
+        except sqlite3.Error as error:
+            raise _explained(error, self.path) from error
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=30.0)
+
+
+def _locked(folder: Path) -> int:
+    """A lock on the folder that ends with the process, however it ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise _files.cannot_write(folder / FILE, error.strerror or str(error)) from None
+    try:
+        import fcntl
+    except ImportError:  # not on Windows: there SQLite's own locks keep the file whole, and two writers share the work badly
+        return descriptor
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UserError(f"another process is writing results to {str(folder)!r}: wait for it, or choose another folder with "
+                        "--out") from None
+    except OSError:  # a file system without locks
+        pass
+    return descriptor
+
+
+def _explained(error: BaseException, path: Path) -> BaseException:
+    """SQLite's error as a sentence with a cure."""
+    if isinstance(error, sqlite3.DatabaseError) and "not a database" in str(error):
+        return UserError(f"{str(path)!r} is not a file of results: move it away, or choose another folder with --out")
+    if isinstance(error, sqlite3.Error):
+        return UserError(f"cannot write {str(path)!r} ({error}): mend that and start again; the runs stored so far are kept")
+    return error
+
+
+def _rows(connection: sqlite3.Connection) -> Iterator[Result]:
+    cut = len(TASK_COLUMNS)
+    for row in connection.execute(f"SELECT {', '.join(COLUMNS)} FROM runs ORDER BY id"):
+        yield Result(Task(*row[:cut]), Outcome(*row[cut:]))
+
+
+def read_results(folder: str | os.PathLike[str]) -> list[Result]:
+    """Every run stored in a folder, by id; also while another process writes.
+
+    >>> read_results("nowhere")
+    Traceback (most recent call last):
+        ...
+    gappletron._validate.UserError: there is no 'nowhere/results.sqlite': run `gappletron reproduce --out nowhere` first
+    """
+    path = Path(folder) / FILE
+    if not path.is_file():
+        raise UserError(f"there is no {str(path)!r}: run `gappletron reproduce --out {os.fspath(folder)}` first")
+    with contextlib.closing(_connected(path)) as connection:
+        try:
+            return list(_rows(connection))
+        except sqlite3.Error as error:
+            raise UserError(f"{str(path)!r} cannot be read as results ({error}): was it written by another version?") from None
+
+
+def table(results: Iterable[Result]) -> tuple[list[str], list[list[Any]]]:
+    """The columns that tables show, and a row for each run."""
+    places = [place for place, name in enumerate(COLUMNS) if name not in NOT_IN_TABLES]
+    rows = []
+    for result in results:
+        values = (*dataclasses.astuple(result.task), *dataclasses.astuple(result.outcome))
+        rows.append([values[place] for place in places])
+    return [COLUMNS[place] for place in places], rows
+
+
+def write_table(results: Sequence[Result], path: str | os.PathLike[str]) -> None:
+    """Write the runs as CSV or Parquet, by the end of the file's name; whole or not at all."""
+    kind = Path(path).suffix.lower()
+    columns, rows = table(results)
+    if kind == ".csv":
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
+        content = text.getvalue().encode()
+    elif kind == ".parquet":
+        content = _parquet(columns, rows)
+    else:
+        raise UserError(f"cannot write a table into {os.fspath(path)!r}: let its name end in .csv or .parquet")
+    with _files.replacing(path) as file:
+        file.write(content)
+
+
+def _parquet(columns: list[str], rows: list[list[Any]]) -> bytes:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise UserError("Parquet files are written by pyarrow, which is not installed: pip install 'gappletron[parquet]', "
+                        "or let the file's name end in .csv") from None
+    kinds = {"int": pa.int64(), "float": pa.float64(), "float | None": pa.float64(), "str": pa.string()}
+    types = {field.name: kinds[str(field.type)] for kind in (Task, Outcome) for field in fields(kind)}
+    schema = pa.schema([(name, types[name]) for name in columns])
+    by_column = {name: [row[place] for row in rows] for place, name in enumerate(columns)}
+    sink = io.BytesIO()
+    pq.write_table(pa.table(by_column, schema=schema), sink)
+    return sink.getvalue()

@@ -1,0 +1,340 @@
+"""Every experiment as literal data: which learners play which streams on which graph, and how often.
+
+A :class:`Sweep` is a grid; :func:`tasks` lists its runs, each a :class:`Task` of plain values with an id that stays the same from
+one version to the next. Nothing here plays anything. Section 5 and the appendix "Experiments" of the paper; what the paper
+leaves open is settled here or in the learners' tunings, and :mod:`gappletron.experiments.report` prints it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from gappletron._validate import unknown, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["FIGURES", "SWEEPS", "Entrant", "Figure", "Sweep", "Task", "drawable", "selected", "tasks"]
+
+ROUNDS = 100_000
+"""T, which the paper does not give."""
+
+
+class Cell(NamedTuple):
+    """One of the paper's data sets: the synthetic stream with K classes, d features and label noise."""
+
+    classes: int
+    features: int
+    noise: float
+
+    def stream(self, rounds: int, repeat: int) -> str:  # noqa: ARG002 - the same data for every repeat
+        """The stream's name, as :func:`gappletron.open_stream` reads it."""
+        return f"synthetic:K={self.classes},d={self.features},noise={self.noise!r},T={rounds},seed=0"
+
+    def rounds(self, most: int) -> int:
+        """T."""
+        return most
+
+
+class Unit(NamedTuple):
+    """One unit vector for each class, with label noise: a stream on which the theorems say something."""
+
+    classes: int
+    features: int
+    noise: float
+
+    def stream(self, rounds: int, repeat: int) -> str:  # noqa: ARG002 - the same data for every repeat
+        return f"unit-vectors:K={self.classes},noise={self.noise!r},T={rounds},seed=0"
+
+    def rounds(self, most: int) -> int:
+        return most
+
+
+class Blind(NamedTuple):
+    """The adversary of Theorem "apple lower bound" with 2R segments: all labels blind, or one segment's turned.
+
+    The segment is the one in which the learner looks least, so the stream depends on the learner.
+    """
+
+    root: int
+    turned: bool
+
+    classes = 2
+    noise = 0.0
+
+    @property
+    def features(self) -> int:
+        return 2 * self.root + 1
+
+    def stream(self, rounds: int, repeat: int) -> str:  # noqa: ARG002 - the same data for every repeat
+        return f"segments:R={self.root}" + ",turned=quietest" * self.turned
+
+    def rounds(self, most: int) -> int:
+        """2 R^2, and 0 where that is too long."""
+        return 2 * self.root**2 if 2 * self.root**2 <= most else 0
+
+
+class Fresh(NamedTuple):
+    """The adversary of Theorem "full info lower bound": (B^2 - 1) K^2 fresh features, new labels for every repeat."""
+
+    classes: int
+    radius: int
+
+    noise = 0.0
+
+    @property
+    def features(self) -> int:
+        return (self.radius**2 - 1) * self.classes**2 + 1
+
+    def stream(self, rounds: int, repeat: int) -> str:
+        return f"fresh:K={self.classes},B={self.radius},T={rounds},seed={repeat}"
+
+    def rounds(self, most: int) -> int:
+        """T, and 0 where that is too short for the fresh features and one more."""
+        return most if most >= self.features else 0
+
+
+Data = Cell | Unit | Blind | Fresh
+
+
+class Entrant(NamedTuple):
+    """A learner as it enters a sweep: its name, its tuning, and for a Gappletron its exploration rule and its optimizer.
+
+    `repeats` limits the runs of a learner that draws nothing.
+    """
+
+    learner: str
+    tuning: str = ""
+    exploration: str = ""
+    optimizer: str = ""
+    repeats: int | None = None
+
+
+class Sweep(NamedTuple):
+    """A grid of runs: every entrant on every data set, on one feedback graph.
+
+    >>> bandit = SWEEPS[0]
+    >>> bandit.id, len(bandit.data), len(bandit.entrants), bandit.repeats
+    ('bandit', 27, 12, 10)
+    """
+
+    id: str
+    graph: str
+    data: tuple[Data, ...]
+    entrants: tuple[Entrant, ...]
+    repeats: int = 10
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run, in plain values: all that its outcome depends on.
+
+    >>> task = tasks(SWEEPS[0])[0]
+    >>> task.id
+    'bandit/bandit/K=6,d=80,noise=0.0,T=100000/gaplog,theory,paper/00'
+    """
+
+    id: str
+    figure: str
+    graph: str
+    exploration: str
+    learner: str
+    tuning: str
+    optimizer: str
+    classes: int
+    features: int
+    noise: float
+    rounds: int
+    stream: str
+    repeat: int
+    seed: int
+
+
+def tasks(sweep: Sweep, rounds: int = ROUNDS, repeats: int | None = None) -> list[Task]:
+    """The runs of a sweep over at most `rounds` rounds, each entrant `repeats` times (once if it draws nothing).
+
+    >>> sum(len(tasks(sweep)) for sweep in SWEEPS if sweep.id in ("bandit", "filtering", "full"))
+    6291
+    """
+    whole(rounds, "rounds", least=1)
+    found = []
+    for data in sweep.data:
+        horizon = data.rounds(rounds)
+        for entrant in sweep.entrants if horizon else ():
+            wanted = sweep.repeats if repeats is None else whole(repeats, "repeats", least=1, most=100_000)
+            # New labels for every repeat make a learner's runs differ even where it draws nothing.
+            once = entrant.repeats is not None and not isinstance(data, Fresh)
+            for repeat in range(min(wanted, entrant.repeats) if once and entrant.repeats else wanted):
+                found.append(_task(sweep, data, entrant, horizon, repeat))
+    return found
+
+
+def _task(sweep: Sweep, data: Data, entrant: Entrant, rounds: int, repeat: int) -> Task:
+    stream = data.stream(rounds, repeat)
+    kind, _, numbers = stream.partition(":")
+    where = ",".join(part for part in numbers.split(",") if not part.startswith("seed="))
+    where = where if kind == "synthetic" else f"{kind}:{where}"
+    who = ",".join(part for part in entrant[:4] if part)
+    return Task(id=f"{sweep.id}/{sweep.graph}/{where}/{who}/{repeat:02d}", figure=sweep.id, graph=sweep.graph,
+                exploration=entrant.exploration, learner=entrant.learner, tuning=entrant.tuning, optimizer=entrant.optimizer,
+                classes=data.classes, features=data.features, noise=data.noise, rounds=rounds, stream=stream, repeat=repeat,
+                seed=0)
+
+
+# ----------------------------------------------------------------------------------------------------- the paper's figures
+
+CLASSES = (6, 9, 12)
+FEATURES = (80, 120, 160)
+NOISES = (0.0, 0.05, 0.1)
+CELLS = tuple(Cell(K, d, noise) for K in CLASSES for d in FEATURES for noise in NOISES)
+MIDDLE = tuple(Cell(K, 120, noise) for K in CLASSES for noise in NOISES)
+
+GAPS = ("gaplog", "gaphin", "gapsmh")
+TUNINGS = ("theory", "only-t")
+
+
+def _gaps(exploration: str, *tunings: str) -> tuple[Entrant, ...]:
+    return tuple(Entrant(name, tuning, exploration) for tuning in tunings for name in GAPS)
+
+
+def _baselines(*names: str) -> tuple[Entrant, ...]:
+    return tuple(Entrant(name, tuning) for tuning in TUNINGS for name in names)
+
+
+QUERY_SCALES = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
+"""The grid of b: the label-efficient Perceptron asks with probability b / (b + margin), so from hardly ever to almost always."""
+
+PAPER = (
+    Sweep("bandit", "bandit", CELLS, _gaps("paper", *TUNINGS) + _baselines("pnewtron", "soba-diag", "banditron-iw")),
+    Sweep("filtering", "filtering", CELLS, _gaps("paper", *TUNINGS) + _baselines("banditron-iw")),
+    # With full information there is nothing to explore, so there is one tuning.
+    Sweep("full", "full", CELLS, (
+        *_gaps("paper", ""),
+        Entrant("second-order-perceptron-diag", repeats=1),
+        Entrant("perceptron", repeats=1),
+        Entrant("passive-aggressive", repeats=1),
+    )),
+    Sweep("label-efficient", "label-efficient", MIDDLE, (
+        *_gaps("paper", *TUNINGS),
+        *(Entrant(f"label-efficient-perceptron:b={b:g}") for b in QUERY_SCALES),
+    )),
+    # Ours: the exploration rule that mends Algorithm 1, to be set beside it.
+    Sweep("exploration", "filtering", CELLS, _gaps("top-up", "only-t")),
+    Sweep("exploration", "label-efficient", MIDDLE, _gaps("top-up", "only-t")),
+)
+
+# ------------------------------------------------------------------------------------------------------ the theorems' figures
+
+UNIT = 3
+RADIUS = f"{math.sqrt(2.0):.6f}"  # of U = I - 11'/K, which separates three unit vectors with margin 1
+WIDE = f"{4.0 * math.sqrt(2.0):.6f}"  # and of 4 U, since the logistic loss wants larger scores
+
+
+def _projected(tuning: str, *losses: tuple[str, str]) -> tuple[Entrant, ...]:
+    return tuple(Entrant(name, tuning, "top-up", f"projected-ogd:radius={radius}") for name, radius in losses)
+
+
+MARGIN_LOSSES = (("gapsmh", RADIUS), ("gaphin", RADIUS))
+ALL_LOSSES = (*MARGIN_LOSSES, ("gaplog2", WIDE), ("gaplog", WIDE))
+NOISY, SEPARABLE = (Unit(UNIT, UNIT, 0.05),), (Unit(UNIT, UNIT, 0.0),)
+
+BOUNDS = tuple(
+    sweep for graph in ("bandit", "filtering", "label-efficient") for sweep in (
+        Sweep("bounds", graph, NOISY, _projected("expectation", *ALL_LOSSES) + _projected("high-probability", *MARGIN_LOSSES)),
+        Sweep("bounds", graph, SEPARABLE, _projected("expectation-separable", *MARGIN_LOSSES)
+              + _projected("high-probability-separable", *MARGIN_LOSSES)),
+    )
+) + (Sweep("bounds", "full", NOISY + SEPARABLE, _projected("", *ALL_LOSSES)),)
+
+ROOTS = (5, 10, 22, 50, 100, 223, 500, 707)
+SQRT5 = f"{math.sqrt(5.0):.6f}"  # of the comparator in the proof
+
+
+def _on_fresh_features(radius: int, *more: Entrant) -> Sweep:
+    """Everybody who plays full information; Gappletron's weights stay in the adversary's ball, so that its theorem applies."""
+    ball = f"projected-ogd:radius={radius}"
+    return Sweep("lower-full", "full", (Fresh(3, radius),), (
+        *(Entrant(name, "", "top-up", ball) for name in (*GAPS, "gaplog2")),
+        *(Entrant(name, "theory") for name in ("gaptron-log", "gaptron-hin", "gaptron-smh", "banditron-iw", "exp3-g")),
+        *(Entrant(name, repeats=1) for name in ("perceptron", "passive-aggressive", "second-order-perceptron-diag", "arow")),
+        *more,
+    ), repeats=40)
+
+
+LOWER_BOUNDS = (
+    Sweep("lower-filtering", "filtering:revealing=1", tuple(Blind(root, turned) for root in ROOTS for turned in (False, True)), (
+        *(Entrant(name, "expectation", "top-up", f"projected-ogd:radius={SQRT5}") for name in (*GAPS, "gaplog2")),
+        Entrant("banditron-iw", "theory"),
+        Entrant("exp3-g", "theory"),
+    ), repeats=20),
+    # The full matrix of the second-order Perceptron has (Kd)^2 entries, so it plays the smallest of the three alone.
+    _on_fresh_features(2, Entrant("second-order-perceptron", repeats=1)),
+    _on_fresh_features(4),
+    _on_fresh_features(8),
+)
+
+SWEEPS: tuple[Sweep, ...] = PAPER + BOUNDS + LOWER_BOUNDS
+"""All experiments."""
+
+
+class Figure(NamedTuple):
+    """A picture of the report: which runs it is drawn from (all of `sweeps`, or only those with one of `tunings`)."""
+
+    id: str
+    title: str
+    sweeps: tuple[str, ...]
+    tunings: tuple[str, ...] | None = None
+
+
+FIGURES: tuple[Figure, ...] = (
+    Figure("bandit-intro", "Bandit graph, noisy labels, each learner with its better tuning", ("bandit",)),
+    Figure("bandit-best", "Bandit graph, each learner with its better tuning", ("bandit",)),
+    Figure("bandit-only-t", "Bandit graph, all parameters 1 except T", ("bandit",), ("only-t",)),
+    Figure("bandit-theory", "Bandit graph, tuned by theory", ("bandit",), ("theory",)),
+    Figure("filtering-best", "Multiclass filtering, each learner with its better tuning", ("filtering",)),
+    Figure("filtering-only-t", "Multiclass filtering, all parameters 1 except T", ("filtering",), ("only-t",)),
+    Figure("filtering-theory", "Multiclass filtering, tuned by theory", ("filtering",), ("theory",)),
+    Figure("full", "Full information", ("full",)),
+    Figure("label-efficient", "Label efficient: mistakes and queries", ("label-efficient",)),
+    Figure("exploration", "Our exploration rule (top-up) beside Algorithm 1 (paper)",
+           ("exploration", "filtering", "label-efficient"), ("only-t",)),
+    Figure("bounds", "The theorems' bounds over the mistakes", ("bounds",)),
+    Figure("lower-filtering", "The lower bound for filtering", ("lower-filtering",)),
+    Figure("lower-full", "The lower bound for full information", ("lower-full",)),
+)
+"""All pictures, in the report's order."""
+
+
+def selected(wanted: Iterable[str] = (), rounds: int = ROUNDS, repeats: int | None = None) -> list[Task]:
+    """The runs that these figures or sweeps, by their ids, are drawn from; all where none is named. Each run once, by id.
+
+    >>> len(selected(["full"], repeats=1)), len(selected(["bandit-theory", "bandit-intro"], repeats=1))
+    (162, 324)
+    """
+    ids = list(wanted)
+    known = list(dict.fromkeys([*(figure.id for figure in FIGURES), *(sweep.id for sweep in SWEEPS)]))
+    for name in ids:
+        if name not in known:
+            raise unknown(name, "figure", known)
+    drawn = [figure for figure in FIGURES if not ids or figure.id in ids]
+    drawn += [Figure(name, "", (name,)) for name in ids]
+    found = {task.id: task for sweep in SWEEPS if any(sweep.id in figure.sweeps for figure in drawn)
+             for task in tasks(sweep, rounds, repeats) if any(_draws(figure, task) for figure in drawn)}
+    return [found[key] for key in sorted(found)]
+
+
+def _draws(figure: Figure, task: Task) -> bool:
+    return task.figure in figure.sweeps and (figure.tunings is None or task.tuning in figure.tunings)
+
+
+def drawable(wanted: Iterable[str], present: Iterable[str]) -> list[Figure]:
+    """The figures that were asked for (all where none is named), of those whose sweeps are all present.
+
+    >>> [figure.id for figure in drawable(["filtering"], ["filtering"])]
+    ['filtering-best', 'filtering-only-t', 'filtering-theory']
+    """
+    ids, there = set(wanted), set(present)
+    return [figure for figure in FIGURES if there.issuperset(figure.sweeps)
+            and (not ids or figure.id in ids or ids & set(figure.sweeps))]

@@ -1,0 +1,212 @@
+"""The streams of the paper's two lower bounds (its appendix on lower bounds): no learner errs less on them.
+
+Filtering pays the root of T even where the classes are separable, :class:`Segments`; full information pays for the number of
+classes and the norm of the comparator, whatever T is, :class:`FreshFeatures`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gappletron._validate import UserError, listing, unknown, whole
+from gappletron.streams.stream import CHUNK, Chunk, Stream, frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["FreshFeatures", "Segments", "root_for"]
+
+MOST_FEATURES = 2**31 - 1  # indices are int32
+
+
+def root_for(rounds: int) -> int:
+    """R = floor(sqrt(T / 2)): the largest R for which :class:`Segments` has at most so many rounds.
+
+    >>> from gappletron.streams.adversarial import root_for
+    >>> root_for(10_000), 2 * root_for(10_000)**2
+    (70, 9800)
+    """
+    return math.isqrt(whole(rounds, "the number of rounds T", least=2) // 2)
+
+
+class Segments(Stream):
+    """The stream of the filtering lower bound (Theorem "apple lower bound"): separable, and still root-T mistakes.
+
+    Two classes; 1 reveals and 0 is blind, as in ``FeedbackGraph.filtering(2, revealing=1)`` (they are the paper's 2 and 1).
+    T = 2 R^2 rounds in 2 R segments of R rounds; in segment i, counted from 0, the features 0 and i + 1 of 2 R + 1 are on. All
+    labels are 0, except that those of the segment `turned` are 1. A learner has to play 1 in a segment to notice that it is
+    turned; playing 1 about once in every segment costs R mistakes where none is, and never doing so costs the R of the turned
+    one. On one of the two streams, then, any learner makes at least ``lower_bound`` mistakes in expectation, if the turned
+    segment is the one in which it plays 1 least often: :func:`gappletron.adversary.quietest_segment` finds it.
+
+    The comparator's smooth hinge loss is 0 on both. Without a turned segment it scores class 0 by feature 0, with weight 1, and
+    has norm 1; with one it also scores class 1 by the feature of that segment, with weight 2, and has norm sqrt(5).
+
+    >>> from gappletron.streams.adversarial import Segments
+    >>> stream = Segments(root=8, turned=3)
+    >>> stream
+    <Segments 'segments:R=8,turned=3'>
+    >>> stream.rounds, stream.features, stream.lower_bound, stream.segment_ends[3]
+    (128, 17, 4.0, 32)
+    >>> next(stream.chunks()).labels[20:40]
+    array([0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0])
+    """
+
+    def __init__(self, root: int, turned: int | None = None) -> None:
+        self.root = whole(root, "the root R", least=1, most=(MOST_FEATURES - 1) // 2)
+        self.turned = None if turned is None else whole(turned, "the turned segment, counted from 0,", most=2 * self.root - 1)
+        self.rounds: int = 2 * self.root**2
+        self.features = 2 * self.root + 1
+        self.classes = (0, 1)
+        self.max_norm = math.sqrt(2.0)
+        self.name = f"segments:R={self.root}" + ("" if self.turned is None else f",turned={self.turned}")
+
+    @classmethod
+    def parse(cls, spec: str) -> Segments:
+        """The stream of a specification such as ``R=8`` or ``R=8,turned=3``, what follows ``segments:`` in its name.
+
+        >>> from gappletron.streams.adversarial import Segments
+        >>> Segments.parse("R=8,turned=3")
+        <Segments 'segments:R=8,turned=3'>
+        """
+        return cls(**_settings(spec, "segments", {"R": "root", "turned": "turned"}, ("R",), "R=8,turned=3"))
+
+    @property
+    def segment_ends(self) -> range:
+        """How many rounds are over at the end of each segment; a curve for :func:`gappletron.play`."""
+        return range(self.root, self.rounds + 1, self.root)
+
+    @property
+    def lower_bound(self) -> float:
+        """min{R, T / (4 R)} = R / 2, the theorem's number: the expected mistakes without or with the turned segment reach it.
+
+        They even reach 2 R / 3: m plays of 1 in expectation leave a segment in which there is one with probability at most
+        m / (2 R), so the two streams cost at least m and R - m / 2.
+        """
+        return self.root / 2.0
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The rounds from the beginning."""
+        for start in range(0, self.rounds, CHUNK):
+            segment = np.arange(start, min(start + CHUNK, self.rounds)) // self.root
+            n = segment.size
+            indices = np.zeros((n, 2), np.int32)
+            indices[:, 1] = segment + 1
+            labels = np.zeros(n, np.int64) if self.turned is None else segment == self.turned
+            yield frozen(np.arange(0, 2 * n + 1, 2), indices.reshape(-1), np.ones(2 * n), labels)
+
+
+class FreshFeatures(Stream):
+    """The stream of the full-information lower bound (Theorem "full info lower bound"): a regret that grows with B and K.
+
+    For an integer B = `radius` >= 2 the first M = (B^2 - 1) K^2 rounds have a feature each that was never on before, with value
+    1, and a uniformly random label. From then on one more feature is on in every round, and its label, uniformly random too,
+    stays. Whoever plays errs with probability (K - 1)/K in each of the first M + 1 rounds: ``lower_bound`` in expectation,
+    over the labels as well, so average over seeds.
+
+    The comparator scores the label of each fresh feature by 1/K and that of the last by 1: its norm is B, its smooth hinge
+    loss ``comparator_loss``, and the bound exceeds that by (B^2 - 1)(K - 1) + (K - 1)/K, the surrogate regret.
+
+    The labels depend on `classes` and `seed` alone: the first rounds of a longer stream are the shorter stream.
+
+    >>> from gappletron.streams.adversarial import FreshFeatures
+    >>> stream = FreshFeatures(classes=3, radius=2, rounds=100)
+    >>> stream
+    <FreshFeatures 'fresh:K=3,B=2,T=100,seed=0'>
+    >>> stream.features, stream.max_norm, round(stream.lower_bound, 2), round(stream.comparator_loss, 2)
+    (28, 1.0, 18.67, 12.0)
+    >>> FreshFeatures(classes=3, radius=2, rounds=27)
+    Traceback (most recent call last):
+        ...
+    gappletron._validate.UserError: with K=3 and B=2 the last feature comes in round 28: give at least 28 rounds, not 27
+    """
+
+    def __init__(self, classes: int, radius: int, rounds: int, seed: int = 0) -> None:
+        K = whole(classes, "the number of classes K", least=2, most=10_000)
+        self.radius = whole(radius, "the comparator's norm B", least=2)
+        self.fresh = (self.radius**2 - 1) * K**2
+        """M, the rounds before the last feature."""
+        self.features = self.fresh + 1
+        if self.features > MOST_FEATURES:
+            raise UserError(f"K={K} and B={self.radius} need {self.features} features, more than the {MOST_FEATURES} that an "
+                            "index can count: lower B or K")
+        self.rounds: int = whole(rounds, "the number of rounds T")
+        if self.rounds < self.features:
+            raise UserError(f"with K={K} and B={self.radius} the last feature comes in round {self.features}: give at least "
+                            f"{self.features} rounds, not {self.rounds}")
+        self.seed = whole(seed, "seed")
+        self.classes = tuple(range(K))
+        self.max_norm = 1.0
+        self.name = f"fresh:K={K},B={self.radius},T={self.rounds},seed={self.seed}"
+
+    @classmethod
+    def parse(cls, spec: str) -> FreshFeatures:
+        """The stream of a specification such as ``K=3,B=2,T=100,seed=0``, what follows ``fresh:`` in its name.
+
+        >>> from gappletron.streams.adversarial import FreshFeatures
+        >>> FreshFeatures.parse("K=3,B=2,T=1e6")
+        <FreshFeatures 'fresh:K=3,B=2,T=1000000,seed=0'>
+        """
+        keys = {"K": "classes", "B": "radius", "T": "rounds", "seed": "seed"}
+        return cls(**_settings(spec, "fresh", keys, ("K", "B", "T"), "K=3,B=2,T=100,seed=0"))
+
+    @property
+    def lower_bound(self) -> float:
+        """(M + 1)(K - 1)/K: no learner's expected mistakes are fewer, over the labels and its own randomness."""
+        K = len(self.classes)
+        return (self.fresh + 1) * (K - 1) / K
+
+    @property
+    def comparator_loss(self) -> float:
+        """M (1 - 1/K)^2: the smooth hinge loss of the theorem's comparator; the best of norm B loses no more."""
+        K = len(self.classes)
+        return self.fresh * (1.0 - 1.0 / K) ** 2
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The rounds from the beginning."""
+        # Not a spawned sequence: the learners' generators are spawned from their seed, which may be the same number.
+        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed)))
+        K = len(self.classes)
+        last = 0
+        for start in range(0, self.rounds, CHUNK):
+            n = min(CHUNK, self.rounds - start)
+            labels = np.full(n, last, np.int64)
+            drawn = min(n, self.features - start)
+            if drawn > 0:
+                labels[:drawn] = rng.random(drawn) * K  # never rounds up to K: see `below` in synthetic.py
+                labels[drawn:] = last = int(labels[drawn - 1])
+            yield frozen(np.arange(n + 1), np.minimum(np.arange(start, start + n), self.fresh), np.ones(n), labels)
+
+
+# ---------------------------------------------------------------------------------------------------------------- by name
+
+
+def _settings(spec: str, kind: str, keys: dict[str, str], needed: tuple[str, ...], example: str) -> dict[str, int]:
+    """The whole numbers of a specification such as ``R=8,turned=3``, by the names of the arguments that they are for."""
+    given: dict[str, int] = {}
+    for item in spec.split(",") if spec.strip() else ():
+        key, _, text = (part.strip() for part in item.partition("="))
+        if key not in keys:
+            raise unknown(key, f"setting of a {kind} stream", tuple(keys))
+        if keys[key] in given:
+            raise UserError(f"{key} is given twice in the {kind} stream {spec!r}: give it once")
+        try:
+            given[keys[key]] = int(text) if text.lstrip("+-").isdecimal() else _whole_float(text)
+        except ValueError:
+            raise UserError(f"{item.strip()!r} in the {kind} stream {spec!r} is not key=whole number: write for example "
+                            f"{kind}:{example}") from None
+    missing = [key for key in needed if keys[key] not in given]
+    if missing:
+        raise UserError(f"the {kind} stream {spec!r} lacks {listing(missing)}: write for example {kind}:{example}")
+    return given
+
+
+def _whole_float(text: str) -> int:
+    """1e6 is a fine number of rounds; a ValueError for what is not whole."""
+    value = float(text)
+    if not value.is_integer():
+        raise ValueError(text)
+    return int(value)
