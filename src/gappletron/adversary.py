@@ -43,7 +43,7 @@ def quietest_segment(learner: Learner | str, root: int, *, repeats: int = 32, se
 
     >>> from gappletron import play
     >>> from gappletron.adversary import GRAPH, quietest_segment
-    >>> from gappletron.streams.adversarial import Segments
+    >>> from gappletron.streams import Segments
     >>> probe = quietest_segment("gapsmh", root=16, repeats=100)
     >>> turned = Segments(16, turned=probe.segment)
     >>> runs = play("gapsmh", turned, GRAPH, repeats=100)

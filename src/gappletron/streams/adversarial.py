@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gappletron._validate import UserError, listing, unknown, whole
+from gappletron._validate import UserError, whole
+from gappletron.streams.specification import settings
 from gappletron.streams.stream import CHUNK, Chunk, Stream, frozen
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Segments(Stream):
     The comparator's smooth hinge loss is 0 on both. Without a turned segment it scores class 0 by feature 0, with weight 1, and
     has norm 1; with one it also scores class 1 by the feature of that segment, with weight 2, and has norm sqrt(5).
 
-    >>> from gappletron.streams.adversarial import Segments
+    >>> from gappletron.streams import Segments
     >>> stream = Segments(root=8, turned=3)
     >>> stream
     <Segments 'segments:R=8,turned=3'>
@@ -68,11 +69,11 @@ class Segments(Stream):
     def parse(cls, spec: str) -> Segments:
         """The stream of a specification such as ``R=8`` or ``R=8,turned=3``, what follows ``segments:`` in its name.
 
-        >>> from gappletron.streams.adversarial import Segments
+        >>> from gappletron.streams import Segments
         >>> Segments.parse("R=8,turned=3")
         <Segments 'segments:R=8,turned=3'>
         """
-        return cls(**_settings(spec, "segments", {"R": "root", "turned": "turned"}, ("R",), "R=8,turned=3"))
+        return cls(**settings(spec, "segments", {"R": "root", "turned": "turned"}, "R=8,turned=3", needed=("R",)))
 
     @property
     def segment_ends(self) -> range:
@@ -112,7 +113,7 @@ class FreshFeatures(Stream):
 
     The labels depend on `classes` and `seed` alone: the first rounds of a longer stream are the shorter stream.
 
-    >>> from gappletron.streams.adversarial import FreshFeatures
+    >>> from gappletron.streams import FreshFeatures
     >>> stream = FreshFeatures(classes=3, radius=2, rounds=100)
     >>> stream
     <FreshFeatures 'fresh:K=3,B=2,T=100,seed=0'>
@@ -146,12 +147,12 @@ class FreshFeatures(Stream):
     def parse(cls, spec: str) -> FreshFeatures:
         """The stream of a specification such as ``K=3,B=2,T=100,seed=0``, what follows ``fresh:`` in its name.
 
-        >>> from gappletron.streams.adversarial import FreshFeatures
+        >>> from gappletron.streams import FreshFeatures
         >>> FreshFeatures.parse("K=3,B=2,T=1e6")
         <FreshFeatures 'fresh:K=3,B=2,T=1000000,seed=0'>
         """
         keys = {"K": "classes", "B": "radius", "T": "rounds", "seed": "seed"}
-        return cls(**_settings(spec, "fresh", keys, ("K", "B", "T"), "K=3,B=2,T=100,seed=0"))
+        return cls(**settings(spec, "fresh", keys, "K=3,B=2,T=100,seed=0", needed=("K", "B", "T")))
 
     @property
     def lower_bound(self) -> float:
@@ -179,34 +180,3 @@ class FreshFeatures(Stream):
                 labels[:drawn] = rng.random(drawn) * K  # never rounds up to K: see `below` in synthetic.py
                 labels[drawn:] = last = int(labels[drawn - 1])
             yield frozen(np.arange(n + 1), np.minimum(np.arange(start, start + n), self.fresh), np.ones(n), labels)
-
-
-# ---------------------------------------------------------------------------------------------------------------- by name
-
-
-def _settings(spec: str, kind: str, keys: dict[str, str], needed: tuple[str, ...], example: str) -> dict[str, int]:
-    """The whole numbers of a specification such as ``R=8,turned=3``, by the names of the arguments that they are for."""
-    given: dict[str, int] = {}
-    for item in spec.split(",") if spec.strip() else ():
-        key, _, text = (part.strip() for part in item.partition("="))
-        if key not in keys:
-            raise unknown(key, f"setting of a {kind} stream", tuple(keys))
-        if keys[key] in given:
-            raise UserError(f"{key} is given twice in the {kind} stream {spec!r}: give it once")
-        try:
-            given[keys[key]] = int(text) if text.lstrip("+-").isdecimal() else _whole_float(text)
-        except ValueError:
-            raise UserError(f"{item.strip()!r} in the {kind} stream {spec!r} is not key=whole number: write for example "
-                            f"{kind}:{example}") from None
-    missing = [key for key in needed if keys[key] not in given]
-    if missing:
-        raise UserError(f"the {kind} stream {spec!r} lacks {listing(missing)}: write for example {kind}:{example}")
-    return given
-
-
-def _whole_float(text: str) -> int:
-    """1e6 is a fine number of rounds; a ValueError for what is not whole."""
-    value = float(text)
-    if not value.is_integer():
-        raise ValueError(text)
-    return int(value)
