@@ -21,6 +21,7 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import math
 import re
 import sys
 import typing
@@ -282,6 +283,17 @@ def spelled(piece: Piece) -> dict[str, Any]:
     """
     plain = {key: spelled(value) if isinstance(value, Piece) else value for key, value in piece._asdict().items()}
     return {"piece": type(piece).__name__, **plain}
+
+
+def json_ready(value: Any) -> Any:
+    """A spelled piece as JSON can hold it, which knows no infinity: a radius that is infinite is written as text.
+
+    >>> json_ready({"radius": math.inf, "rate": 0.5})
+    {'radius': 'inf', 'rate': 0.5}
+    """
+    if isinstance(value, dict):
+        return {key: json_ready(entry) for key, entry in value.items()}
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def rebuilt(data: dict[str, Any], own: tuple[type[Piece], ...] = ()) -> Any:

@@ -99,8 +99,12 @@ def figure_kind(path: str | os.PathLike[str]) -> str:
     return kind
 
 
-def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Write a figure whole or not at all."""
+def save_figure(figure: Figure, path: str | os.PathLike[str], dpi: int = 150) -> None:
+    """Write a figure whole or not at all; the same figure gives the same bytes, and text stays text in SVG."""
+    import matplotlib as mpl
+
     kind = figure_kind(path)
-    with replacing(path) as file:
-        figure.savefig(file, format=kind, dpi=150)
+    undated: dict[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    # Without a salt the names inside an SVG are drawn anew each time.
+    with replacing(path) as file, mpl.rc_context({"svg.hashsalt": "gappletron", "svg.fonttype": "none"}):
+        figure.savefig(file, format=kind, dpi=dpi, metadata=undated.get(kind))

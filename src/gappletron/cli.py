@@ -1,4 +1,4 @@
-"""The command line: ``gappletron run``, ``graph``, ``learners``, ``bound`` and ``demo``.
+"""The command line: ``gappletron reproduce``, ``export``, ``run``, ``graph``, ``learners``, ``bound`` and ``demo``.
 
 This module reads options and shows results; what it runs is the library's public interface. Tables go to the standard output,
 progress and errors to the standard error; an error of the user's is one sentence and exit code 2.
@@ -6,12 +6,9 @@ progress and errors to the standard error; an error of the user's is one sentenc
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
-import math
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +16,7 @@ import typer
 
 from gappletron import __version__
 from gappletron._validate import Label, UserError, listing, shortened, unknown
+from gappletron.progress import progress, sweep_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from gappletron.learners.learner import Learner
     from gappletron.runs import Runs
     from gappletron.streams.stream import Stream
+    from gappletron.theory import Bound
 
 INTERRUPTED = 130
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # click's UsageError, which some versions of typer carry inside themselves
@@ -73,6 +72,64 @@ def options(version: Annotated[bool, typer.Option("--version", callback=_show_ve
     """Options of the command itself."""
 
 
+# ------------------------------------------------------------------------------------------------------------------ paper
+
+
+@app.command()
+def reproduce(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results.sqlite, results.csv, figures/ and report.html "
+                                      "go.")] = Path("results"),
+    figure: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this figure or sweep, for example bandit-theory or "
+                                                     "lower-full; repeatable. Default: all.")] = None,
+    rounds: Annotated[int, typer.Option(help="T, which the paper does not give.")] = 100_000,
+    repeats: Annotated[int | None, typer.Option(help="Runs of each learner that draws. Default: the paper's ten (more against the "
+                                                "adversaries).")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at the same time. Default: one a core.")] = None,
+    scheduler: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Play on the Dask cluster whose scheduler listens there, "
+                                                  "for example tcp://127.0.0.1:8786.")] = None,
+) -> None:
+    """Run the paper's experiments: figures, claims, bounds and lower bounds. Killed, it goes on where it was."""
+    import contextlib
+
+    from gappletron.experiments.reproduce import reproduce as reproduced
+
+    try:
+        with contextlib.ExitStack() as stack:
+            executor = in_flight = None
+            if scheduler is not None:
+                from gappletron.experiments.cluster import dask_executor
+
+                executor, in_flight = stack.enter_context(dask_executor(scheduler))
+            view = stack.enter_context(sweep_view())
+            results = reproduced(out, figures=figure or (), rounds=rounds, repeats=repeats, jobs=jobs, executor=executor,
+                                 in_flight=in_flight if jobs is None else None, view=view)
+    except KeyboardInterrupt:
+        typer.echo(f"stopped: the runs finished so far are kept in {out}, and the same command goes on from there", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    from gappletron.experiments.claims import verdicts
+
+    judged = verdicts(results)
+    if judged:
+        typer.echo(f"{sum(verdict.holds for verdict in judged)} of {len(judged)} claims hold as they stand")
+    typer.echo(f"{len(results):,} runs; the report is {out / 'report.html'}")
+
+
+@app.command()
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write: a name that ends in .csv or .parquet.")],
+    results: Annotated[Path, typer.Option(metavar="DIR", help="The folder of `gappletron reproduce`.")] = Path("results"),
+) -> None:
+    """Write every stored run as a table, CSV or Parquet."""
+    from gappletron._files import check_writable
+    from gappletron.experiments.store import read_results, table_kind, write_table
+
+    table_kind(file)
+    check_writable(file)
+    runs = read_results(results)
+    write_table(runs, file)
+    typer.echo(f"{len(runs):,} runs in {file}")
+
+
 # -------------------------------------------------------------------------------------------------------------------- run
 
 
@@ -116,11 +173,11 @@ def run(
     learners = _configured(learner or ["gapsmh"], exploration, optimizer, gamma, tuning)
     stream = open_stream(data, features=features, classes=None if classes is None else classes.split(","), max_norm=max_norm,
                          rounds=rounds, normalize=normalize, bias=bias)
-    with _progress("reading") as show:
+    with progress("reading") as show:
         stream.prepare(show)
     feedback = _graph(graph, stream.classes, revealing)
     learners = {name: _tuned(learner, tuning, feedback, stream) for name, learner in learners.items()}
-    with _progress("compiling"):
+    with progress("compiling"):
         runs = Runs(learners, stream, feedback, repeats=repeats, seed=seed, jobs=jobs)
     outcome = _played(runs)
     histories = runs.histories()
@@ -160,7 +217,7 @@ def _same_file(path: Path, name: str) -> bool:
 def _played(runs: Runs) -> UserError | KeyboardInterrupt | None:
     """Play to the end, or as far as the stream and the user's patience go; what was measured stays in `runs`."""
     try:
-        with _progress("playing") as show:
+        with progress("playing") as show:
             for played in runs:
                 show(played, runs.stream.rounds)
     except KeyboardInterrupt as stop:
@@ -264,7 +321,7 @@ def _write_json(path: Path, runs: Runs, histories: Histories) -> None:
 
 def document(runs: Runs, histories: Histories) -> dict[str, Any]:
     """What ``--json`` writes."""
-    from gappletron._dispatch import spelled
+    from gappletron._dispatch import json_ready, spelled
 
     graph = runs.graph
     return {
@@ -273,43 +330,10 @@ def document(runs: Runs, histories: Histories) -> dict[str, Any]:
                  "features": int(runs.stream.features), "classes": len(runs.stream.classes)},
         "graph": {"name": graph.name, "actions": graph.n_actions, "classes": graph.n_classes,
                   "revealing": list(graph.revealing), "dominating_set": list(graph.dominating_set), "rho": graph.rho},
-        "runs": [{"learner": run.name, "repeat": run.repeat, "seed": run.seed, "parameters": _plain(spelled(run.learner)),
+        "runs": [{"learner": run.name, "repeat": run.repeat, "seed": run.seed, "parameters": json_ready(spelled(run.learner)),
                   "rounds": run.rounds, "mistakes": run.mistakes, "error_rate": run.error_rate, "labels_seen": run.labels_seen,
                   "seconds": run.seconds} for run in histories],
     }
-
-
-def _plain(value: Any) -> Any:
-    """JSON knows no infinity: a radius that is infinite is written as text."""
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-# --------------------------------------------------------------------------------------------------------------- progress
-
-
-@contextlib.contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar on a terminal; elsewhere a plain line now and then, and none for what is over at once."""
-    if sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(what, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
-    else:
-        last = time.monotonic()
-
-        def show(done: int, total: int | None) -> None:
-            nonlocal last
-            if time.monotonic() - last >= 5.0:
-                last = time.monotonic()
-                typer.echo(f"{what}: {done:,}" + (f" of {total:,}" if total else ""), err=True)
-
-        yield show
 
 
 # ------------------------------------------------------------------------------------------------------------ other commands
@@ -370,16 +394,30 @@ def _parameters(learner: Learner) -> str:
 
 @app.command("bound")
 def show_bounds(
-    learner: Annotated[str, typer.Argument(metavar="LEARNER", help="A Gappletron: gapsmh, gaphin, gaplog2, gaplog.")],
+    learner: Annotated[str | None, typer.Argument(metavar="[LEARNER]", help="A Gappletron: gapsmh, gaphin, gaplog2, "
+                                                  "gaplog.")] = None,
     graph: Annotated[str, typer.Option(help="A preset, or a FILE.json.")] = "bandit",
     classes: Annotated[str, typer.Option(help="For a preset: how many classes, or their names as in spam,ham.")] = "",
     revealing: Annotated[str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")] = None,
     rounds: Annotated[int, typer.Option(help="T.")] = 100_000,
     max_norm: Annotated[float, typer.Option(help="X, the largest norm of the features.")] = 1.0,
-    radius: Annotated[float, typer.Option(help="B, the radius of the ball in which weights are sought.")] = 1.0,
+    radius: Annotated[float | None, typer.Option(help="B, the radius of the ball in which weights are sought. Default: 1, or that "
+                                                 "of the stored run's optimizer.")] = None,
     delta: Annotated[float, typer.Option(help="The allowed probability of failure.")] = 0.05,
+    run: Annotated[str | None, typer.Option("--run", metavar="ID", help="A stored run, by its id in results.csv: its own numbers, "
+                                            "its best comparator, its surrogate regret.")] = None,
+    results: Annotated[Path, typer.Option(metavar="DIR", help="The folder that holds the stored run.")] = Path("results"),
+    plot: Annotated[Path | None, typer.Option(metavar="PATH", help="A stored run: draw its mistakes with the bounds over "
+                                              "them.")] = None,
 ) -> None:
-    """Print the right-hand side of every theorem of the paper, each for the gamma it is proved with."""
+    """Print the right-hand side of every theorem of the paper: each for the gamma it is proved with, or for a stored run."""
+    if (learner is None) == (run is None):
+        raise UserError("name either a learner, as in `gappletron bound gapsmh`, or a stored run with --run ID")
+    if run is not None:
+        _show_bounds_of_run(run, results, radius, plot)
+        return
+    if plot is not None:
+        raise UserError("--plot draws a stored run: name one with --run ID")
     from gappletron.learners import named
     from gappletron.learners.gappletron import Gappletron
     from gappletron.optimizers import ProjectedOGD
@@ -387,19 +425,50 @@ def show_bounds(
     from gappletron.tuning import tuned
 
     feedback = _named_graph(graph, classes, revealing)
-    chosen = named(learner)
+    chosen = named(learner or "")
     if not isinstance(chosen, Gappletron):
         raise UserError(f"the theorems are about Gappletron, and {learner!r} is another learner: choose for example 'gapsmh'")
-    projected = chosen._replace(optimizer=ProjectedOGD(radius))
+    projected = chosen._replace(optimizer=ProjectedOGD(1.0 if radius is None else radius))
     numbers = f"T = {rounds:,}, X = {max_norm:g}, delta = {delta:g}"
     lines = [f"{projected.loss!r} with {projected.optimizer!r} on {feedback}, {numbers}"]
     for position, theorem in enumerate(THEOREMS):
         player = tuned(projected, theorem.tuning, feedback, max_norm=max_norm, delta=delta) if theorem.tuning else projected
         bound = bounds(player, feedback, rounds=rounds, max_norm=max_norm, delta=delta)[position]
-        gamma = f"gamma = {player.exploration.gamma:.4g}" if theorem.tuning else ""
-        what = f"does not apply: it {bound.refusal}" if bound.refusal else f"{bound.statement}, value = {bound.value:,.1f}"
-        lines.append(f"{bound.theorem:32} {gamma:16} {what}")
+        lines.append(_bound_line(bound, f"gamma = {player.exploration.gamma:.4g}" if theorem.tuning else ""))
     typer.echo("\n".join(lines))
+
+
+def _bound_line(bound: Bound, gamma: str) -> str:
+    what = f"does not apply: it {bound.refusal}" if bound.refusal else f"{bound.statement}, value = {bound.value:,.1f}"
+    return f"{bound.theorem:32} {gamma:16} {what}"
+
+
+def _show_bounds_of_run(run: str, results: Path, radius: float | None, plot: Path | None) -> None:
+    from gappletron.experiments.runner import graph_of
+    from gappletron.experiments.store import read_results
+    from gappletron.experiments.theorems import DELTA, examined
+
+    _check_outputs(None, plot)
+    stored = {result.task.id: result for result in read_results(results)}
+    if run not in stored:
+        raise unknown(run, "stored run", list(stored))
+    with progress("comparing") as show:
+        found = examined(stored[run], radius, show)
+    task, outcome, graph = stored[run].task, stored[run].outcome, graph_of(stored[run].task)
+    typer.echo(f"{run}\n{found.learner!r}\non {graph}: K = {graph.n_classes}, rho = {graph.rho}, "
+               f"Q = {max(1, len(graph.revealing_classes))}, T = {task.rounds:,}, n = {outcome.blind_rounds:,}, "
+               f"X = {outcome.max_norm:.4g}, delta = {DELTA:g}, sum l_t(W_t) = {outcome.loss_sum:,.1f}\n"
+               f"best comparator with norm at most {found.radius:g}: loss {found.comparator.loss:,.1f} "
+               f"(the least is at most {found.comparator.gap:,.1f} lower)\n"
+               f"mistakes {outcome.mistakes:,}, surrogate regret {found.regret:,.1f}")
+    for bound in found.bounds:
+        value = f"{bound.statement}, value = {bound.value:,.1f}"
+        typer.echo(f"{bound.theorem:32} {value}" + (f"; but it does not apply: it {bound.refusal}" if bound.refusal else ""))
+    if plot is not None:
+        from gappletron._files import save_figure
+        from gappletron.experiments.figures import mistakes_and_bounds
+
+        save_figure(mistakes_and_bounds(found), plot)
 
 
 DEMO = {"bandit": "you learn whether your guess was right", "filtering": "only the first class shows the label",
@@ -428,7 +497,7 @@ def demo(
     figure = Figure(figsize=(11, 7.5), layout="constrained")
     panels = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
     for (preset, what), ax in zip(DEMO.items(), panels, strict=True):
-        with _progress("compiling"):
+        with progress("compiling"):
             runs = Runs(["gaplog", "gaphin", "gapsmh"], data, preset, repeats=repeats)
         outcome = _played(runs)
         histories = runs.histories()

@@ -31,7 +31,7 @@ from gappletron.losses import Hinge, Loss, SmoothHinge
 from gappletron.numerics import LARGEST_VALUE, Row, add_outer, argmax, dot, margin, rival
 from gappletron.runs import EMPTY, class_positions, graph_for
 from gappletron.streams import open_stream
-from gappletron.streams.stream import frozen
+from gappletron.streams.stream import frozen, largest_norm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,7 +48,8 @@ MOST_PASSES = 1000
 """The end of all patience: a gap that is still larger than asked for is reported as it is."""
 
 FIRST_TEMPERATURE, COOLING = 0.1, 0.1
-MEMORY = 10  # pairs of vectors that L-BFGS remembers
+LONGEST_MEMORY, SHORTEST_MEMORY = 40, 10  # pairs of vectors that L-BFGS remembers: more save passes, and cost memory
+ROUNDING = 1e-13  # of sums of many terms, relative to their size
 RHO = 10.0  # in units in which nu is between 0 and 1
 
 
@@ -177,7 +178,7 @@ def has_case_split(loss: Loss) -> bool:
 
 
 class Room(NamedTuple):
-    """Room for K scores, K derivatives, and the sums of a pass: of `value`, `smoothed` and `constant`."""
+    """Room for K scores, K derivatives, and the sums of a pass: of `value`, `smoothed`, `constant` and the |derivatives|."""
 
     scores: Floats
     direction: Floats
@@ -195,6 +196,8 @@ def add_planes(smoothing: Smoothing, weights: Floats, chunk: Chunk, skipped: NDA
             room.sums[0] += plane.value
             room.sums[1] += plane.smoothed
             room.sums[2] += plane.constant
+            for k in range(room.direction.size):
+                room.sums[3] += abs(room.direction[k])
             add_outer(gradient, x, room.direction, 1.0)
 
 
@@ -275,14 +278,20 @@ class _Search:
         stream = open_stream(stream)
         graph = graph_for(graph, stream.classes)
         self._shape = stream.features, graph.n_classes
-        fits_in_memory((2 * MEMORY + 10) * 8 * stream.features * graph.n_classes,
+        size = stream.features * graph.n_classes
+        self._memory = min(LONGEST_MEMORY, max(SHORTEST_MEMORY, 2**22 // size))
+        fits_in_memory((2 * self._memory + 10) * 8 * size,
                        f"the comparator for {stream.features} features and {graph.n_classes} classes",
                        "hash the features into fewer")
-        self._chunks = _held(stream, class_positions(stream.classes, graph), radius)
+        self._chunks = _held(stream, class_positions(stream.classes, graph))
+        self._max_norm = max(map(largest_norm, self._chunks))
+        if not self._max_norm * max(1.0, radius) <= LARGEST_VALUE:
+            raise UserError(f"{stream.name} has rows of norm {self._max_norm:g}, which with a radius of {radius:g} leave the "
+                            "range of doubles: scale the rows, for example to unit norm")
         rounds = np.array([chunk.labels.size for chunk in self._chunks], dtype=np.int64)
         self._skipped = np.split(_mask(skipped, int(rounds.sum())), np.cumsum(rounds)[:-1])
         self._smoothing = smoothing_of(loss)
-        self._room = Room(np.zeros(graph.n_classes), np.zeros(graph.n_classes), np.zeros(3))
+        self._room = Room(np.zeros(graph.n_classes), np.zeros(graph.n_classes), np.zeros(4))
         self._kernel = ready(add_planes, self._smoothing, np.zeros((1, 1)), EMPTY, np.zeros(0, np.bool_), 1.0,
                              np.zeros((1, 1)), self._room)
         self._radius, self._tolerance, self._progress = radius, tolerance, progress
@@ -312,10 +321,12 @@ class _Search:
         self._room.sums[:] = 0.0
         for chunk, skipped in zip(self._chunks, self._skipped, strict=True):
             self._kernel(self._smoothing, U, chunk, skipped, mu, gradient, self._room)
-        value, smoothed, constant = self._room.sums.tolist()
-        slope = self._radius * gradient.ravel()
-        self._lower = max(self._lower, constant - _norm(slope))
-        if _norm(Z) <= 1.0 + 1e-12 and value < self.loss:
+        value, smoothed, constant, derivatives = self._room.sums.tolist()
+        slope, norm = self._radius * gradient.ravel(), _norm(Z)
+        # Scores are at most ||U|| X: where that is astronomic, rounding alone could lift the planes above the loss.
+        rounding = ROUNDING * (abs(constant) + max(1.0, norm) * self._radius * self._max_norm * derivatives)
+        self._lower = max(self._lower, constant - _norm(slope) - rounding)
+        if norm <= 1.0 + 1e-12 and value < self.loss:
             self.best, self.loss = U, value
         self._passes += 1
         if self._progress is not None:
@@ -345,9 +356,9 @@ class _Search:
                 self.look(Z / norm, mu)
             if self.over:
                 break
-            if smoothing * self._unit >= 0.3 * self.gap:
+            if smoothing * self._unit >= 0.4 * self.gap:
                 # What smoothing costs is about proportional to mu. (The gap is above the goal here, so mu falls.)
-                mu *= max(COOLING, 0.3 * self.goal / (smoothing * self._unit))
+                mu *= max(COOLING, 0.4 * self.goal / (smoothing * self._unit))
             else:
                 share *= 0.25
             futile = futile + 1 if self.gap > 0.999 * before else 0
@@ -370,7 +381,7 @@ class _Search:
                 raise _Enough
             return step.smoothed + force * force / (2.0 * RHO), step.gradient + force * Z
 
-        options = {"maxcor": MEMORY, "maxiter": MOST_PASSES, "maxfun": MOST_PASSES, "ftol": 1e-15, "gtol": 1e-12}
+        options = {"maxcor": self._memory, "maxiter": MOST_PASSES, "maxfun": MOST_PASSES, "ftol": 1e-15, "gtol": 1e-12}
         with contextlib.suppress(_Enough):
             found = optimize.minimize(lagrangian, Z, jac=True, method="L-BFGS-B", options=options)
             lagrangian(found.x)  # the point looked at last was perhaps a step too far
@@ -381,7 +392,7 @@ def _norm(vector: Floats) -> float:
     return math.sqrt(float(vector @ vector))
 
 
-def _held(stream: Stream, positions: NDArray[np.int64] | None, radius: float) -> list[Chunk]:
+def _held(stream: Stream, positions: NDArray[np.int64] | None) -> list[Chunk]:
     """All chunks of a stream, labels as positions in the graph."""
     if stream.rounds is None:
         raise UserError(f"the length of {stream.name} is unknown, and a comparator needs all of it in memory: say how many "
@@ -391,10 +402,6 @@ def _held(stream: Stream, positions: NDArray[np.int64] | None, radius: float) ->
         if not chunks and chunk.labels.size:
             fits_in_memory(sum(array.nbytes for array in chunk) * (stream.rounds // chunk.labels.size), stream.name,
                            "take fewer rounds")
-        largest = max(chunk.values.max(), -chunk.values.min()) if chunk.values.size else 0.0
-        if not largest * max(1.0, radius) <= LARGEST_VALUE:
-            raise UserError(f"{stream.name} has the value {largest:g}, which with a radius of {radius:g} leaves the range of "
-                            "doubles: scale its rows, for example to rows of unit norm")
         chunks.append(chunk if positions is None else frozen(*chunk[:3], positions[chunk.labels]))
     return chunks or [EMPTY]
 
@@ -406,4 +413,4 @@ def _mask(skipped: Sequence[bool] | NDArray[np.bool_] | None, rounds: int) -> ND
     if mask.dtype != np.bool_ or mask.shape != (rounds,):
         raise UserError(f"skipped must hold True or False for each of the {rounds} rounds, not {mask.dtype} values in the "
                         f"shape {mask.shape}")
-    return np.ascontiguousarray(mask)
+    return mask.copy()  # one that may be written to, as all others: kernels are compiled for each kind

@@ -88,11 +88,8 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 # ----------------------------------------------------------------------------------------------------------- tests to reuse
 
-Test = "Callable[[Summary], Iterator[Check]]"
-
-
 def _numbers(spreads: dict[str, Spread], value: Callable[[Spread], float]) -> str:
-    return ", ".join(f"{name} {value(spread):.4f}" for name, spread in spreads.items())
+    return ", ".join(f"{name} {value(spread):.4g}" for name, spread in spreads.items())
 
 
 def _mean(spread: Spread) -> float:
@@ -145,7 +142,7 @@ def between_tunings(figure: str, learners: Sequence[str], lower: str, higher: st
                 low = summary.best(figure, learner, cell, tuning=lower)
                 high = summary.best(figure, learner, cell, tuning=higher)
                 yield Check(f"{learner}, {cell}", value(low) < value(high),
-                            f"{lower} {value(low):.4f}, {higher} {value(high):.4f}")
+                            f"{lower} {value(low):.4g}, {higher} {value(high):.4g}")
     return test
 
 
@@ -170,7 +167,7 @@ def rising_with_classes(figure: str, value: Callable[[Summary, Cell], float],
         for (features, noise), cells in rows.items():
             values = [value(summary, cell) for cell in cells]
             yield Check(f"d={features}, noise {noise:g}", all(a < b for a, b in zip(values, values[1:], strict=False)),
-                        ", ".join(f"K={cell.classes} {number:.4f}" for cell, number in zip(cells, values, strict=True)))
+                        ", ".join(f"K={cell.classes} {number:.4g}" for cell, number in zip(cells, values, strict=True)))
     return test
 
 
@@ -220,15 +217,15 @@ def query_perceptrons(summary: Summary) -> list[str]:
     return [name for name in summary.learners("label-efficient") if name.startswith("label-efficient-perceptron")]
 
 
-def label_efficient_behind(value: Callable[[Spread], float]) -> Callable[[Summary], Iterator[Check]]:
-    """In each cell: with every b the Perceptron's value is above that of every Gappletron with its better tuning."""
+def query_perceptron_behind(rank: Callable[[Iterable[float]], float]) -> Callable[[Summary], Iterator[Check]]:
+    """In each cell: with every b the Perceptron's mean is above that of the best (`min`) or of every (`max`) Gappletron."""
     def test(summary: Summary) -> Iterator[Check]:
         for cell in summary.cells("label-efficient"):
-            gaps = {name: min(summary.spreads("label-efficient", name, cell), key=value) for name in GAPS}
+            gaps = {name: summary.best("label-efficient", name, cell) for name in GAPS}
             perceptrons = {name: summary.best("label-efficient", name, cell) for name in query_perceptrons(summary)}
-            best = min(perceptrons, key=lambda name: value(perceptrons[name]))
-            yield Check(str(cell), max(map(value, gaps.values())) < value(perceptrons[best]),
-                        _numbers({**gaps, best: perceptrons[best]}, value))
+            best = min(perceptrons, key=lambda name: perceptrons[name].mean)
+            yield Check(str(cell), rank(spread.mean for spread in gaps.values()) < perceptrons[best].mean,
+                        _numbers({**gaps, best: perceptrons[best]}, _mean))
     return test
 
 
@@ -245,7 +242,7 @@ def top_up_helps(graph: str, paper: str) -> Callable[[Summary], Iterator[Check]]
             for cell in summary.cells(paper):
                 ours = summary.best("exploration", learner, cell, tuning="only-t", graph=graph)
                 theirs = summary.best(paper, learner, cell, tuning="only-t")
-                yield Check(f"{learner}, {cell}", ours.mean < theirs.mean, f"top-up {ours.mean:.4f}, paper {theirs.mean:.4f}")
+                yield Check(f"{learner}, {cell}", ours.mean < theirs.mean, f"top-up {ours.mean:.4g}, paper {theirs.mean:.4g}")
     return test
 
 
@@ -386,10 +383,14 @@ CLAIMS: tuple[Claim, ...] = (
           "Overall, with full information, GapSmH performs best.",
           "GapSmH's mean < all other means; true in more than half of the cells",
           below("full", ("gapsmh",), ("gaplog", "gaphin", *NOT_GAPS)), (0.5, 1.0)),
-    Claim("label-efficient", ("label-efficient",),
-          "With no b does the label-efficient Perceptron do as well as Gappletron.",
-          "for every b: its mean > the mean of every Gappletron with its better tuning (a query is a mistake)",
-          label_efficient_behind(_mean)),
+    Claim("label-efficient-best", ("label-efficient",),
+          "With no b does the label-efficient Perceptron do as well as the best Gappletron.",
+          "for every b: its mean > the least of the Gappletrons' means with their better tunings (a query is a mistake)",
+          query_perceptron_behind(min)),
+    Claim("label-efficient-all", ("label-efficient",),
+          "With no b does the label-efficient Perceptron do as well as any of the Gappletrons.",
+          "for every b: its mean > the largest of the Gappletrons' means with their better tunings (a query is a mistake)",
+          query_perceptron_behind(max)),
     Claim("ours-top-up-filtering", ("exploration", "filtering"),
           "Ours: the top-up rule errs less than Algorithm 1's own in filtering.",
           "each Gappletron, only-T: mean with top-up < mean with paper",

@@ -18,9 +18,10 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import TYPE_CHECKING, Any
 
 from gappletron import __version__
-from gappletron._dispatch import parsed, source_hash, spelled
+from gappletron._dispatch import json_ready, parsed, source_hash, spelled
 from gappletron._validate import UserError
 from gappletron.adversary import quietest_segment
+from gappletron.comparator import Comparator, best_comparator
 from gappletron.experiments.store import Outcome, Result, Store
 from gappletron.exploration import Paper, TopUp
 from gappletron.graphs import FeedbackGraph
@@ -34,13 +35,13 @@ from gappletron.streams.stream import Remembered
 from gappletron.tuning import tuned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
 
     from gappletron.experiments.sweeps import Task
     from gappletron.learners.learner import Learner
     from gappletron.streams.stream import Stream
 
-__all__ = ["execute", "graph_of", "player", "run"]
+__all__ = ["execute", "graph_of", "player", "prepare", "run", "stream_of"]
 
 REMEMBERED_ROUNDS = 2_000_000
 MARKS_A_DECADE = 6
@@ -145,7 +146,7 @@ def execute(task: Task) -> Outcome:
         comparator = _compared(learner, task)
     curve = json.dumps([history.curve.rounds.tolist(), history.curve.mistakes.tolist()])
     return Outcome(
-        parameters=json.dumps(_finite(spelled(learner)), sort_keys=True), max_norm=float(stream.max_norm or 0.0),
+        parameters=json.dumps(json_ready(spelled(learner)), sort_keys=True), max_norm=float(stream.max_norm or 0.0),
         mistakes=history.mistakes, labels_seen=history.labels_seen,
         explored=history.explored, blind_rounds=history.blind_rounds, error_rate=history.error_rate,
         rate_sum=history.rate_sum, loss_sum=history.loss_sum,
@@ -160,20 +161,33 @@ def _machine() -> str:
     return f"{platform.node()}, {platform.machine()}, {platform.system()}, Python {platform.python_version()}"
 
 
-def run(tasks: Sequence[Task], store: Store, executor: Executor, in_flight: int,
-        finished: Callable[[Result], None] | None = None) -> None:
-    """Play the tasks that the store does not have yet, and keep each as soon as it is finished.
+def prepare(tasks: Iterable[Task], told: Callable[[int, int], None]) -> None:
+    """Compile, or load, what the tasks need, so that the first runs take no longer than others; `told` gets (done, all).
+
+    Numba compiles one thing at a time, so there is nothing to gain from threads here.
+    """
+    by_kind = {(task.learner.partition(":")[0], task.exploration, task.optimizer.partition(":")[0]): task for task in tasks}
+    for done, task in enumerate(by_kind.values()):
+        told(done, len(by_kind))
+        learner = player(task)
+        play(learner, _named_stream(task.stream), graph_of(task), rounds=1, losses=isinstance(learner, Gappletron), jobs=1)
+    told(len(by_kind), len(by_kind))
+
+
+def run(tasks: Iterable[Task], store: Store, executor: Executor, in_flight: Callable[[], int],
+        finished: Callable[[Result], None]) -> None:
+    """Play tasks and keep each outcome as soon as it is there.
 
     :param executor: any of ``concurrent.futures``: threads suffice on one machine, since playing releases Python's lock.
-    :param in_flight: how many runs may be handed out and not stored; the executor's number of workers.
+    :param in_flight: how many runs may be handed out and not stored at this moment.
     :param finished: called with each result after it was stored.
     """
-    # By stream, so that a data set is made once for all that play it.
-    waiting = iter(sorted(tasks, key=lambda task: (task.stream, task.id)))
+    # By stream, so that a data set is made once for all that play it; the costly ones first, so that none is left to the end.
+    waiting = iter(sorted(tasks, key=lambda task: (-task.classes, task.stream, task.id)))
     handed_out: dict[Future[Outcome], Task] = {}
     try:
         while True:
-            for task in itertools.islice(waiting, in_flight - len(handed_out)):
+            for task in itertools.islice(waiting, max(0, in_flight() - len(handed_out))):
                 handed_out[executor.submit(execute, task)] = task
             if not handed_out:
                 return
@@ -182,8 +196,7 @@ def run(tasks: Sequence[Task], store: Store, executor: Executor, in_flight: int,
                 task = handed_out.pop(future)
                 result = Result(task, _of_these_sources(future.result()))
                 store.add(result)
-                if finished is not None:
-                    finished(result)
+                finished(result)
     finally:
         for future in handed_out:
             future.cancel()
@@ -194,10 +207,3 @@ def _of_these_sources(outcome: Outcome) -> Outcome:
         raise UserError(f"a worker on {outcome.machine} plays with other sources of gappletron than this process: install the "
                         "same version on every worker and start them anew")
     return outcome
-
-
-def _finite(value: Any) -> Any:
-    """JSON knows no infinity: a radius that is infinite is written as text."""
-    if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -22,7 +22,7 @@ from gappletron._validate import UserError
 from gappletron.experiments.sweeps import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["Outcome", "Result", "Store", "read_results", "write_table"]
 
@@ -207,22 +207,28 @@ def table(results: Iterable[Result]) -> tuple[list[str], list[list[Any]]]:
     return [COLUMNS[place] for place in places], rows
 
 
-def write_table(results: Sequence[Result], path: str | os.PathLike[str]) -> None:
-    """Write the runs as CSV or Parquet, by the end of the file's name; whole or not at all."""
+def table_kind(path: str | os.PathLike[str]) -> Callable[[list[str], list[list[Any]]], bytes]:
+    """How a table is to be written, by the end of its file's name."""
+    kinds = {".csv": _csv, ".parquet": _parquet}
     kind = Path(path).suffix.lower()
-    columns, rows = table(results)
-    if kind == ".csv":
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(rows)
-        content = text.getvalue().encode()
-    elif kind == ".parquet":
-        content = _parquet(columns, rows)
-    else:
+    if kind not in kinds:
         raise UserError(f"cannot write a table into {os.fspath(path)!r}: let its name end in .csv or .parquet")
+    return kinds[kind]
+
+
+def write_table(results: Iterable[Result], path: str | os.PathLike[str]) -> None:
+    """Write the runs as CSV or Parquet, by the end of the file's name; whole or not at all."""
+    content = table_kind(path)(*table(results))
     with _files.replacing(path) as file:
         file.write(content)
+
+
+def _csv(columns: list[str], rows: list[list[Any]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue().encode()
 
 
 def _parquet(columns: list[str], rows: list[list[Any]]) -> bytes:

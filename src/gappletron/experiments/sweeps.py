@@ -203,7 +203,7 @@ def _baselines(*names: str) -> tuple[Entrant, ...]:
     return tuple(Entrant(name, tuning) for tuning in TUNINGS for name in names)
 
 
-QUERY_SCALES = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
+QUERY_SCALES = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0, 100.0)
 """The grid of b: the label-efficient Perceptron asks with probability b / (b + margin), so from hardly ever to almost always."""
 
 PAPER = (

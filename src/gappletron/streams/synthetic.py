@@ -156,8 +156,11 @@ class Synthetic(Stream):
             left -= rounds
 
     def _generators(self) -> tuple[np.random.Generator, np.random.Generator]:
-        """One generator for the keywords and one for the rounds, so that neither moves when the other draws more."""
-        keywords, rounds = np.random.SeedSequence(self.seed).spawn(2)
+        """One generator for the keywords and one for the rounds, so that neither moves when the other draws more.
+
+        Their keys have two parts, since (0,) and (1,) are those of the learners' repeats, whose seed may be the same number.
+        """
+        keywords, rounds = np.random.SeedSequence(self.seed, spawn_key=(0,)).spawn(2)
         return np.random.Generator(np.random.PCG64(keywords)), np.random.Generator(np.random.PCG64(rounds))
 
 

@@ -1,0 +1,47 @@
+"""A Dask cluster that the user already has, as an executor of ``concurrent.futures``."""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING
+
+from gappletron._validate import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Executor
+
+__all__ = ["dask_executor"]
+
+SECONDS_TO_CONNECT = 15
+SECONDS_FOR_WORKERS = 120
+
+
+@contextlib.contextmanager
+def dask_executor(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
+    """An executor on the cluster whose scheduler listens at `address`, and how many runs may be handed out right now.
+
+    That is two for each thread of a worker, so that none waits for the network; it follows workers that come and go. Dask
+    gives the runs of a worker that died to another.
+    """
+    try:
+        from distributed import Client, KilledWorker
+        from distributed.comm import CommClosedError
+    except ImportError:
+        raise UserError("a Dask cluster needs Dask here as well: pip install 'gappletron[dask]'") from None
+    try:
+        client = Client(address, timeout=SECONDS_TO_CONNECT)
+    except (OSError, ValueError) as error:
+        raise UserError(f"there is no Dask scheduler at {address!r} ({error}): start one with `dask scheduler`, and give the address "
+                        "that it prints, such as tcp://127.0.0.1:8786") from None
+    with contextlib.closing(client):
+        try:
+            client.wait_for_workers(1, timeout=SECONDS_FOR_WORKERS)
+        except TimeoutError:
+            raise UserError(f"the Dask scheduler at {address!r} has no worker: start one with `dask worker {address}`") from None
+        try:
+            yield client.get_executor(), lambda: max(1, 2 * sum(client.nthreads().values()))
+        except (CancelledError, KilledWorker, CommClosedError, OSError) as error:
+            raise UserError(f"the Dask cluster at {address!r} went away ({type(error).__name__}): the runs stored so far are kept; "
+                            "start it again and repeat the command") from error

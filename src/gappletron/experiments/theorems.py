@@ -1,0 +1,203 @@
+"""The theorems beside what was measured: upper bounds on a stream where they say something, lower bounds on their adversaries."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gappletron._dispatch import source_hash
+from gappletron._validate import UserError
+from gappletron.comparator import Comparator, best_comparator, has_case_split
+from gappletron.experiments.runner import graph_of, player, stream_of
+from gappletron.learners.gappletron import Gappletron
+from gappletron.runs import play
+from gappletron.streams import open_stream
+from gappletron.streams.adversarial import FreshFeatures, Segments
+from gappletron.theory import THEOREMS, Bound, bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gappletron.experiments.store import Result
+
+__all__ = ["Examined", "Lower", "Upper", "bounds_of", "examined", "lower_bounds", "upper_bounds"]
+
+DELTA = 0.05
+STANDARD_ERRORS = 3.0
+
+
+class Upper(NamedTuple):
+    """One theorem on the runs of one learner: the bound beside the mistakes.
+
+    `bound` is on the mistakes: the theorem's right-hand side, with `comparator` (the loss of the best U found) where it bounds the
+    regret; averaged over the runs, as the theorem in expectation says. `refusal` says why the theorem does not apply.
+    """
+
+    graph: str
+    learner: str
+    noise: float
+    theorem: str
+    rounds: int
+    runs: int
+    mistakes: float
+    most: int
+    comparator: float
+    bound: float
+    within: float
+    refusal: str | None
+
+    @property
+    def regret(self) -> float:
+        """The surrogate regret that was measured: average mistakes less the comparator's loss."""
+        return self.mistakes - self.comparator
+
+    @property
+    def verdict(self) -> str:
+        """What the runs say of the theorem."""
+        if self.refusal is not None:
+            return "does not apply"
+        if self.theorem.endswith("high-probability") or self.theorem.endswith("high-probability-separable"):
+            holds = self.within >= 1.0 - DELTA
+        else:
+            holds = self.mistakes <= self.bound
+        vacuous = " (more than T: says nothing)" if self.bound >= self.rounds else ""
+        return ("holds" if holds else "is broken") + vacuous
+
+
+def bounds_of(result: Result) -> list[Bound]:
+    """Every theorem's right-hand side with a run's own numbers: K, rho, Q, L, h, T, n_T and sum l_t(W_t)."""
+    learner = player(result.task)
+    assert isinstance(learner, Gappletron)
+    return bounds(learner, graph_of(result.task), rounds=result.task.rounds, max_norm=result.outcome.max_norm,
+                  blind_rounds=result.outcome.blind_rounds, loss_sum=result.outcome.loss_sum or 0.0, delta=DELTA)
+
+
+class Examined(NamedTuple):
+    """A stored run beside the theorems: the comparator that was found in the ball of this radius, and every bound."""
+
+    result: Result
+    learner: Gappletron
+    radius: float
+    comparator: Comparator
+    bounds: list[Bound]
+
+    @property
+    def regret(self) -> float:
+        """The surrogate regret: mistakes less the comparator's loss."""
+        return self.result.outcome.mistakes - self.comparator.loss
+
+
+def examined(result: Result, radius: float | None = None,
+             progress: Callable[[int, int | None], None] | None = None) -> Examined:
+    """Find the best comparator in hindsight for a run, in the ball that its optimizer stays in (or in one of this radius).
+
+    The hinge's comparator depends on the run, by the case split at the learner's weights: so that run is played once more.
+    """
+    task = result.task
+    learner, graph, stream = player(task), graph_of(task), stream_of(task)
+    if not isinstance(learner, Gappletron):
+        raise UserError(f"the theorems are about Gappletron, and {task.id!r} is a run of {task.learner}: choose a run of another")
+    if result.outcome.sources != source_hash():
+        raise UserError(f"{task.id!r} was played by other sources of gappletron, so it cannot be played once more: run "
+                        "`gappletron reproduce` again first")
+    reach = learner.optimizer.reach() if radius is None else radius
+    ball = 1.0 if math.isinf(reach) else reach
+    skipped = None
+    if has_case_split(learner.loss):
+        again = play(learner, stream, graph, repeats=[task.repeat], seed=task.seed, losses=True, curve="every")[0]
+        assert again.curve.loss_sum is not None
+        skipped = np.diff(again.curve.loss_sum, prepend=0.0) == 0.0
+    comparator = best_comparator(learner.loss, stream, graph, ball, skipped=skipped, progress=progress)
+    return Examined(result, learner, ball, comparator, bounds_of(result))
+
+
+def _about(result: Result) -> list[str]:
+    """The theorems that speak of this run's graph, tuning and data."""
+    separable = result.task.noise == 0.0
+    if result.task.graph == "full":
+        return [theorem.name for theorem in THEOREMS if theorem.full_information and (separable or not theorem.separable)]
+    return [theorem.name for theorem in THEOREMS if theorem.tuning == result.task.tuning]
+
+
+def upper_bounds(results: Iterable[Result]) -> list[Upper]:
+    """The table of the sweep "bounds": a row for each learner, graph, data set and theorem."""
+    grouped: dict[tuple[str, str, float, str, str], list[Result]] = {}
+    for result in results:
+        if result.task.figure == "bounds":
+            task = result.task
+            grouped.setdefault((task.graph, task.learner, task.noise, task.tuning, task.optimizer), []).append(result)
+    return [row for runs in grouped.values() for row in _upper(runs)]
+
+
+def _upper(runs: list[Result]) -> list[Upper]:
+    task = runs[0].task
+    by_run = [bounds_of(run) for run in runs]
+    rows = []
+    for place, theorem in enumerate(THEOREMS):
+        if theorem.name not in _about(runs[0]):
+            continue
+        # A separable theorem needs no comparator: there is one without loss, though not always one within the ball.
+        losses = [0.0 if theorem.separable else run.outcome.comparator_loss or 0.0 for run in runs]
+        limits = [found[place].value + loss for found, loss in zip(by_run, losses, strict=True)]
+        mistakes = [run.outcome.mistakes for run in runs]
+        n = len(runs)
+        rows.append(Upper(task.graph, task.learner, task.noise, theorem.name, task.rounds, n, sum(mistakes) / n, max(mistakes),
+                          sum(losses) / n, sum(limits) / n,
+                          sum(made <= limit for made, limit in zip(mistakes, limits, strict=True)) / n,
+                          by_run[0][place].refusal))
+    return rows
+
+
+class Lower(NamedTuple):
+    """A learner against an adversary: its average mistakes beside the least that any learner can hope for.
+
+    `error` is the standard error of the average. On fresh features the bound is attained, so an average may be below it by
+    chance; the rule allows three standard errors.
+    """
+
+    figure: str
+    adversary: str
+    learner: str
+    rounds: int
+    runs: int
+    mistakes: float
+    error: float
+    bound: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the average is not below the bound by more than chance."""
+        return self.mistakes + STANDARD_ERRORS * self.error >= self.bound
+
+
+def lower_bounds(results: Iterable[Result]) -> list[Lower]:
+    """A row for each learner and adversary; against :class:`Segments` the worse of the two streams, as the theorem says."""
+    grouped: dict[tuple[str, int, str, str], list[Result]] = {}
+    for result in results:
+        task = result.task
+        if task.figure in ("lower-filtering", "lower-full"):
+            kind = task.stream.split(",turned")[0].split(",T=")[0]
+            grouped.setdefault((task.figure, task.rounds, kind, task.learner), []).append(result)
+    return [_lower(runs, kind) for (_, _, kind, _), runs in sorted(grouped.items())]
+
+
+def _lower(runs: list[Result], kind: str) -> Lower:
+    task = runs[0].task
+    by_stream: dict[bool, list[Result]] = {}
+    for run in runs:
+        by_stream.setdefault("turned" in run.task.stream, []).append(run)
+    mistakes, error = max(_average(some) for some in by_stream.values())
+    stream = open_stream(task.stream.partition(",turned")[0])
+    assert isinstance(stream, FreshFeatures | Segments)
+    return Lower(task.figure, kind, task.learner, task.rounds, max(map(len, by_stream.values())), mistakes, error,
+                 stream.lower_bound)
+
+
+def _average(runs: Sequence[Result]) -> tuple[float, float]:
+    """The mean of the mistakes and its standard error."""
+    n = len(runs)
+    mean = sum(run.outcome.mistakes for run in runs) / n
+    variance = sum((run.outcome.mistakes - mean) ** 2 for run in runs) / max(1, n - 1)
+    return mean, math.sqrt(variance / n)
