@@ -1,19 +1,22 @@
-# Two commands for a fresh machine with Python 3.11 or newer, pip and make: `make demo` and `make test`.
+# For a fresh machine with Python 3.11 or newer, pip and make: `make reproduce`, `make test`, `make demo`.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test clean
+.PHONY: reproduce test demo clean
 .DELETE_ON_ERROR:
 
-demo: .venv/installed  ## play four feedback graphs and draw the error curves
-	$(BIN)/gappletron demo
+reproduce: .venv/installed  ## every experiment of the paper; leaves results/report.html, and goes on where it was stopped
+	$(BIN)/gappletron reproduce --out results
 
 test: .venv/installed  ## everything that CI runs: linter, types, layers, tests, examples
 	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --doctest-modules src tests
+
+demo: .venv/installed  ## play four feedback graphs and draw the error curves
+	$(BIN)/gappletron demo
 
 .venv/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -23,6 +26,6 @@ test: .venv/installed  ## everything that CI runs: linter, types, layers, tests,
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-clean:  ## forget the environment, the caches and what demo drew
+clean:  ## forget the environment, the caches and what demo drew (results/ stays)
 	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

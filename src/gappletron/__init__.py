@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # the same list for type checkers and editors; a test compares the two
     from gappletron._dispatch import Piece as Piece, compiled as compiled, helper as helper, interpreted as interpreted
     from gappletron._validate import Label as Label, UserError as UserError
+    from gappletron.adversary import Probe as Probe, quietest_segment as quietest_segment
+    from gappletron.comparator import Comparator as Comparator, best_comparator as best_comparator
+    from gappletron.experiments.reproduce import reproduce as reproduce
+    from gappletron.experiments.store import Outcome as Outcome, Result as Result, read_results as read_results
+    from gappletron.experiments.sweeps import Task as Task
     from gappletron.exploration import Exploration as Exploration, Paper as Paper, TopUp as TopUp
     from gappletron.graphs import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays
     from gappletron.history import Curve as Curve, Histories as Histories, History as History
@@ -63,9 +68,11 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     )
     from gappletron.runs import Runs as Runs, play as play
     from gappletron.streams import open_stream as open_stream
+    from gappletron.streams.adversarial import FreshFeatures as FreshFeatures, Segments as Segments
     from gappletron.streams.stream import ArrayStream as ArrayStream, Chunk as Chunk, Stream as Stream
     from gappletron.streams.svmlight import SvmlightFile as SvmlightFile
     from gappletron.streams.synthetic import Synthetic as Synthetic
+    from gappletron.streams.unit_vectors import UnitVectors as UnitVectors
     from gappletron.theory import Bound as Bound, bounds as bounds
     from gappletron.tuning import tuned as tuned
 
@@ -75,6 +82,11 @@ __version__ = "0.1.0"
 _HOMES = {
     "_dispatch": ("Piece", "compiled", "helper", "interpreted"),
     "_validate": ("Label", "UserError"),
+    "adversary": ("Probe", "quietest_segment"),
+    "comparator": ("Comparator", "best_comparator"),
+    "experiments.reproduce": ("reproduce",),
+    "experiments.store": ("Outcome", "Result", "read_results"),
+    "experiments.sweeps": ("Task",),
     "theory": ("Bound", "bounds"),
     "exploration": ("Exploration", "Paper", "TopUp"),
     "graphs": ("FeedbackGraph", "GraphArrays"),
@@ -94,9 +106,11 @@ _HOMES = {
     "optimizers": ("AdaGrad", "AdaptiveOGD", "FixedOGD", "Optimizer", "ProjectedOGD", "ScaleFreeFTRL"),
     "runs": ("Runs", "play"),
     "streams": ("open_stream",),
+    "streams.adversarial": ("FreshFeatures", "Segments"),
     "streams.stream": ("ArrayStream", "Chunk", "Stream"),
     "streams.svmlight": ("SvmlightFile",),
     "streams.synthetic": ("Synthetic",),
+    "streams.unit_vectors": ("UnitVectors",),
     "tuning": ("tuned",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

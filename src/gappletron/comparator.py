@@ -50,7 +50,7 @@ MOST_PASSES = 1000
 FIRST_TEMPERATURE, COOLING = 0.1, 0.1
 LONGEST_MEMORY, SHORTEST_MEMORY = 40, 10  # pairs of vectors that L-BFGS remembers: more save passes, and cost memory
 ROUNDING = 1e-13  # of sums of many terms, relative to their size
-RHO = 10.0  # in units in which nu is between 0 and 1
+FIRST_RHO = 10.0  # in units in which nu is between 0 and 1
 
 
 class Comparator(NamedTuple):
@@ -335,7 +335,7 @@ class _Search:
 
     def run(self) -> None:
         """Look until the gap is small enough, or does not shrink any more."""
-        mu, share, futile = FIRST_TEMPERATURE, 0.5, 0
+        mu, rho, share, futile = FIRST_TEMPERATURE, FIRST_RHO, 0.5, 0
         Z = np.zeros(self.best.size)
         step = self.look(Z, mu)
         if not math.isfinite(step.smoothed):
@@ -350,7 +350,7 @@ class _Search:
             multiplier = max(0.0, -float(self.look(Z, mu).gradient @ Z))
         while futile < 3:
             before = self.gap
-            Z, multiplier, smoothing = self.solve(Z, mu, multiplier, share)
+            Z, multiplier, smoothing = self.solve(Z, mu, multiplier, rho, share)
             norm = _norm(Z)
             if norm > 1.0 or multiplier > 0.0:
                 self.look(Z / norm, mu)
@@ -360,10 +360,10 @@ class _Search:
                 # What smoothing costs is about proportional to mu. (The gap is above the goal here, so mu falls.)
                 mu *= max(COOLING, 0.4 * self.goal / (smoothing * self._unit))
             else:
-                share *= 0.25
+                share, rho = 0.25 * share, 4.0 * rho
             futile = futile + 1 if self.gap > 0.999 * before else 0
 
-    def solve(self, Z: Floats, mu: float, multiplier: float, share: float) -> _End:
+    def solve(self, Z: Floats, mu: float, multiplier: float, rho: float, share: float) -> _End:
         """L-BFGS on the augmented Lagrangian from Z on, until its own part of the gap is a `share` of that of smoothing."""
         from scipy import optimize
 
@@ -372,14 +372,16 @@ class _Search:
         def lagrangian(Z: Floats) -> tuple[float, Floats]:
             nonlocal end
             step, norm = self.look(Z, mu), _norm(Z)
-            force = max(0.0, multiplier + RHO * (norm * norm - 1.0) / 2.0)
+            force = max(0.0, multiplier + rho * (norm * norm - 1.0) / 2.0)
             end = _End(Z.copy(), force, step.smoothing)
-            # At the point of the ball that Z stands for, to first order: its smoothed loss above the planes' least sum.
+            # How far above the planes' least sum the smoothed loss is at the point of the ball that Z stands for, to first
+            # order; and what the next step along Z would still change, since scaling moves all rounds at a kink at once.
             length = norm if force > 0.0 else max(1.0, norm)
-            own = float(step.gradient @ Z) / length + _norm(step.gradient)
+            steepness = _norm(step.gradient)
+            own = float(step.gradient @ Z) / length + steepness + force * abs(steepness - force * norm) / rho
             if self.over or own <= share * max(step.smoothing, self.goal / self._unit):
                 raise _Enough
-            return step.smoothed + force * force / (2.0 * RHO), step.gradient + force * Z
+            return step.smoothed + force * force / (2.0 * rho), step.gradient + force * Z
 
         options = {"maxcor": self._memory, "maxiter": MOST_PASSES, "maxfun": MOST_PASSES, "ftol": 1e-15, "gtol": 1e-12}
         with contextlib.suppress(_Enough):

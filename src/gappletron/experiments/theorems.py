@@ -138,15 +138,19 @@ def _upper(runs: list[Result]) -> list[Upper]:
     for place, theorem in enumerate(THEOREMS):
         if theorem.name not in _about(runs[0]):
             continue
-        # A separable theorem needs no comparator: there is one without loss, though not always one within the ball.
-        losses = [0.0 if theorem.separable else run.outcome.comparator_loss or 0.0 for run in runs]
+        losses = [run.outcome.comparator_loss or 0.0 for run in runs]
+        refusal = by_run[0][place].refusal
+        if theorem.separable:
+            if refusal is None and any(loss > (run.outcome.comparator_gap or 0.0) for loss, run in zip(losses, runs, strict=True)):
+                refusal = f"needs a comparator without loss, and the best in the ball loses {max(losses):,.0f}"
+            losses = [0.0] * len(runs)
         limits = [found[place].value + loss for found, loss in zip(by_run, losses, strict=True)]
         mistakes = [run.outcome.mistakes for run in runs]
         n = len(runs)
         rows.append(Upper(task.graph, task.learner, task.noise, theorem.name, task.rounds, n, sum(mistakes) / n, max(mistakes),
                           sum(losses) / n, sum(limits) / n,
                           sum(made <= limit for made, limit in zip(mistakes, limits, strict=True)) / n,
-                          by_run[0][place].refusal))
+                          refusal))
     return rows
 
 

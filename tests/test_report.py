@@ -1,0 +1,130 @@
+"""The report: complete, self-contained, and right in a real browser, on a desk and on a phone."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.server
+import json
+import re
+import shutil
+import subprocess
+import threading
+from html.parser import HTMLParser
+
+import pytest
+
+from gappletron.experiments.claims import CLAIMS
+from gappletron.experiments.reproduce import reproduce
+from gappletron.experiments.sweeps import FIGURES
+
+TABLES = ("sweeps", "claims-table", "upper-bounds", "lower-bounds", "times-table")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("report")
+    reproduce(out, rounds=300, repeats=2)
+    return out
+
+
+class Elements(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+
+def test_one_file_holds_everything(folder):
+    text = (folder / "report.html").read_text()
+    elements = Elements()
+    elements.feed(text)
+    ids = [attributes["id"] for _, attributes in elements.seen if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert {f"figure-{figure.id}" for figure in FIGURES} <= set(ids)
+    assert {f"claim-{claim.id}" for claim in CLAIMS} <= set(ids)
+    assert set(TABLES) <= set(ids)
+    pictures = [attributes for tag, attributes in elements.seen if tag == "img"]
+    assert len(pictures) == len(FIGURES)
+    assert all(picture["alt"] and picture["src"].startswith("data:image/svg+xml;base64,") for picture in pictures)
+    # Nothing from outside, and no script.
+    links = [value for _, attributes in elements.seen for key, value in attributes.items() if key in ("src", "href")]
+    assert all(link.startswith(("#", "data:")) for link in links)
+    assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
+    assert "script" not in {tag for tag, _ in elements.seen}
+    assert "T = 300" in text
+
+
+def test_both_kinds_of_pictures(folder):
+    for figure in FIGURES:
+        assert (folder / "figures" / f"{figure.id}.png").read_bytes().startswith(b"\x89PNG")
+        svg = (folder / "figures" / f"{figure.id}.svg").read_text()
+        assert "<svg" in svg
+        assert not re.findall(r'(?:href|src)="http', svg)
+
+
+def test_a_part_of_the_figures_makes_a_report_too(tmp_path):
+    reproduce(tmp_path, figures=["full"], rounds=40, repeats=1)
+    text = (tmp_path / "report.html").read_text()
+    assert 'id="figure-full"' in text
+    assert 'id="figure-bounds"' not in text
+    assert "No bounds are about the figures that were asked for." in text
+
+
+@contextlib.contextmanager
+def served(folder):
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+# The report in a frame as wide as a phone; what a reader would see of it is written into the page around it.
+LOOK = """<!doctype html><iframe id="frame" src="report.html" style="width:{width}px;height:800px;border:0"></iframe>
+<pre id="seen"></pre><script>
+const frame = document.getElementById("frame");
+frame.onload = async () => {{
+  const page = frame.contentDocument;
+  const pictures = [...page.images];
+  await Promise.all(pictures.map(picture => picture.decode().catch(() => 0)));
+  const shown = element => element && element.getClientRects().length > 0 && element.getBoundingClientRect().height > 20;
+  document.getElementById("seen").textContent = JSON.stringify({{
+    title: page.title,
+    drawn: pictures.map(picture => [picture.closest("figure").id, picture.naturalWidth > 100 && shown(picture)]),
+    tables: [...page.querySelectorAll("table[id]")].map(table => [table.id, shown(table), table.tBodies[0].rows.length]),
+    claims: page.querySelectorAll("tr[id^=claim-] .badge").length,
+    sideways: page.documentElement.scrollWidth - page.documentElement.clientWidth,
+    small: [...page.querySelectorAll("p, td, li, dd")].filter(e => parseFloat(frame.contentWindow.getComputedStyle(e).fontSize) < 12).length,
+  }});
+}};
+</script>"""
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_in_a_browser(folder, tmp_path, width):
+    browser = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip("no Chromium on this machine")
+    (folder / f"look-{width}.html").write_text(LOOK.format(width=width))
+    with served(folder) as address:
+        shown = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}",
+                                "--window-size=1300,900", "--virtual-time-budget=30000", "--dump-dom",
+                                f"{address}/look-{width}.html"], capture_output=True, text=True, check=True, timeout=240).stdout
+    seen = json.loads(re.search(r'<pre id="seen">(.*?)</pre>', shown, re.DOTALL)[1])
+    assert seen["title"] == "Gappletron: the paper's experiments"
+    assert seen["drawn"] == [[f"figure-{figure.id}", True] for figure in FIGURES]
+    assert {name: fine for name, fine, _ in seen["tables"]} == dict.fromkeys(TABLES, True)
+    assert all(rows for _, _, rows in seen["tables"])
+    assert seen["claims"] == len(CLAIMS)
+    assert seen["sideways"] <= 0  # nothing sticks out: wide things scroll in a box of their own
+    assert seen["small"] == 0

@@ -1,0 +1,319 @@
+"""The store and the runner: the same table whoever plays it, whatever is killed, and nothing lost or done twice."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import dataclasses
+import json
+import multiprocessing
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from gappletron import UserError, play
+from gappletron._dispatch import source_hash
+from gappletron.experiments.reproduce import reproduce
+from gappletron.experiments.runner import execute, graph_of, player
+from gappletron.experiments.store import COLUMNS, Outcome, Result, Store, read_results, write_table
+from gappletron.experiments.sweeps import selected
+from gappletron.progress import View
+
+FREE = ("seconds", "machine", "finished_at")
+NEEDED = ("id, figure, graph, exploration, learner, tuning, classes, features, noise, rounds, repeat, seed, mistakes, "
+          "labels_seen, error_rate, seconds").split(", ")
+
+
+def table_of(folder):
+    """results.csv without the columns that may differ."""
+    with (Path(folder) / "results.csv").open(newline="") as file:
+        return [{key: value for key, value in row.items() if key not in FREE} for row in csv.DictReader(file)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The sweep "full" at T = 300 on one thread."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    reproduce(folder, figures=["full"], rounds=300, repeats=2, jobs=1)
+    return folder
+
+
+class Watching(View):
+    def __init__(self):
+        self.missing = None
+        self.done = 0
+
+    def begun(self, tasks, missing):
+        self.missing = len(missing)
+
+    def finished(self, result):
+        self.done += 1
+
+
+# ------------------------------------------------------------------------------------------------------------------- rows
+
+
+def test_a_row_is_what_play_says():
+    task = next(task for task in selected(["bandit"], rounds=700) if task.learner == "gaplog" and task.repeat == 4)
+    outcome = execute(task)
+    history = play(player(task), task.stream, graph_of(task), repeats=5, losses=True)[4]
+    assert (outcome.mistakes, outcome.labels_seen, outcome.explored, outcome.blind_rounds) == (
+        history.mistakes, history.labels_seen, history.explored, history.blind_rounds)
+    assert outcome.error_rate == history.mistakes / 700
+    assert outcome.loss_sum == history.loss_sum
+    assert json.loads(outcome.parameters)["exploration"] == {"piece": "Paper", "gamma": player(task).exploration.gamma}
+    assert outcome.sources == source_hash()
+
+
+def test_the_table_has_its_columns_and_is_sorted(undisturbed):
+    with (undisturbed / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert set(NEEDED) <= set(rows[0])
+    assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
+    assert len(rows) == 27 * (3 * 2 + 3)
+    assert {row["figure"] for row in rows} == {"full"}
+    assert {row["seed"] for row in rows} == {"0"}
+
+
+@pytest.mark.parametrize("jobs", [2, 5])
+def test_threads_change_nothing(undisturbed, tmp_path, jobs):
+    reproduce(tmp_path, figures=["full"], rounds=300, repeats=2, jobs=jobs)
+    assert table_of(tmp_path) == table_of(undisturbed)
+
+
+def test_processes_change_nothing(tmp_path):
+    figures = {"figures": ["lower-filtering"], "rounds": 60, "repeats": 2}
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        reproduce(tmp_path / "processes", jobs=2, executor=pool, **figures)
+    reproduce(tmp_path / "threads", **figures)
+    assert table_of(tmp_path / "processes") == table_of(tmp_path / "threads")
+
+
+# ------------------------------------------------------------------------------------------------------------------ resume
+
+
+def test_nothing_is_played_twice(undisturbed):
+    before, view = table_of(undisturbed), Watching()
+    reproduce(undisturbed, figures=["full"], rounds=300, repeats=2, view=view)
+    assert (view.missing, view.done) == (0, 0)
+    assert table_of(undisturbed) == before
+
+
+def test_only_what_matches_is_taken(tmp_path):
+    tasks = selected(["lower-filtering"], rounds=50, repeats=1)
+    reproduce(tmp_path, figures=["lower-filtering"], rounds=50, repeats=1)
+    with contextlib.closing(sqlite3.connect(tmp_path / "results.sqlite")) as connection, connection:
+        connection.execute("UPDATE runs SET sources = 'of yesterday' WHERE id = ?", (tasks[0].id,))
+        connection.execute("UPDATE runs SET seed = 7 WHERE id = ?", (tasks[1].id,))
+        connection.execute("UPDATE runs SET learner = 'gapsmh:gamma=2' WHERE id = ?", (tasks[2].id,))
+    view = Watching()
+    reproduce(tmp_path, figures=["lower-filtering"], rounds=50, repeats=1, view=view)
+    assert view.missing == 3
+    assert [result.task for result in read_results(tmp_path)] == tasks
+
+
+def test_other_rounds_live_beside_them(tmp_path):
+    reproduce(tmp_path, figures=["lower-full"], rounds=30, repeats=1)
+    reproduce(tmp_path, figures=["lower-full"], rounds=40, repeats=1)
+    assert {row["rounds"] for row in table_of(tmp_path)} == {"40"}
+    assert {result.task.rounds for result in read_results(tmp_path)} == {30, 40}
+    view = Watching()
+    reproduce(tmp_path, figures=["lower-full"], rounds=30, repeats=1, view=view)
+    assert view.missing == 0
+
+
+COUNTING = """
+import os, sys
+from concurrent.futures import ThreadPoolExecutor
+from gappletron.experiments.reproduce import reproduce
+
+class Counting(ThreadPoolExecutor):
+    def submit(self, function, *arguments):
+        def counted():
+            descriptor = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            os.write(descriptor, b".")
+            os.close(descriptor)
+            return function(*arguments)
+        return super().submit(counted)
+
+if __name__ == "__main__":
+    with Counting(2) as pool:
+        reproduce(sys.argv[1], figures=["full"], rounds=20_000, repeats=2, jobs=2, executor=pool)
+"""
+
+
+def stored_in(folder):
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{folder}/results.sqlite?mode=ro", uri=True, timeout=30)) as connection:
+            return connection.execute("SELECT count(*) FROM runs").fetchone()[0]
+    except sqlite3.OperationalError:  # not there yet
+        return 0
+
+
+def test_killed_again_and_again_it_ends_with_the_same_table(tmp_path):
+    """kill -9 while 0 < done < all, four times; executions <= runs + kills x jobs."""
+    script, folder, counter = tmp_path / "sweep.py", tmp_path / "killed", tmp_path / "executions"
+    script.write_text(COUNTING)
+    command = [sys.executable, str(script), str(folder), str(counter)]
+    runs = 27 * (3 * 2 + 3)
+    kills = 0
+    for target in (1, 40, 90, 150):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        while stored_in(folder) < target and process.poll() is None:
+            time.sleep(0.002)
+        assert process.poll() is None, "it ended before it could be killed"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+        assert 0 < stored_in(folder) < runs
+    subprocess.run(command, check=True, capture_output=True)
+    assert runs <= counter.stat().st_size <= runs + kills * 2
+    reproduce(tmp_path / "whole", figures=["full"], rounds=20_000, repeats=2)
+    assert table_of(folder) == table_of(tmp_path / "whole")
+    assert len(read_results(folder)) == runs
+
+
+# ------------------------------------------------------------------------------------------------------------------- store
+
+
+def test_two_writers_are_one_too_many(tmp_path):
+    with Store(tmp_path), pytest.raises(UserError, match="another process is writing"):
+        Store(tmp_path)
+    with Store(tmp_path):  # and the lock is gone with its holder
+        pass
+
+
+def result_for(task):
+    return Result(task, Outcome("{}", 1.0, 1, 1, 0, 1, 0.5, 0.0, None, None, None, "[[1], [1]]", "0", source_hash(), "m", 0.1, "now"))
+
+
+def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path):
+    tasks = selected(["bandit"], rounds=10, repeats=2)
+    with Store(tmp_path) as store:
+        store.add(result_for(tasks[0]))
+        pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+        store._connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+        with pytest.raises(UserError, match="full.*the runs stored so far are kept"):
+            for task in tasks:
+                store.add(result_for(task))
+        kept = len(store.finished(tasks, source_hash()))
+    assert 1 <= kept < len(tasks)
+    assert len(read_results(tmp_path)) == kept
+
+
+def test_what_is_no_store_is_refused(tmp_path):
+    (tmp_path / "results.sqlite").write_text("this is not a data base, but it is long enough to be looked at as one" * 40)
+    with pytest.raises(UserError, match="not a file of results: move it away"):
+        Store(tmp_path)
+    with pytest.raises(UserError, match="cannot be read as results"):
+        read_results(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write"):
+        Store(tmp_path / "file")
+    other = tmp_path / "other"
+    other.mkdir()
+    with contextlib.closing(sqlite3.connect(other / "results.sqlite")) as connection, connection:
+        connection.execute("CREATE TABLE runs (id TEXT, colour TEXT)")
+    with pytest.raises(UserError, match="another version"):
+        Store(other)
+
+
+def test_readers_look_while_it_writes(tmp_path):
+    tasks = selected(["bandit"], rounds=10, repeats=1)[:3]
+    with Store(tmp_path) as store:
+        for done, task in enumerate(tasks, start=1):
+            store.add(result_for(task))
+            assert len(read_results(tmp_path)) == done
+
+
+def test_tables_in_both_formats(undisturbed, tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    results = read_results(undisturbed)
+    write_table(results, tmp_path / "all.csv")
+    write_table(results, tmp_path / "all.parquet")
+    assert (tmp_path / "all.csv").read_bytes() == (undisturbed / "results.csv").read_bytes()
+    columns = pq.read_table(tmp_path / "all.parquet").to_pydict()
+    assert list(columns) == [name for name in COLUMNS if name != "curve"]
+    assert columns["mistakes"] == [result.outcome.mistakes for result in results]
+    assert columns["noise"] == [result.task.noise for result in results]
+    assert columns["comparator_loss"] == [None] * len(results)
+    with pytest.raises(UserError, match=r"end in \.csv or \.parquet"):
+        write_table(results, tmp_path / "all.xlsx")
+
+
+def test_results_of_other_sources_on_a_worker_are_refused(tmp_path, monkeypatch):
+    import gappletron.experiments.runner as runner
+
+    real = runner.execute
+    monkeypatch.setattr(runner, "execute", lambda task: dataclasses.replace(real(task), sources="other"))
+    with pytest.raises(UserError, match="other sources"):
+        reproduce(tmp_path, figures=["lower-full"], rounds=30, repeats=1)
+    assert read_results(tmp_path) == []
+
+
+# ----------------------------------------------------------------------------------------------------------------- cluster
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A real scheduler and two real workers, each a process; their address, and the workers."""
+    pytest.importorskip("distributed", reason="Dask is not installed")
+    scheduler_file = tmp_path / "scheduler.json"
+    environment = {**os.environ, "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "20s"}
+    with contextlib.ExitStack() as stack:
+        def started(*words):
+            process = subprocess.Popen([sys.executable, "-m", "distributed.cli." + words[0], *words[1:]],
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path, env=environment)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            return process
+
+        started("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(scheduler_file))
+        deadline = time.monotonic() + 60
+        while not scheduler_file.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.2)
+        address = json.loads(scheduler_file.read_text())["address"]
+        workers = [started("dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1",
+                           "--local-directory", str(tmp_path)) for _ in range(2)]
+        yield address, workers
+
+
+def test_a_cluster_that_loses_a_worker_gives_the_same_table(cluster, undisturbed, tmp_path):
+    from gappletron.experiments.cluster import dask_executor
+
+    address, workers = cluster
+
+    class Killing(Watching):
+        def finished(self, result):
+            super().finished(result)
+            if self.done == 30:
+                workers[0].kill()
+
+    view = Killing()
+    with dask_executor(address) as (executor, in_flight):
+        executor_of_both = executor
+        while in_flight() < 4:  # two workers, two runs for each
+            time.sleep(0.05)
+        reproduce(tmp_path / "dask", figures=["full"], rounds=300, repeats=2, executor=executor_of_both, in_flight=in_flight,
+                  view=view)
+    assert view.done == 27 * 9
+    assert workers[0].wait() == -signal.SIGKILL
+    assert table_of(tmp_path / "dask") == table_of(undisturbed)
+
+
+def test_no_cluster_is_one_sentence():
+    pytest.importorskip("distributed", reason="Dask is not installed")
+    from gappletron.experiments import cluster as module
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SECONDS_TO_CONNECT", 1)
+        with pytest.raises(UserError, match="no Dask scheduler at 'tcp://127.0.0.1:9'"), module.dask_executor("tcp://127.0.0.1:9"):
+            pass

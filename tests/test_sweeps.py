@@ -1,0 +1,131 @@
+"""The experiments as data: what the notes ask for, counted and computed by hand."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+
+import pytest
+
+from gappletron import FeedbackGraph, UserError, named
+from gappletron.experiments.runner import graph_of, marks, player, stream_of
+from gappletron.experiments.sweeps import FIGURES, SWEEPS, drawable, selected, tasks
+from gappletron.streams import Synthetic
+
+ALL = selected()
+BY_FIGURE = {name: [task for task in ALL if task.figure == name] for name in {task.figure for task in ALL}}
+
+
+def test_the_paper_s_sweeps_have_the_runs_of_the_notes():
+    cells = set(itertools.product((6, 9, 12), (80, 120, 160), (0.0, 0.05, 0.1)))
+    for name in ("bandit", "filtering", "full"):
+        assert {(task.classes, task.features, task.noise) for task in BY_FIGURE[name]} == cells
+    assert len(BY_FIGURE["bandit"]) == 27 * 6 * 2 * 10
+    assert len(BY_FIGURE["filtering"]) == 27 * 4 * 2 * 10
+    assert len(BY_FIGURE["full"]) == 27 * (3 * 10 + 3)
+    everyone = Counter((task.learner, task.tuning) for task in BY_FIGURE["bandit"])
+    assert set(everyone) == {(name, tuning) for tuning in ("theory", "only-t")
+                             for name in ("gaplog", "gaphin", "gapsmh", "pnewtron", "soba-diag", "banditron-iw")}
+    assert set(everyone.values()) == {270}
+    assert Counter(task.repeat for task in BY_FIGURE["full"] if task.learner == "perceptron") == {0: 27}
+
+
+def test_ids_are_unique_and_stay_as_they_are():
+    assert len({task.id for task in ALL}) == len(ALL)
+    for known in (
+        "bandit/bandit/K=9,d=120,noise=0.05,T=100000/gapsmh,only-t,paper/03",
+        "filtering/filtering/K=12,d=80,noise=0.1,T=100000/banditron-iw,theory/09",
+        "full/full/K=6,d=160,noise=0.0,T=100000/passive-aggressive/00",
+        "label-efficient/label-efficient/K=6,d=120,noise=0.1,T=100000/label-efficient-perceptron:b=0.1/00",
+        "exploration/filtering/K=9,d=80,noise=0.1,T=100000/gaphin,only-t,top-up/05",
+        "lower-filtering/filtering:revealing=1/segments:R=22,turned=quietest/exp3-g,theory/19",
+        "lower-full/full/fresh:K=3,B=8,T=100000/arow/39",
+    ):
+        assert any(task.id == known for task in ALL), known
+    assert [task.id for task in ALL] == sorted(task.id for task in ALL)
+
+
+def test_the_figures_use_the_paper_s_exploration_and_losses():
+    gaps = [task for name in ("bandit", "filtering", "full", "label-efficient") for task in BY_FIGURE[name]
+            if task.learner.startswith("gap")]
+    assert {task.exploration for task in gaps} == {"paper"}
+    assert {task.learner for task in gaps} == {"gaplog", "gaphin", "gapsmh"}
+    assert {task.optimizer for task in gaps} == {""}
+    assert {task.exploration for task in BY_FIGURE["exploration"]} == {"top-up"}
+
+
+def task_of(figure, learner, tuning, cell=(9, 120, 0.05)):
+    return next(task for task in BY_FIGURE[figure] if task.learner == learner and task.tuning == tuning
+                and (task.classes, task.features, task.noise) == cell)
+
+
+def test_the_numbers_in_the_players_are_those_of_the_notes():
+    X, T, K, d = Synthetic(9, 120, 0.05).max_norm, 100_000, 9, 120
+    assert player(task_of("bandit", "gapsmh", "theory")).exploration.gamma == pytest.approx(math.sqrt(K * K * 4 * X**2) / 2)
+    assert player(task_of("bandit", "gaphin", "theory")).exploration.gamma == pytest.approx(math.sqrt(K * K * 2 * X**2) / 2)
+    gaplog = player(task_of("bandit", "gaplog", "theory"))
+    assert gaplog.exploration.gamma == pytest.approx(math.sqrt(K * K * X**2 / math.log(K)) / 2)
+    assert player(task_of("filtering", "gapsmh", "theory")).exploration.gamma == pytest.approx(math.sqrt(K * 4 * X**2) / 2)
+    assert player(task_of("bandit", "gaplog", "only-t")).exploration.gamma == 1.0
+    assert player(task_of("bandit", "banditron-iw", "theory")).gamma == pytest.approx((K * X**2 / T) ** (1 / 3))
+    assert player(task_of("filtering", "banditron-iw", "theory")).gamma == pytest.approx((X**2 / T) ** (1 / 3))
+    assert player(task_of("bandit", "banditron-iw", "only-t")).gamma == pytest.approx(T ** (-1 / 3))
+    assert player(task_of("bandit", "pnewtron", "theory")).gamma == pytest.approx((d * K / T) ** (1 / 3))
+    assert player(task_of("full", "perceptron", "")) == named("perceptron")
+
+
+def test_graphs_and_streams():
+    assert graph_of(task_of("filtering", "gapsmh", "theory")).revealing == (0,)
+    assert graph_of(BY_FIGURE["lower-filtering"][0]).revealing == (1,)
+    assert graph_of(task_of("label-efficient", "gapsmh", "theory")).n_actions == 10
+    assert isinstance(graph_of(ALL[0]), FeedbackGraph)
+    assert stream_of(selected(["full"], rounds=50)[0]).rounds == 50
+
+
+def test_every_learner_that_can_play_meets_each_adversary():
+    from gappletron import names
+
+    for figure in ("lower-filtering", "lower-full"):
+        graph = graph_of(BY_FIGURE[figure][0])
+        assert {task.learner for task in BY_FIGURE[figure]} == set(names(graph))
+
+
+def test_every_player_can_play_its_graph():
+    for task in {(task.figure, task.graph, task.learner, task.tuning): task for task in ALL}.values():
+        assert player(task).refusal(graph_of(task)) is None
+
+
+def test_fewer_repeats_and_rounds():
+    few = selected(["bandit"], rounds=500, repeats=3)
+    assert len(few) == 27 * 12 * 3
+    assert {task.rounds for task in few} == {500}
+    assert {task.rounds for task in selected(["lower-filtering"], rounds=1000)} == {50, 200, 968}
+    assert selected(["lower-full"], rounds=20) == []
+
+
+def test_figures_choose_their_runs():
+    theory = selected(["bandit-theory"], repeats=1)
+    assert {task.tuning for task in theory} == {"theory"}
+    both = selected(["exploration"], repeats=1)
+    assert {(task.graph, task.exploration) for task in both if task.learner == "gapsmh"} == {
+        ("filtering", "paper"), ("filtering", "top-up"), ("label-efficient", "paper"), ("label-efficient", "top-up")}
+    with pytest.raises(UserError, match="did you mean 'bandit-theory'"):
+        selected(["bandit-theroy"])
+    assert [figure.id for figure in drawable((), {sweep.id for sweep in SWEEPS})] == [figure.id for figure in FIGURES]
+    assert [figure.id for figure in drawable(["exploration"], {"exploration"})] == []
+
+
+def test_sweeps_are_counted_anew_for_each_repeat_only_where_the_data_change():
+    lower = next(sweep for sweep in SWEEPS if sweep.id == "lower-full")
+    assert Counter(task.learner for task in tasks(lower))["perceptron"] == 40
+    assert len({task.stream for task in tasks(lower)}) == 40
+
+
+def test_marks_hold_the_half_and_the_end():
+    for rounds in (1, 2, 3, 10, 999, 100_000):
+        found = marks(rounds)
+        assert found == sorted(set(found))
+        assert found[0] == 1
+        assert {max(1, rounds // 2), rounds} <= set(found)
+        assert found[-1] == rounds
