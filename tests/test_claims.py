@@ -48,7 +48,7 @@ def ideal(task):
     if task.figure == "filtering":
         base = {"gaplog": 0.2 + 0.01 * K, "gapsmh": 0.20, "gaphin": 0.22, "banditron-iw": 0.35}[name]
         if task.tuning == "theory":
-            base = {"gaplog": 0.3, "gapsmh": 0.3, "gaphin": 0.3, "banditron-iw": 0.32}[name] + 0.01 * K * (name != "banditron-iw")
+            base = 0.32 if name == "banditron-iw" else 0.3 + 0.01 * K
             base += 0.05 * (noise == 0 and name != "banditron-iw") - 0.05 * (noise == 0 and name == "banditron-iw")
         return base + spread * wobble, explored, None
     if task.figure == "full":
@@ -93,7 +93,8 @@ BREAKING = {
     "bandit-only-t-best": {"by": -0.2, "figure": "bandit", "learner": "gaphin", "tuning": "only-t", "classes": 9},
     "filtering-log-behind": {"by": -0.1, "figure": "filtering", "learner": "gaplog", "classes": 12},
     "filtering-theory-clean": {"by": 0.3, "figure": "filtering", "learner": "banditron-iw", "tuning": "theory", "noise": 0.0},
-    "filtering-theory-classes-gaphin": {"by": -0.1, "figure": "filtering", "learner": "gaphin", "tuning": "theory", "classes": 12},
+    "filtering-theory-classes-gaphin": {"by": -0.1, "figure": "filtering", "learner": "gaphin", "tuning": "theory",
+                                        "classes": 12},
     "filtering-only-t-best": {"by": -0.3, "figure": "filtering", "learner": "banditron-iw", "tuning": "only-t", "noise": 0.05},
     "filtering-best": {"by": -0.3, "figure": "filtering", "learner": "banditron-iw", "noise": 0.05},
     "filtering-log-classes": {"by": 0.1, "figure": "filtering", "learner": "gaplog", "tuning": "only-t", "classes": 6},
@@ -123,7 +124,8 @@ def stretched(results, factor, **fields):
     means = {}
     for result in chosen:
         task = result.task
-        means.setdefault((task.learner, task.tuning, task.classes, task.features, task.noise), []).append(result.outcome.error_rate)
+        key = (task.learner, task.tuning, task.classes, task.features, task.noise)
+        means.setdefault(key, []).append(result.outcome.error_rate)
     replaced = {}
     for result in chosen:
         task = result.task
@@ -145,7 +147,8 @@ def test_claims_about_ranges_break_too(claim, factor, fields):
 
 
 def test_claims_about_exploring_and_about_gains_break_too():
-    lazy = [made_up(result.task, result.outcome.error_rate, 0.0) if result.task.learner == "gaplog" else result for result in IDEAL]
+    lazy = [made_up(result.task, result.outcome.error_rate, 0.0) if result.task.learner == "gaplog" else result
+            for result in IDEAL]
     assert not holding(lazy)["bandit-exploring-only-t"]
     assert not holding(lazy)["bandit-exploring-theory"]
     assert not holding(shifted(IDEAL, 0.4, figure="bandit", learner="gaplog", tuning="theory", noise=0.1))[
@@ -162,7 +165,8 @@ def test_a_verdict_counts_its_cells():
 
 
 def test_claims_without_their_runs_are_left_out():
-    assert {verdict.claim.sweeps for verdict in verdicts([result for result in IDEAL if result.task.figure == "full"])} == {("full",)}
+    some = [result for result in IDEAL if result.task.figure == "full"]
+    assert {verdict.claim.sweeps for verdict in verdicts(some)} == {("full",)}
 
 
 # --------------------------------------------------------------------------------------------- other code, on real runs
@@ -283,5 +287,6 @@ def test_the_learner_of_the_bounds_is_the_theorem_s(theorems):
 
     run = next(run for run in theorems if run.task.learner == "gapsmh" and run.task.tuning == "high-probability"
                and run.task.graph == "bandit")
-    expected = tuned(Gappletron(SmoothHinge(), ProjectedOGD(1.414214)), "high-probability", FeedbackGraph.bandit(3), max_norm=1.0)
+    plain = Gappletron(SmoothHinge(), ProjectedOGD(1.414214))
+    expected = tuned(plain, "high-probability", FeedbackGraph.bandit(3), max_norm=1.0)
     assert player(run.task) == expected

@@ -104,7 +104,8 @@ frame.onload = async () => {{
     tables: [...page.querySelectorAll("table[id]")].map(table => [table.id, shown(table), table.tBodies[0].rows.length]),
     claims: page.querySelectorAll("tr[id^=claim-] .badge").length,
     sideways: page.documentElement.scrollWidth - page.documentElement.clientWidth,
-    small: [...page.querySelectorAll("p, td, li, dd")].filter(e => parseFloat(frame.contentWindow.getComputedStyle(e).fontSize) < 12).length,
+    small: [...page.querySelectorAll("p, td, li, dd")].filter(
+      element => parseFloat(frame.contentWindow.getComputedStyle(element).fontSize) < 12).length,
   }});
 }};
 </script>"""

@@ -27,8 +27,8 @@ from gappletron.experiments.sweeps import selected
 from gappletron.progress import View
 
 FREE = ("seconds", "machine", "finished_at")
-NEEDED = ("id, figure, graph, exploration, learner, tuning, classes, features, noise, rounds, repeat, seed, mistakes, "
-          "labels_seen, error_rate, seconds").split(", ")
+NEEDED = ["id", "figure", "graph", "exploration", "learner", "tuning", "classes", "features", "noise", "rounds", "repeat",
+          "seed", "mistakes", "labels_seen", "error_rate", "seconds"]
 
 
 def table_of(folder):
@@ -191,7 +191,8 @@ def test_two_writers_are_one_too_many(tmp_path):
 
 
 def result_for(task):
-    return Result(task, Outcome("{}", 1.0, 1, 1, 0, 1, 0.5, 0.0, None, None, None, "[[1], [1]]", "0", source_hash(), "m", 0.1, "now"))
+    return Result(task, Outcome("{}", 1.0, 1, 1, 0, 1, 0.5, 0.0, None, None, None, "[[1], [1]]", "0", source_hash(), "m", 0.1,
+                                "now"))
 
 
 def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path):
@@ -200,9 +201,8 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path):
         store.add(result_for(tasks[0]))
         pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
         store._connection.execute(f"PRAGMA max_page_count = {pages + 1}")
-        with pytest.raises(UserError, match="full.*the runs stored so far are kept"):
-            for task in tasks:
-                store.add(result_for(task))
+        with pytest.raises(UserError, match=r"full.*the runs stored so far are kept"):
+            list(map(store.add, map(result_for, tasks)))
         kept = len(store.finished(tasks, source_hash()))
     assert 1 <= kept < len(tasks)
     assert len(read_results(tmp_path)) == kept
@@ -249,7 +249,7 @@ def test_tables_in_both_formats(undisturbed, tmp_path):
 
 
 def test_results_of_other_sources_on_a_worker_are_refused(tmp_path, monkeypatch):
-    import gappletron.experiments.runner as runner
+    from gappletron.experiments import runner
 
     real = runner.execute
     monkeypatch.setattr(runner, "execute", lambda task: dataclasses.replace(real(task), sources="other"))
@@ -275,7 +275,8 @@ def cluster(tmp_path):
             stack.callback(process.kill)
             return process
 
-        started("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(scheduler_file))
+        started("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+                "--scheduler-file", str(scheduler_file))
         deadline = time.monotonic() + 60
         while not scheduler_file.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -315,5 +316,5 @@ def test_no_cluster_is_one_sentence():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "SECONDS_TO_CONNECT", 1)
-        with pytest.raises(UserError, match="no Dask scheduler at 'tcp://127.0.0.1:9'"), module.dask_executor("tcp://127.0.0.1:9"):
+        with pytest.raises(UserError, match="no Dask scheduler at"), module.dask_executor("tcp://127.0.0.1:9"):
             pass

@@ -19,7 +19,6 @@ from gappletron._validate import Label, UserError, listing, shortened, unknown
 from gappletron.progress import progress, sweep_view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
     from gappletron.graphs import FeedbackGraph
     from gappletron.history import Histories
@@ -79,14 +78,14 @@ def options(version: Annotated[bool, typer.Option("--version", callback=_show_ve
 def reproduce(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where results.sqlite, results.csv, figures/ and report.html "
                                       "go.")] = Path("results"),
-    figure: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this figure or sweep, for example bandit-theory or "
+    figure: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this figure or sweep, such as bandit-theory or "
                                                      "lower-full; repeatable. Default: all.")] = None,
     rounds: Annotated[int, typer.Option(help="T, which the paper does not give.")] = 100_000,
-    repeats: Annotated[int | None, typer.Option(help="Runs of each learner that draws. Default: the paper's ten (more against the "
-                                                "adversaries).")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Runs of each learner that draws. Default: the paper's ten (more against "
+                                                "the adversaries).")] = None,
     jobs: Annotated[int | None, typer.Option(help="Runs at the same time. Default: one a core.")] = None,
-    scheduler: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Play on the Dask cluster whose scheduler listens there, "
-                                                  "for example tcp://127.0.0.1:8786.")] = None,
+    scheduler: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Play on the Dask cluster whose scheduler listens "
+                                                  "there, such as tcp://127.0.0.1:8786.")] = None,
 ) -> None:
     """Run the paper's experiments: figures, claims, bounds and lower bounds. Killed, it goes on where it was."""
     import contextlib
@@ -401,11 +400,11 @@ def show_bounds(
     revealing: Annotated[str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")] = None,
     rounds: Annotated[int, typer.Option(help="T.")] = 100_000,
     max_norm: Annotated[float, typer.Option(help="X, the largest norm of the features.")] = 1.0,
-    radius: Annotated[float | None, typer.Option(help="B, the radius of the ball in which weights are sought. Default: 1, or that "
-                                                 "of the stored run's optimizer.")] = None,
+    radius: Annotated[float | None, typer.Option(help="B, the radius of the ball in which weights are sought. Default: 1, or "
+                                                 "that of the stored run's optimizer.")] = None,
     delta: Annotated[float, typer.Option(help="The allowed probability of failure.")] = 0.05,
-    run: Annotated[str | None, typer.Option("--run", metavar="ID", help="A stored run, by its id in results.csv: its own numbers, "
-                                            "its best comparator, its surrogate regret.")] = None,
+    run: Annotated[str | None, typer.Option("--run", metavar="ID", help="A stored run, by its id in results.csv: its own "
+                                            "numbers, its best comparator, its surrogate regret.")] = None,
     results: Annotated[Path, typer.Option(metavar="DIR", help="The folder that holds the stored run.")] = Path("results"),
     plot: Annotated[Path | None, typer.Option(metavar="PATH", help="A stored run: draw its mistakes with the bounds over "
                                               "them.")] = None,

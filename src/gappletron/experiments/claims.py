@@ -7,16 +7,16 @@ strict comparison of stored means, "range" is from the least to the most error r
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from gappletron.experiments.store import Result
-    from gappletron.experiments.summary import Cell, Spread
 
 from gappletron.experiments.summary import Summary
 from gappletron.experiments.sweeps import GAPS
+
+if TYPE_CHECKING:
+    from gappletron.experiments.store import Result
+    from gappletron.experiments.summary import Cell, Spread
 
 __all__ = ["CLAIMS", "Check", "Claim", "Verdict", "verdicts"]
 
@@ -32,6 +32,9 @@ class Check(NamedTuple):
     numbers: str
 
 
+Test = Callable[[Summary], Iterator[Check]]
+
+
 class Claim(NamedTuple):
     """A sentence of the paper with its test.
 
@@ -43,7 +46,7 @@ class Claim(NamedTuple):
     sweeps: tuple[str, ...]
     sentence: str
     rule: str
-    test: Callable[[Summary], Iterator[Check]]
+    test: Test
     share: tuple[float, float] = (1.0, 1.0)
 
 
@@ -104,14 +107,18 @@ def _explored(spread: Spread) -> float:
     return spread.explored
 
 
-def _some(summary: Summary, figure: str, noises: Callable[[float], bool] = lambda noise: True,
-          classes: Callable[[int], bool] = lambda K: True) -> Iterator[Cell]:
+def _any(_: float) -> bool:
+    return True
+
+
+def _some(summary: Summary, figure: str, noises: Callable[[float], bool] = _any,
+          classes: Callable[[float], bool] = _any) -> Iterator[Cell]:
     return (cell for cell in summary.cells(figure) if noises(cell.noise) and classes(cell.classes))
 
 
 def below(figure: str, better: Sequence[str], worse: Sequence[str], *, tuning: str | None = None,
-          value: Callable[[Spread], float] = _mean, noises: Callable[[float], bool] = lambda noise: True,
-          classes: Callable[[int], bool] = lambda K: True, slack: float = 1.0) -> Callable[[Summary], Iterator[Check]]:
+          value: Callable[[Spread], float] = _mean, noises: Callable[[float], bool] = _any,
+          classes: Callable[[float], bool] = _any, slack: float = 1.0) -> Test:
     """In each cell: the value of every one of `better` is strictly below that of every one of `worse` (times `slack`)."""
     def test(summary: Summary) -> Iterator[Check]:
         for cell in _some(summary, figure, noises, classes):
@@ -123,7 +130,7 @@ def below(figure: str, better: Sequence[str], worse: Sequence[str], *, tuning: s
 
 
 def lowest_among(figure: str, some: Sequence[str], others: Sequence[str], *, tuning: str | None = None,
-                 noises: Callable[[float], bool] = lambda noise: True) -> Callable[[Summary], Iterator[Check]]:
+                 noises: Callable[[float], bool] = _any) -> Test:
     """In each cell: the lowest mean of all belongs to one of `some`."""
     def test(summary: Summary) -> Iterator[Check]:
         for cell in _some(summary, figure, noises):
@@ -134,7 +141,7 @@ def lowest_among(figure: str, some: Sequence[str], others: Sequence[str], *, tun
 
 
 def between_tunings(figure: str, learners: Sequence[str], lower: str, higher: str,
-                    value: Callable[[Spread], float]) -> Callable[[Summary], Iterator[Check]]:
+                    value: Callable[[Spread], float]) -> Test:
     """For each learner in each cell: the value is strictly lower with the one tuning than with the other."""
     def test(summary: Summary) -> Iterator[Check]:
         for learner in learners:
@@ -147,18 +154,18 @@ def between_tunings(figure: str, learners: Sequence[str], lower: str, higher: st
 
 
 def in_order(figure: str, learners: Sequence[str], value: Callable[[Spread], float],
-             tuning: str | None = None) -> Callable[[Summary], Iterator[Check]]:
+             tuning: str | None = None) -> Test:
     """In each cell the values rise strictly in the order of the learners."""
     def test(summary: Summary) -> Iterator[Check]:
         for cell in summary.cells(figure):
             spreads = {name: summary.best(figure, name, cell, tuning=tuning) for name in learners}
             values = [value(spread) for spread in spreads.values()]
-            yield Check(str(cell), all(a < b for a, b in zip(values, values[1:], strict=False)), _numbers(spreads, value))
+            yield Check(str(cell), all(a < b for a, b in itertools.pairwise(values)), _numbers(spreads, value))
     return test
 
 
 def rising_with_classes(figure: str, value: Callable[[Summary, Cell], float],
-                        noises: Callable[[float], bool] = lambda noise: True) -> Callable[[Summary], Iterator[Check]]:
+                        noises: Callable[[float], bool] = _any) -> Test:
     """For each d and noise: the value rises strictly from each K to the next."""
     def test(summary: Summary) -> Iterator[Check]:
         rows: dict[tuple[int, float], list[Cell]] = {}
@@ -166,12 +173,12 @@ def rising_with_classes(figure: str, value: Callable[[Summary, Cell], float],
             rows.setdefault((cell.features, cell.noise), []).append(cell)
         for (features, noise), cells in rows.items():
             values = [value(summary, cell) for cell in cells]
-            yield Check(f"d={features}, noise {noise:g}", all(a < b for a, b in zip(values, values[1:], strict=False)),
+            yield Check(f"d={features}, noise {noise:g}", all(a < b for a, b in itertools.pairwise(values)),
                         ", ".join(f"K={cell.classes} {number:.4g}" for cell, number in zip(cells, values, strict=True)))
     return test
 
 
-def together(*tests: Callable[[Summary], Iterator[Check]]) -> Callable[[Summary], Iterator[Check]]:
+def together(*tests: Test) -> Test:
     """The checks of several tests."""
     def test(summary: Summary) -> Iterator[Check]:
         for each in tests:
@@ -217,7 +224,7 @@ def query_perceptrons(summary: Summary) -> list[str]:
     return [name for name in summary.learners("label-efficient") if name.startswith("label-efficient-perceptron")]
 
 
-def query_perceptron_behind(rank: Callable[[Iterable[float]], float]) -> Callable[[Summary], Iterator[Check]]:
+def query_perceptron_behind(rank: Callable[[Iterable[float]], float]) -> Test:
     """In each cell: with every b the Perceptron's mean is above that of the best (`min`) or of every (`max`) Gappletron."""
     def test(summary: Summary) -> Iterator[Check]:
         for cell in summary.cells("label-efficient"):
@@ -229,13 +236,18 @@ def query_perceptron_behind(rank: Callable[[Iterable[float]], float]) -> Callabl
     return test
 
 
+def mean_of(figure: str, learner: str, tuning: str | None = None) -> Callable[[Summary, Cell], float]:
+    """A learner's mean, as a function of the cell."""
+    return lambda summary, cell: summary.best(figure, learner, cell, tuning=tuning).mean
+
+
 def behind_banditron(gap: str) -> Callable[[Summary, Cell], float]:
     """How far a Gappletron's mean is above Banditron's, in filtering with theory tuning."""
     return lambda summary, cell: (summary.best("filtering", gap, cell, tuning="theory").mean
                                   - summary.best("filtering", "banditron-iw", cell, tuning="theory").mean)
 
 
-def top_up_helps(graph: str, paper: str) -> Callable[[Summary], Iterator[Check]]:
+def top_up_helps(graph: str, paper: str) -> Test:
     """For each Gappletron in each cell: the mean with top-up is strictly below that with the paper's rule."""
     def test(summary: Summary) -> Iterator[Check]:
         for learner in GAPS:
@@ -354,11 +366,11 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("filtering-log-classes", ("filtering",),
           "In filtering GapLog gets worse as K grows.",
           "for each d and noise, only-T: GapLog's mean rises from K to K",
-          rising_with_classes("filtering", lambda summary, cell: summary.best("filtering", "gaplog", cell, tuning="only-t").mean)),
+          rising_with_classes("filtering", mean_of("filtering", "gaplog", "only-t"))),
     Claim("full-log-classes", ("full",),
           "So it does with full information.",
           "for each d and noise: GapLog's mean rises from K to K",
-          rising_with_classes("full", lambda summary, cell: summary.best("full", "gaplog", cell).mean)),
+          rising_with_classes("full", mean_of("full", "gaplog"))),
     Claim("full-separated", ("full",),
           "With full information and no noise all but GapLog find the separating hyperplane.",
           "noise 0: every other learner errs in less than one of a thousand rounds of the second half",

@@ -33,15 +33,16 @@ def dask_executor(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
     try:
         client = Client(address, timeout=SECONDS_TO_CONNECT)
     except (OSError, ValueError) as error:
-        raise UserError(f"there is no Dask scheduler at {address!r} ({error}): start one with `dask scheduler`, and give the address "
-                        "that it prints, such as tcp://127.0.0.1:8786") from None
+        raise UserError(f"there is no Dask scheduler at {address!r} ({error}): start one with `dask scheduler`, and give the "
+                        "address that it prints, such as tcp://127.0.0.1:8786") from None
     with contextlib.closing(client):
         try:
             client.wait_for_workers(1, timeout=SECONDS_FOR_WORKERS)
         except TimeoutError:
-            raise UserError(f"the Dask scheduler at {address!r} has no worker: start one with `dask worker {address}`") from None
+            raise UserError(f"the Dask scheduler at {address!r} has no worker: start one with "
+                            f"`dask worker {address}`") from None
         try:
             yield client.get_executor(), lambda: max(1, 2 * sum(client.nthreads().values()))
         except (CancelledError, KilledWorker, CommClosedError, OSError) as error:
-            raise UserError(f"the Dask cluster at {address!r} went away ({type(error).__name__}): the runs stored so far are kept; "
-                            "start it again and repeat the command") from error
+            raise UserError(f"the Dask cluster at {address!r} went away ({type(error).__name__}): the runs stored so far are "
+                            "kept; start it again and repeat the command") from error

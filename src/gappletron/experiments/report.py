@@ -36,26 +36,38 @@ class Picture(NamedTuple):
 
 
 CHOICES: tuple[tuple[str, str], ...] = (
-    ("The number of rounds T", "The paper does not say. Here it is what --rounds says, 100,000 unless told otherwise."),
-    ("Exploration", "The paper's figures are drawn with Algorithm 1 to the letter (\"paper\"). On graphs whose dominating set is "
-     "smaller than K that rule does not see every label as often as the proof says; our rule (\"top-up\") does, and one figure "
-     "sets the two side by side. In label efficient classification the \"uniform\" of Algorithm 1 is over all K + 1 actions, since "
-     "nothing would ever be seen otherwise."),
-    ("Loss", "GapLog is the paper's logistic loss in base K, which is not regular for three classes or more: no theorem applies to "
-     "it. The theorems are shown with the smooth hinge, the hinge (kappa = 1/2), and the logistic loss in base 2."),
-    ("Optimizer", "In the paper's figures, gradient descent without projection and with the rate 1 / sqrt(1e-8 + sum of squared "
+    ("The number of rounds T",
+     "The paper does not say. Here it is what --rounds says, 100,000 unless told otherwise."),
+    ("Exploration",
+     "The paper's figures are drawn with Algorithm 1 to the letter ('paper'). On graphs whose dominating set is "
+     "smaller than K that rule does not see every label as often as the proof says; our rule ('top-up') does, and "
+     "one figure sets the two side by side. In label efficient classification the 'uniform' of Algorithm 1 is over "
+     "all K + 1 actions, since nothing would ever be seen otherwise."),
+    ("Loss",
+     "GapLog is the paper's logistic loss in base K, which is not regular for three classes or more: no theorem "
+     "applies to it. The theorems are shown with the smooth hinge, the hinge (kappa = 1/2), and the logistic loss "
+     "in base 2."),
+    ("Optimizer",
+     "In the paper's figures, gradient descent without projection and with the rate 1 / sqrt(1e-8 + sum of squared "
      "gradient norms). The bounds need a guarantee, so they are shown with its projected form."),
-    ("Ties", "The lowest index, for the greedy class and for its rival."),
-    ("Theory tuning", "Gappletron: gamma = h sqrt(K rho L) / 2 with h = 1. Banditron: min(1/2, (K X^2 / T)^(1/3)), in filtering min(1/2, "
-     "(X^2 / T)^(1/3)) (the paper prints max). PNewtron: min(1/2, (d K / T)^(1/3)): the paper says only that d is in it. SOBAdiag: "
-     "its adaptive rate."),
-    ("Tuning with only T", "Gappletron: gamma = 1. Banditron and PNewtron: min(1/2, T^(-1/3)). SOBAdiag: min(1/2, T^(-1/2))."),
-    ("Banditron", "The importance-weighted version, in the bandit graph as well as in filtering."),
-    ("Data", "Keyword sets are drawn again where two classes would share one. The seed of every data set is 0; data sets that "
-     "differ only in their noise have the same rows. Repeat r of every learner draws from the same numbers."),
-    ("Label efficient", "Nine data sets (d = 120). A query is an action of its own that predicts nothing and so counts as a mistake, also "
-     "for the label-efficient Perceptron, whose authors let labels come without a cost."),
-    ("Best of tunings", "For each learner in each cell, the tuning with the lower mean."),
+    ("Ties",
+     "The lowest index, for the greedy class and for its rival."),
+    ("Theory tuning",
+     "Gappletron: gamma = h sqrt(K rho L) / 2 with h = 1. Banditron: min(1/2, (K X^2 / T)^(1/3)), in filtering "
+     "min(1/2, (X^2 / T)^(1/3)) (the paper prints max). PNewtron: min(1/2, (d K / T)^(1/3)): the paper says only "
+     "that d is in it. SOBAdiag: its adaptive rate."),
+    ("Tuning with only T",
+     "Gappletron: gamma = 1. Banditron and PNewtron: min(1/2, T^(-1/3)). SOBAdiag: min(1/2, T^(-1/2))."),
+    ("Banditron",
+     "The importance-weighted version, in the bandit graph as well as in filtering."),
+    ("Data",
+     "Keyword sets are drawn again where two classes would share one. The seed of every data set is 0; data sets "
+     "that differ only in their noise have the same rows. Repeat r of every learner draws from the same numbers."),
+    ("Label efficient",
+     "Nine data sets (d = 120). A query is an action of its own that predicts nothing and so counts as a mistake, "
+     "also for the label-efficient Perceptron, whose authors let labels come without a cost."),
+    ("Best of tunings",
+     "For each learner in each cell, the tuning with the lower mean."),
 )
 
 
@@ -111,7 +123,7 @@ def _sweeps(results: Sequence[Result]) -> list[dict[str, Any]]:
         some = [result for result in results if result.task.figure == name]
         rows.append({
             "id": name, "graphs": sorted({result.task.graph for result in some}),
-            "streams": len({(result.task.classes, result.task.features, result.task.noise, result.task.rounds) for result in some}),
+            "streams": len({(run.task.classes, run.task.features, run.task.noise, run.task.rounds) for run in some}),
             "learners": list(dict.fromkeys(result.task.learner for result in some)), "runs": len(some),
             "repeats": 1 + max(result.task.repeat for result in some),
             "rounds": sum(result.task.rounds for result in some), "seconds": sum(result.outcome.seconds for result in some)})
@@ -127,7 +139,8 @@ def _tables(results: Sequence[Result]) -> list[dict[str, Any]]:
         columns = [(learner, spread.tuning) for learner in summary.learners(figure)
                    for spread in (summary.spreads(figure, learner, cells[0]) if cells else ())]
         if cells:
-            rows = [(cell, [summary.best(figure, learner, cell, tuning=tuning) for learner, tuning in columns]) for cell in cells]
+            rows = [(cell, [summary.best(figure, learner, cell, tuning=tuning) for learner, tuning in columns])
+                    for cell in cells]
             tables.append({"figure": figure, "columns": columns, "rows": rows})
     return tables
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gappletron.experiments.store import Result
-    from gappletron.experiments.sweeps import Figure, Task
 
 __all__ = ["draw_all", "reproduce"]
 

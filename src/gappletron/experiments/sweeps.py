@@ -1,7 +1,7 @@
 """Every experiment as literal data: which learners play which streams on which graph, and how often.
 
-A :class:`Sweep` is a grid; :func:`tasks` lists its runs, each a :class:`Task` of plain values with an id that stays the same from
-one version to the next. Nothing here plays anything. Section 5 and the appendix "Experiments" of the paper; what the paper
+A :class:`Sweep` is a grid; :func:`tasks` lists its runs, each a :class:`Task` of plain values with an id that stays the same
+from one version to the next. Nothing here plays anything. Section 5 and the appendix "Experiments" of the paper; what the paper
 leaves open is settled here or in the learners' tunings, and :mod:`gappletron.experiments.report` prints it.
 """
 
@@ -29,7 +29,7 @@ class Cell(NamedTuple):
     features: int
     noise: float
 
-    def stream(self, rounds: int, repeat: int) -> str:  # noqa: ARG002 - the same data for every repeat
+    def stream(self, rounds: int, repeat: int) -> str:
         """The stream's name, as :func:`gappletron.open_stream` reads it."""
         return f"synthetic:K={self.classes},d={self.features},noise={self.noise!r},T={rounds},seed=0"
 
@@ -45,7 +45,7 @@ class Unit(NamedTuple):
     features: int
     noise: float
 
-    def stream(self, rounds: int, repeat: int) -> str:  # noqa: ARG002 - the same data for every repeat
+    def stream(self, rounds: int, repeat: int) -> str:
         return f"unit-vectors:K={self.classes},noise={self.noise!r},T={rounds},seed=0"
 
     def rounds(self, most: int) -> int:
@@ -61,14 +61,22 @@ class Blind(NamedTuple):
     root: int
     turned: bool
 
-    classes = 2
-    noise = 0.0
+    @property
+    def classes(self) -> int:
+        """K."""
+        return 2
 
     @property
     def features(self) -> int:
+        """d."""
         return 2 * self.root + 1
 
-    def stream(self, rounds: int, repeat: int) -> str:  # noqa: ARG002 - the same data for every repeat
+    @property
+    def noise(self) -> float:
+        """None."""
+        return 0.0
+
+    def stream(self, rounds: int, repeat: int) -> str:
         return f"segments:R={self.root}" + ",turned=quietest" * self.turned
 
     def rounds(self, most: int) -> int:
@@ -82,10 +90,14 @@ class Fresh(NamedTuple):
     classes: int
     radius: int
 
-    noise = 0.0
+    @property
+    def noise(self) -> float:
+        """None."""
+        return 0.0
 
     @property
     def features(self) -> int:
+        """M + 1."""
         return (self.radius**2 - 1) * self.classes**2 + 1
 
     def stream(self, rounds: int, repeat: int) -> str:
@@ -204,7 +216,7 @@ def _baselines(*names: str) -> tuple[Entrant, ...]:
 
 
 QUERY_SCALES = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0, 100.0)
-"""The grid of b: the label-efficient Perceptron asks with probability b / (b + margin), so from hardly ever to almost always."""
+"""The grid of b: the label-efficient Perceptron asks with probability b / (b + margin): from hardly ever to nearly always."""
 
 PAPER = (
     Sweep("bandit", "bandit", CELLS, _gaps("paper", *TUNINGS) + _baselines("pnewtron", "soba-diag", "banditron-iw")),
@@ -240,15 +252,18 @@ MARGIN_LOSSES = (("gapsmh", RADIUS), ("gaphin", RADIUS))
 ALL_LOSSES = (*MARGIN_LOSSES, ("gaplog2", WIDE), ("gaplog", WIDE))
 NOISY, SEPARABLE = (Unit(UNIT, UNIT, 0.05),), (Unit(UNIT, UNIT, 0.0),)
 
-BOUNDS = tuple(
-    sweep for graph in ("bandit", "filtering", "label-efficient") for sweep in (
-        Sweep("bounds", graph, NOISY, _projected("expectation", *ALL_LOSSES) + _projected("high-probability", *MARGIN_LOSSES)),
-        Sweep("bounds", graph, SEPARABLE, _projected("expectation-separable", *MARGIN_LOSSES)
-              + _projected("high-probability-separable", *MARGIN_LOSSES)),
-    )
-) + (Sweep("bounds", "full", NOISY + SEPARABLE, _projected("", *ALL_LOSSES)),)
+PARTIAL = ("bandit", "filtering", "label-efficient")
+
+BOUNDS = (
+    *(Sweep("bounds", graph, NOISY, _projected("expectation", *ALL_LOSSES) + _projected("high-probability", *MARGIN_LOSSES))
+      for graph in PARTIAL),
+    *(Sweep("bounds", graph, SEPARABLE, _projected("expectation-separable", *MARGIN_LOSSES)
+            + _projected("high-probability-separable", *MARGIN_LOSSES)) for graph in PARTIAL),
+    Sweep("bounds", "full", NOISY + SEPARABLE, _projected("", *ALL_LOSSES)),
+)
 
 ROOTS = (5, 10, 22, 50, 100, 223, 500, 707)
+SEGMENTS = tuple(Blind(root, turned) for root in ROOTS for turned in (False, True))
 SQRT5 = f"{math.sqrt(5.0):.6f}"  # of the comparator in the proof
 
 
@@ -264,7 +279,7 @@ def _on_fresh_features(radius: int, *more: Entrant) -> Sweep:
 
 
 LOWER_BOUNDS = (
-    Sweep("lower-filtering", "filtering:revealing=1", tuple(Blind(root, turned) for root in ROOTS for turned in (False, True)), (
+    Sweep("lower-filtering", "filtering:revealing=1", SEGMENTS, (
         *(Entrant(name, "expectation", "top-up", f"projected-ogd:radius={SQRT5}") for name in (*GAPS, "gaplog2")),
         Entrant("banditron-iw", "theory"),
         Entrant("exp3-g", "theory"),

@@ -1,4 +1,4 @@
-"""The theorems beside what was measured: upper bounds on a stream where they say something, lower bounds on their adversaries."""
+"""The theorems beside what was measured: upper bounds where they say something, lower bounds on their adversaries."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ STANDARD_ERRORS = 3.0
 class Upper(NamedTuple):
     """One theorem on the runs of one learner: the bound beside the mistakes.
 
-    `bound` is on the mistakes: the theorem's right-hand side, with `comparator` (the loss of the best U found) where it bounds the
-    regret; averaged over the runs, as the theorem in expectation says. `refusal` says why the theorem does not apply.
+    `bound` is on the mistakes: the theorem's right-hand side, with `comparator` (the loss of the best U found) where it bounds
+    the regret; averaged over the runs, as the theorem in expectation says. `refusal` says why the theorem does not apply.
     """
 
     graph: str
@@ -98,7 +98,8 @@ def examined(result: Result, radius: float | None = None,
     task = result.task
     learner, graph, stream = player(task), graph_of(task), stream_of(task)
     if not isinstance(learner, Gappletron):
-        raise UserError(f"the theorems are about Gappletron, and {task.id!r} is a run of {task.learner}: choose a run of another")
+        raise UserError(f"the theorems are about Gappletron, and {task.id!r} is a run of {task.learner}: choose "
+                        "one of gapsmh, gaphin, gaplog2 or gaplog")
     if result.outcome.sources != source_hash():
         raise UserError(f"{task.id!r} was played by other sources of gappletron, so it cannot be played once more: run "
                         "`gappletron reproduce` again first")
@@ -141,7 +142,8 @@ def _upper(runs: list[Result]) -> list[Upper]:
         losses = [run.outcome.comparator_loss or 0.0 for run in runs]
         refusal = by_run[0][place].refusal
         if theorem.separable:
-            if refusal is None and any(loss > (run.outcome.comparator_gap or 0.0) for loss, run in zip(losses, runs, strict=True)):
+            if refusal is None and any(loss > (run.outcome.comparator_gap or 0.0)
+                                       for loss, run in zip(losses, runs, strict=True)):
                 refusal = f"needs a comparator without loss, and the best in the ball loses {max(losses):,.0f}"
             losses = [0.0] * len(runs)
         limits = [found[place].value + loss for found, loss in zip(by_run, losses, strict=True)]

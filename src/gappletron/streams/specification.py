@@ -27,7 +27,8 @@ def settings(spec: str, kind: str, keys: dict[str, str], example: str, needed: t
             raise unknown(key, f"setting of a {kind} stream", tuple(keys))
         if keys[key] in given:
             raise UserError(f"{key} is given twice in the {kind} stream {spec!r}: give it once")
-        given[keys[key]] = _number(text, f"{key}={text!r} in a {kind} stream is not a number: write for example {kind}:{example}")
+        refusal = f"{key}={text!r} in a {kind} stream is not a number: write for example {kind}:{example}"
+        given[keys[key]] = _number(text, refusal)
     missing = [key for key in needed if keys[key] not in given]
     if missing:
         raise UserError(f"the {kind} stream {spec!r} lacks {listing(missing)}: write for example {kind}:{example}")

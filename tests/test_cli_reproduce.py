@@ -1,0 +1,144 @@
+"""`gappletron reproduce`, `export` and `bound --run` as a user meets them: what they print, and how they stop."""
+
+from __future__ import annotations
+
+import csv
+import os
+import pty
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "gappletron"]
+HINGE = "bounds/full/unit-vectors:K=3,noise=0.05,T=500/gaphin,top-up,projected-ogd:radius=1.414214/00"
+BASELINE = "lower-full/full/fresh:K=3,B=2,T=500/perceptron/00"
+
+
+def ended(*arguments, cwd):
+    done = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """A folder in which a small part was reproduced."""
+    folder = tmp_path_factory.mktemp("here")
+    code, out, err = ended("reproduce", "--figure", "bounds", "--figure", "lower-full", "--rounds", 500, "--repeats", 1,
+                           cwd=folder)
+    assert code == 0, err
+    assert out.splitlines()[-1].endswith("runs; the report is results/report.html")
+    return folder
+
+
+def test_it_leaves_what_it_says(here):
+    left = sorted(path.name for path in (here / "results").iterdir())
+    assert left == ["figures", "report.html", "results.csv", "results.sqlite"]
+    assert sorted(path.name for path in (here / "results" / "figures").iterdir()) == [
+        "bounds.png", "bounds.svg", "lower-full.png", "lower-full.svg"]
+
+
+def test_again_it_plays_nothing(here):
+    code, _, err = ended("reproduce", "--figure", "lower-full", "--rounds", 500, "--repeats", 1, "--jobs", 1, cwd=here)
+    assert code == 0
+    assert "runs are stored already" in err
+
+
+def test_export(here):
+    code, out, err = ended("export", "all.csv", cwd=here)
+    assert (code, err) == (0, "")
+    with (here / "all.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    with sqlite3.connect(here / "results" / "results.sqlite") as connection:
+        stored = connection.execute("SELECT id, mistakes FROM runs ORDER BY id").fetchall()
+    connection.close()
+    assert [(row["id"], int(row["mistakes"])) for row in rows] == stored
+    assert out == f"{len(stored):,} runs in all.csv\n"
+
+
+def test_the_bounds_of_a_stored_run(here):
+    code, out, _ = ended("bound", "--run", HINGE, "--plot", "bounds.svg", cwd=here)
+    assert code == 0
+    with sqlite3.connect(here / "results" / "results.sqlite") as connection:
+        mistakes, = connection.execute("SELECT mistakes FROM runs WHERE id = ?", (HINGE,)).fetchone()
+    connection.close()
+    assert f"mistakes {mistakes:,}, surrogate regret" in out
+    assert "best comparator with norm at most 1.41421: loss" in out
+    assert "full-expectation                 E[mistakes] <= sum l_t(U) + value, value = 48.0\n" in out  # K L h^2 / 2 with h = 4
+    assert "<svg" in (here / "bounds.svg").read_text()
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("reproduce", "--figure", "bandits"), "there is no figure 'bandits'"),
+    (("reproduce", "--rounds", "0"), "rounds must be"),
+    (("reproduce", "--repeats", "0"), "repeats must be"),
+    (("reproduce", "--jobs", "0"), "jobs must be"),
+    (("reproduce", "--figure", "lower-full", "--rounds", "9"), "give more rounds"),
+    (("reproduce", "--out", "results/report.html"), "cannot write"),
+    (("export", "all.txt"), "let its name end in .csv or .parquet"),
+    (("export", "all.csv", "--results", "elsewhere"), "run `gappletron reproduce --out elsewhere` first"),
+    (("export", "nowhere/all.csv"), "there is no folder"),
+    (("bound",), "name either a learner"),
+    (("bound", "gapsmh", "--run", HINGE), "name either a learner"),
+    (("bound", "gapsmh", "--plot", "x.png"), "--plot draws a stored run"),
+    (("bound", "--run", "bounds/full"), "there is no stored run"),
+    (("bound", "--run", BASELINE), "the theorems are about Gappletron"),
+])
+def test_errors_are_one_sentence(here, arguments, message):
+    code, out, err = ended(*arguments, cwd=here)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.startswith("gappletron: ")
+    assert err.count("\n") == 1
+
+
+def test_ctrl_c_keeps_what_is_finished(tmp_path):
+    process = subprocess.Popen([*COMMAND, "reproduce", "--figure", "full", "--rounds", "50000"], cwd=tmp_path, text=True,
+                               stderr=subprocess.PIPE)
+    store = tmp_path / "results" / "results.sqlite"
+
+    def stored():
+        if not store.exists():
+            return 0
+        connection = sqlite3.connect(f"file:{store}?mode=ro", uri=True)
+        try:
+            return connection.execute("SELECT count(*) FROM runs").fetchone()[0]
+        except sqlite3.OperationalError:
+            return 0
+        finally:
+            connection.close()
+
+    while stored() < 3 and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == ("stopped: the runs finished so far are kept in results, and the same command goes on from "
+                                    "there")
+    assert 3 <= stored() < 891
+
+
+def test_a_terminal_shows_bars(tmp_path):
+    main, child = pty.openpty()
+    process = subprocess.Popen([*COMMAND, "reproduce", "--figure", "lower-full", "--rounds", "40", "--repeats", "2"],
+                               cwd=tmp_path, stderr=child, stdout=child, env={**os.environ, "TERM": "xterm-256color",
+                                                                             "COLUMNS": "120"})
+    os.close(child)
+    shown = b""
+    while True:
+        try:
+            block = os.read(main, 65536)
+        except OSError:
+            break
+        if not block:
+            break
+        shown += block
+    os.close(main)
+    assert process.wait() == 0
+    text = shown.decode(errors="replace")
+    assert "28/28 runs" in text
+    assert "left" in text
+    assert "results/report.html" in text
