@@ -27,7 +27,8 @@ def everything(stream):
 def naive(classes, features, noise, rounds, seed):
     """The generator as the paper words it, with one draw for each choice; nothing shared with the package."""
     scale = features // 40
-    for_keywords, for_rounds = (np.random.Generator(np.random.PCG64(s)) for s in np.random.SeedSequence(seed).spawn(2))
+    for_keywords, for_rounds = (np.random.Generator(np.random.PCG64(s)) for s in (
+        np.random.SeedSequence(seed, spawn_key=(0, part)) for part in (0, 1)))
 
     def pick(rng, order, count):
         for i in range(count):

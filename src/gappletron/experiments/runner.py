@@ -56,7 +56,7 @@ def graph_of(task: Task) -> FeedbackGraph:
 
     >>> from gappletron.experiments.sweeps import SWEEPS, tasks
     >>> graph_of(tasks(SWEEPS[0])[0])
-    FeedbackGraph('bandit', 6 classes, 6 actions)
+    FeedbackGraph('bandit': 6 classes, 6 actions, 6 edges, rho 6)
     """
     return _graph(task.graph, task.classes)
 

@@ -35,6 +35,12 @@ class Outcome:
 
     `parameters` is the learner with every number in it, as JSON. `comparator_loss` is sum l_t(U) of the best U found in the
     optimizer's ball, no more than `comparator_gap` above the least there is; None where nobody asked for it.
+
+    >>> from gappletron.experiments.runner import execute
+    >>> from gappletron.experiments.sweeps import selected
+    >>> outcome = execute(selected(["full"], rounds=100)[0])
+    >>> outcome.error_rate == outcome.mistakes / 100, outcome.labels_seen, outcome.comparator_loss
+    (True, 100, None)
     """
 
     parameters: str
