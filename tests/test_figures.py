@@ -1,65 +1,33 @@
-"""The figures show what is in the rows: means, ranges and bounds, computed here once more, naively."""
+"""The figures show what is in the rows: means and ranges, computed here once more, naively."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import math
 import random
 import statistics
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
-import numpy as np
 import pytest
 from matplotlib.colors import to_rgba
 from matplotlib.container import ErrorbarContainer
 
 from gappletron._validate import UserError
-from gappletron.experiments.figures import DRAWINGS, STYLES, caption, draw, mistakes_and_bounds, save, style_of
-from gappletron.experiments.runner import graph_of, marks, player
-from gappletron.experiments.store import Outcome, Result
-from gappletron.experiments.sweeps import FIGURES, SWEEPS, Task, selected, tasks
+from gappletron.experiments.drawing import STYLES, style_of
+from gappletron.experiments.figures import DRAWINGS, caption, draw, save
+from gappletron.experiments.sweeps import FIGURES, SWEEPS, selected, tasks
 from gappletron.learners import names
-from gappletron.theory import bounds
+from pictures import BY_ID, faked, fakes, lines, panels, result_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Picture
 
+    from gappletron.experiments.store import Outcome, Result
     from gappletron.experiments.sweeps import Figure
 
-BY_ID = {figure.id: figure for figure in FIGURES}
 LABELS = {style.label: name for name, style in STYLES.items()}
-
-
-# ------------------------------------------------------------------------------------------------------------------ fake runs
-
-
-def result_of(task: Task, mistakes: int, labels_seen: int = 0, curve: list[tuple[int, int]] | None = None,
-              comparator: float | None = None) -> Result:
-    rounds, made = zip(*(curve or [(t, mistakes * t // task.rounds) for t in marks(task.rounds)]), strict=True)
-    norm = {"segments": math.sqrt(2.0), "fresh": 1.0, "unit-vectors": 1.0}.get(task.stream.partition(":")[0], 4.0)
-    return Result(task, Outcome("{}", norm, mistakes, labels_seen, 0, 0, mistakes / task.rounds, 0.0, 1.0, comparator,
-                                None if comparator is None else 0.0, json.dumps([rounds, made]), "", "", "", 0.1, ""))
-
-
-def faked(task: Task, rng: random.Random) -> Result:
-    """A run that never happened: any numbers, of the right kind."""
-    at = marks(task.rounds)
-    share = rng.uniform(0.01, 0.9)
-    curve = [(t, round(share * t)) for t in at]
-    seen = rng.randint(1, max(1, curve[-1][1]))
-    lost = None if task.figure != "bounds" else 0.0 if task.noise == 0.0 and "log" not in task.learner else 0.1 * task.rounds
-    return result_of(task, curve[-1][1], seen, curve, lost)
-
-
-def fakes(*figures: str, rounds: int = 1000, repeats: int = 3, seed: int = 0) -> list[Result]:
-    rng = random.Random(seed)
-    return [faked(task, rng) for task in selected(figures, rounds, repeats)]
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +37,6 @@ def everything() -> list[Result]:
 
 
 # --------------------------------------------------------------------------------------------------------- reading a picture
-
-
-def panels(picture: Picture) -> list[Axes]:
-    return picture.get_axes()
 
 
 def bars(ax: Axes) -> dict[str, dict[float, tuple[float, float, float]]]:
@@ -91,10 +55,6 @@ def hollows(ax: Axes) -> set[tuple[float, float]]:
     return {(float(x), float(y)) for line in ax.get_lines()
             if line.get_marker() not in ("None", "", None) and line.get_markerfacecolor() == "white"
             for x, y in zip(*line.get_data(), strict=True)}
-
-
-def lines(ax: Axes, label: str) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [tuple(np.asarray(data, float) for data in line.get_data()) for line in ax.get_lines() if line.get_label() == label]
 
 
 def spread(rates: list[float]) -> tuple[float, float, float]:
@@ -260,129 +220,6 @@ def test_exploration_sets_the_two_rules_side_by_side() -> None:
             less += sum(ours < paper for paper, ours in wanted)
             total += len(wanted)
         assert f"{less} of {total} times on the {name} graph" in words
-
-
-# ----------------------------------------------------------------------------------------------------- the theorems' figures
-
-
-def test_bounds_are_drawn_over_the_mistakes() -> None:
-    results = fakes("bounds", rounds=2000)
-    axes = iter(panels(draw(BY_ID["bounds"], results)))
-    rows = ["expectation", "high-probability", "expectation-separable", "high-probability-separable"]
-    for row in rows:
-        for graph in ("bandit", "filtering", "label-efficient", "full"):
-            ax, theorem = next(axes), f"full-{row}" if graph == "full" else row
-            assert theorem in ([ax.get_title(), *(text.get_text() for text in ax.texts)])
-            noise = 0.0 if "separable" in row else 0.05
-            for learner in ("gapsmh", "gaphin", "gaplog2", "gaplog"):
-                runs = [result for result in results if result.task.graph == graph and result.task.learner == learner
-                        and result.task.noise == noise and result.task.tuning in ("", row)]
-                label = STYLES[learner].label
-                if not runs or (noise == 0.0 and "log" in learner):  # the logistic loss is never 0
-                    assert not lines(ax, label)
-                    continue
-                ((at, mean),) = lines(ax, label)
-                assert at.tolist() == marks(2000)
-                wanted = [statistics.fmean(run.curve[place][1] for run in runs) for place in range(len(at))]
-                assert np.nan_to_num(mean) == pytest.approx(np.array(wanted))
-                if learner == "gaplog":  # whose loss is not regular for three classes
-                    assert not lines(ax, f"{label}: bound")
-                    continue
-                ((_, bound),) = lines(ax, f"{label}: bound")
-                for t, value in list(zip(at, bound, strict=True))[::5]:
-                    found = {each.theorem: each for each in bounds(player(runs[0].task), graph_of(runs[0].task), rounds=int(t),
-                                                                   max_norm=1.0)}[theorem]
-                    assert found.refusal is None
-                    assert value == pytest.approx(found.value + (0.0 if noise == 0.0 else 200.0 * t / 2000))
-    words = caption(BY_ID["bounds"], results)
-    assert "T = 2,000" in words
-    assert "the mean of 3 runs" in words
-    assert words.endswith("No theorem covers GapLog here.")
-
-
-def test_bounds_need_a_comparator() -> None:
-    results = [Result(result.task, dataclasses.replace(result.outcome, comparator_loss=None, comparator_gap=None))
-               for result in fakes("bounds", rounds=200)]
-    picture = draw(BY_ID["bounds"], results)
-    assert not any("bound" in str(line.get_label()) for ax in panels(picture) for line in ax.get_lines())
-    assert len(panels(picture)) == 8  # nothing is known to be separable
-
-
-def test_one_run_and_its_bounds() -> None:
-    from gappletron.comparator import Comparator
-    from gappletron.experiments.theorems import Examined, bounds_of
-
-    for result in fakes("bounds", rounds=500, repeats=1):
-        task = result.task
-        if task.learner != "gapsmh":
-            continue
-        lost = result.outcome.comparator_loss or 0.0
-        found = Examined(result, player(task), 1.0, Comparator(np.zeros((3, 3)), lost, 0.0), bounds_of(result))
-        (ax,) = panels(mistakes_and_bounds(found))
-        wanted = {bound.theorem: bound.value + (0.0 if bound.separable else lost)
-                  for bound in bounds(player(task), graph_of(task), rounds=500, max_norm=1.0)
-                  if bound.refusal is None and bound.theorem.startswith("full-") == (task.graph == "full")
-                  and (task.noise == 0.0 or not bound.separable)}
-        drawn = {str(line.get_label()).removeprefix("bound: "): float(np.asarray(line.get_ydata())[-1])
-                 for line in ax.get_lines() if str(line.get_label()).startswith("bound: ")}
-        assert wanted
-        assert drawn == pytest.approx(wanted)
-        assert lines(ax, "mistakes")[0][1][-1] == result.outcome.mistakes
-
-
-def test_lower_filtering_shows_the_worse_stream() -> None:
-    results = fakes("lower-filtering", rounds=1000)
-    (ax,) = panels(draw(BY_ID["lower-filtering"], results))
-    horizons = [2 * root**2 for root in (5, 10, 22)]
-    for learner in ("gaplog", "gaphin", "gapsmh", "gaplog2", "banditron-iw", "exp3-g"):
-        wanted = []
-        for rounds in horizons:
-            both: dict[bool, list[int]] = defaultdict(list)
-            for result in results:
-                if result.task.learner == learner and result.task.rounds == rounds:
-                    both["turned" in result.task.stream].append(result.outcome.mistakes)
-            wanted.append(max(statistics.fmean(both[False]), statistics.fmean(both[True])))
-        ((at, values),) = lines(ax, STYLES[learner].label)
-        assert at.tolist() == horizons
-        assert values == pytest.approx(np.array(wanted))
-    ((_, floor),) = lines(ax, "lower bound for every learner")
-    assert floor == pytest.approx([2.5, 5.0, 11.0])  # R / 2
-    ((_, ceiling),) = lines(ax, "upper bound")
-    h2, L = 8.0 * 5.0, 4.0 * 2.0
-    assert ceiling == pytest.approx([max(2 * 2 * 2 * L * h2, 2 * math.sqrt(h2 * 2 * L * T)) for T in horizons], rel=1e-5)
-
-
-def test_lower_filtering_needs_both_streams() -> None:
-    straight = [result for result in fakes("lower-filtering", rounds=1000) if "turned" not in result.task.stream]
-    assert "no data at this T" in caption(BY_ID["lower-filtering"], straight)
-    (ax,) = panels(draw(BY_ID["lower-filtering"], straight))
-    assert [text.get_text() for text in ax.texts] == ["no data at this T"]
-
-
-def test_lower_full_shows_mean_curves_between_the_bounds() -> None:
-    results = fakes("lower-full", rounds=1000)
-    axes = panels(draw(BY_ID["lower-full"], results))
-    assert [ax.get_title() for ax in axes] == ["B = 2", "B = 4", "B = 8"]
-    for B, ax in zip((2, 4, 8), axes, strict=True):
-        M = (B**2 - 1) * 9
-        for learner in ("gaplog", "gapsmh", "exp3-g", "perceptron", "arow"):
-            runs = [result for result in results if result.task.learner == learner and f"B={B}," in result.task.stream]
-            ((at, values),) = lines(ax, STYLES[learner].label)
-            wanted = [statistics.fmean(run.curve[place][1] for run in runs) for place in range(len(at))]
-            assert np.nan_to_num(values) == pytest.approx(np.array(wanted))
-        ((at, floor),) = lines(ax, "lower bound for every learner")
-        assert at.tolist() == [M + 1, 1000]
-        assert floor == pytest.approx([(M + 1) * 2 / 3] * 2)
-        ((_, ceiling),) = lines(ax, "upper bound")
-        assert ceiling == pytest.approx([M * (2 / 3) ** 2 + 3 * 4 * (8 * B**2) / 2] * 2)
-
-
-def test_learners_with_the_same_numbers_share_a_line() -> None:
-    results = [result_of(task, task.rounds // (2 if "gaplog" in task.learner else 3))
-               for task in selected(["lower-filtering"], 300, 1)]
-    picture = draw(BY_ID["lower-filtering"], results)
-    entries = [text.get_text().replace("\n", " ") for text in picture.legends[0].get_texts()]
-    assert entries[:2] == ["GapLog, GapLog2", "GapHin, GapSmH, Banditron, Exp3.G"]
 
 
 # ------------------------------------------------------------------------------------------------------------------ odd tables

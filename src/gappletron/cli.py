@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from gappletron.graphs import FeedbackGraph
     from gappletron.history import Histories
+    from gappletron.learners.gappletron import Gappletron
     from gappletron.learners.learner import Learner
     from gappletron.runs import Runs
     from gappletron.streams.stream import Stream
@@ -429,12 +430,23 @@ def show_bounds(
         raise UserError(f"the theorems are about Gappletron, and {learner!r} is another learner: choose for example 'gapsmh'")
     projected = chosen._replace(optimizer=ProjectedOGD(1.0 if radius is None else radius))
     numbers = f"T = {rounds:,}, X = {max_norm:g}, delta = {delta:g}"
-    lines = [f"{projected.loss!r} with {projected.optimizer!r} on {feedback}, {numbers}"]
+    lines = [f"{projected.loss!r} with {projected.optimizer!r} on {feedback}, {numbers}",
+             _constants(projected, feedback, max_norm)]
     for position, theorem in enumerate(THEOREMS):
         player = tuned(projected, theorem.tuning, feedback, max_norm=max_norm, delta=delta) if theorem.tuning else projected
         bound = bounds(player, feedback, rounds=rounds, max_norm=max_norm, delta=delta)[position]
         lines.append(_bound_line(bound, f"gamma = {player.exploration.gamma:.4g}" if theorem.tuning else ""))
     typer.echo("\n".join(lines))
+
+
+def _constants(learner: Gappletron, graph: FeedbackGraph, max_norm: float) -> str:
+    """The letters of the theorems on a problem."""
+    from gappletron.learners.gappletron import constants
+    from gappletron.learners.learner import Problem
+
+    c = constants(learner, Problem(graph, max_norm=max_norm))
+    return (f"constants: K = {graph.n_classes}, K' = {c.K:g}, rho = {c.rho}, Q = {max(1, len(graph.revealing_classes))}, "
+            f"L = {c.L:.4g}, h = {c.h:.4g}, lmax = {c.lmax:.4g}")
 
 
 def _bound_line(bound: Bound, gamma: str) -> str:
@@ -454,9 +466,9 @@ def _show_bounds_of_run(run: str, results: Path, radius: float | None, plot: Pat
     with progress("comparing") as show:
         found = examined(stored[run], radius, show)
     task, outcome, graph = stored[run].task, stored[run].outcome, graph_of(stored[run].task)
-    typer.echo(f"{run}\n{found.learner!r}\non {graph}: K = {graph.n_classes}, rho = {graph.rho}, "
-               f"Q = {max(1, len(graph.revealing_classes))}, T = {task.rounds:,}, n = {outcome.blind_rounds:,}, "
+    typer.echo(f"{run}\n{found.learner!r}\non {graph}, T = {task.rounds:,}, n = {outcome.blind_rounds:,}, "
                f"X = {outcome.max_norm:.4g}, delta = {DELTA:g}, sum l_t(W_t) = {outcome.loss_sum:,.1f}\n"
+               f"{_constants(found.learner, graph, outcome.max_norm)}\n"
                f"best comparator with norm at most {found.radius:g}: loss {found.comparator.loss:,.1f} "
                f"(the least is at most {found.comparator.gap:,.1f} lower)\n"
                f"mistakes {outcome.mistakes:,}, surrogate regret {found.regret:,.1f}")
@@ -465,7 +477,7 @@ def _show_bounds_of_run(run: str, results: Path, radius: float | None, plot: Pat
         typer.echo(f"{bound.theorem:32} {value}" + (f"; but it does not apply: it {bound.refusal}" if bound.refusal else ""))
     if plot is not None:
         from gappletron._files import save_figure
-        from gappletron.experiments.figures import mistakes_and_bounds
+        from gappletron.experiments.theorem_figures import mistakes_and_bounds
 
         save_figure(mistakes_and_bounds(found), plot)
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gappletron import _files
 from gappletron.experiments.claims import verdicts
-from gappletron.experiments.figures import STYLES
+from gappletron.experiments.drawing import STYLES
 from gappletron.experiments.summary import Summary
+from gappletron.experiments.sweeps import SWEEPS
 from gappletron.experiments.theorems import DELTA, STANDARD_ERRORS, lower_bounds, upper_bounds
 
 if TYPE_CHECKING:
@@ -119,15 +120,23 @@ def _facts(results: Sequence[Result]) -> dict[str, Any]:
 def _sweeps(results: Sequence[Result]) -> list[dict[str, Any]]:
     """What was run, a row for each sweep."""
     rows = []
-    for name in dict.fromkeys(result.task.figure for result in results):
+    for name in dict.fromkeys(sweep.id for sweep in SWEEPS if any(result.task.figure == sweep.id for result in results)):
         some = [result for result in results if result.task.figure == name]
         rows.append({
             "id": name, "graphs": sorted({result.task.graph for result in some}),
             "streams": len({(run.task.classes, run.task.features, run.task.noise, run.task.rounds) for run in some}),
-            "learners": list(dict.fromkeys(result.task.learner for result in some)), "runs": len(some),
+            "learners": _learners(some), "runs": len(some),
             "repeats": 1 + max(result.task.repeat for result in some),
             "rounds": sum(result.task.rounds for result in some), "seconds": sum(result.outcome.seconds for result in some)})
     return rows
+
+
+def _learners(results: Sequence[Result]) -> list[str]:
+    """Who played, each once; how many settings of it where there are several."""
+    settings: dict[str, set[str]] = {}
+    for result in results:
+        settings.setdefault(result.task.learner.partition(":")[0], set()).add(result.task.learner)
+    return [_label(name) + (f" ({len(found)} settings)" if len(found) > 1 else "") for name, found in settings.items()]
 
 
 def _tables(results: Sequence[Result]) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from gappletron._validate import UserError
 from gappletron.adversary import quietest_segment
 from gappletron.comparator import Comparator, best_comparator
 from gappletron.experiments.store import Outcome, Result, Store
+from gappletron.experiments.sweeps import COMPARED, TURNED
 from gappletron.exploration import Paper, TopUp
 from gappletron.graphs import FeedbackGraph
 from gappletron.learners import named
@@ -87,7 +88,7 @@ def _player(name: str, exploration: str, optimizer: str, tuning: str, graph: str
 
 @functools.lru_cache(maxsize=128)
 def _named_stream(name: str) -> Stream:
-    return open_stream(name.replace(",turned=quietest", ""))
+    return open_stream(name.removesuffix(TURNED))
 
 
 @functools.lru_cache(maxsize=2)
@@ -98,7 +99,7 @@ def _remembered(name: str) -> Stream:
 
 def stream_of(task: Task) -> Stream:
     """The stream that a task plays; an adversary's depends on the learner."""
-    if task.stream.endswith(",turned=quietest"):
+    if task.stream.endswith(TURNED):
         stream = _named_stream(task.stream)
         assert isinstance(stream, Segments)
         with _probe_lock:
@@ -142,7 +143,7 @@ def execute(task: Task) -> Outcome:
     history = play({task.learner: learner}, stream, graph, repeats=[task.repeat], seed=task.seed, jobs=1,
                    losses=is_gappletron, curve=marks(task.rounds))[0]
     comparator = None
-    if isinstance(learner, Gappletron) and task.figure == "bounds":
+    if isinstance(learner, Gappletron) and task.figure in COMPARED:
         comparator = _compared(learner, task)
     curve = json.dumps([history.curve.rounds.tolist(), history.curve.mistakes.tolist()])
     return Outcome(

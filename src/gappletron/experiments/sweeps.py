@@ -16,10 +16,13 @@ from gappletron._validate import unknown, whole
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["FIGURES", "SWEEPS", "Entrant", "Figure", "Sweep", "Task", "drawable", "selected", "tasks"]
+__all__ = ["FIGURES", "SWEEPS", "Entrant", "Figure", "Sweep", "Task", "drawable", "draws", "selected", "tasks"]
 
 ROUNDS = 100_000
 """T, which the paper does not give."""
+
+TURNED = ",turned=quietest"
+"""How the name of an adversary's stream ends that depends on the learner."""
 
 
 class Cell(NamedTuple):
@@ -77,7 +80,7 @@ class Blind(NamedTuple):
         return 0.0
 
     def stream(self, rounds: int, repeat: int) -> str:
-        return f"segments:R={self.root}" + ",turned=quietest" * self.turned
+        return f"segments:R={self.root}" + TURNED * self.turned
 
     def rounds(self, most: int) -> int:
         """2 R^2, and 0 where that is too long."""
@@ -290,6 +293,9 @@ LOWER_BOUNDS = (
     _on_fresh_features(8),
 )
 
+COMPARED = ("bounds",)
+"""The sweeps whose runs are set beside the best comparator in hindsight."""
+
 SWEEPS: tuple[Sweep, ...] = PAPER + BOUNDS + LOWER_BOUNDS
 """All experiments."""
 
@@ -336,11 +342,12 @@ def selected(wanted: Iterable[str] = (), rounds: int = ROUNDS, repeats: int | No
     drawn = [figure for figure in FIGURES if not ids or figure.id in ids]
     drawn += [Figure(name, "", (name,)) for name in ids]
     found = {task.id: task for sweep in SWEEPS if any(sweep.id in figure.sweeps for figure in drawn)
-             for task in tasks(sweep, rounds, repeats) if any(_draws(figure, task) for figure in drawn)}
+             for task in tasks(sweep, rounds, repeats) if any(draws(figure, task) for figure in drawn)}
     return [found[key] for key in sorted(found)]
 
 
-def _draws(figure: Figure, task: Task) -> bool:
+def draws(figure: Figure, task: Task) -> bool:
+    """Whether a figure is drawn from a run, among others."""
     return task.figure in figure.sweeps and (figure.tunings is None or task.tuning in figure.tunings)
 
 

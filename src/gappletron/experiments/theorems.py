@@ -11,6 +11,7 @@ from gappletron._dispatch import source_hash
 from gappletron._validate import UserError
 from gappletron.comparator import Comparator, best_comparator, has_case_split
 from gappletron.experiments.runner import graph_of, player, stream_of
+from gappletron.experiments.sweeps import TURNED
 from gappletron.learners.gappletron import Gappletron
 from gappletron.runs import play
 from gappletron.streams import open_stream
@@ -184,7 +185,7 @@ def lower_bounds(results: Iterable[Result]) -> list[Lower]:
     for result in results:
         task = result.task
         if task.figure in ("lower-filtering", "lower-full"):
-            kind = task.stream.split(",turned")[0].split(",T=")[0]
+            kind = task.stream.removesuffix(TURNED).split(",T=")[0]
             grouped.setdefault((task.figure, task.rounds, kind, task.learner), []).append(result)
     return [_lower(runs, kind) for (_, _, kind, _), runs in sorted(grouped.items())]
 
@@ -193,9 +194,9 @@ def _lower(runs: list[Result], kind: str) -> Lower:
     task = runs[0].task
     by_stream: dict[bool, list[Result]] = {}
     for run in runs:
-        by_stream.setdefault("turned" in run.task.stream, []).append(run)
+        by_stream.setdefault(run.task.stream.endswith(TURNED), []).append(run)
     mistakes, error = max(_average(some) for some in by_stream.values())
-    stream = open_stream(task.stream.partition(",turned")[0])
+    stream = open_stream(task.stream.removesuffix(TURNED))
     assert isinstance(stream, FreshFeatures | Segments)
     return Lower(task.figure, kind, task.learner, task.rounds, max(map(len, by_stream.values())), mistakes, error,
                  stream.lower_bound)

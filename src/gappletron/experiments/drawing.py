@@ -1,0 +1,351 @@
+"""What the figures share: the look of each learner, the layout of a page, legends, axes, and the words of captions.
+
+All pictures are made with matplotlib's defaults and ours (:func:`our_settings`), and every place in them is computed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from gappletron.experiments.sweeps import draws
+from gappletron.history import COLOURS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Picture
+    from matplotlib.lines import Line2D
+
+    from gappletron.experiments.store import Result
+    from gappletron.experiments.summary import Spread
+    from gappletron.experiments.sweeps import Figure
+
+__all__ = ["BLACK", "DASHED", "DPI", "EMPTY", "GRAPHS", "GREY", "STYLES", "Page", "Style", "as_count", "as_percent",
+           "head_panel", "horizon", "in_order", "line_key", "listed", "logarithmic", "marker_key", "new_page", "numbers",
+           "our_settings", "repeats", "room", "runs_of", "say_empty", "shown_rate", "style_of", "tuning_keys",
+           "whisker_words", "whiskers"]
+
+
+# ------------------------------------------------------------------------------------------------------------------ the looks
+
+Line = Literal["-", "--", "-.", ":"]
+
+
+class Style(NamedTuple):
+    """How a learner looks in every figure: the name that the paper gives it, a colour, a marker and a kind of line."""
+
+    label: str
+    colour: str
+    marker: str
+    line: Line = "-"
+
+
+BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, OLIVE = COLOURS
+GREY = "#777777"
+"""Also for what belongs to no learner."""
+
+STYLES: dict[str, Style] = {
+    "gaplog": Style("GapLog", GREEN, "^"),
+    "gaphin": Style("GapHin", VERMILION, "s"),
+    "gapsmh": Style("GapSmH", BLUE, "o"),
+    "gaplog2": Style("GapLog2", SKY, "v"),
+    "pnewtron": Style("PNewtron", ORANGE, "D"),
+    "newtron": Style("Newtron", SKY, "8"),
+    "soba-diag": Style("SOBAdiag", BLACK, "X"),
+    "soba": Style("SOBA", GREY, "x"),
+    "banditron-iw": Style("Banditron", PURPLE, "P"),
+    "banditron": Style("Banditron (original)", OLIVE, "H"),
+    # A Gaptron has the colour of the Gappletron with its loss, and a line of its own.
+    "gaptron-log": Style("Gaptron (logistic)", GREEN, "1", "--"),
+    "gaptron-hin": Style("Gaptron (hinge)", VERMILION, "2", "--"),
+    "gaptron-smh": Style("Gaptron (smooth hinge)", BLUE, "3", "--"),
+    "second-order-perceptron-diag": Style("soPerceptron", ORANGE, "<"),
+    "second-order-perceptron": Style("soPerceptron (full)", SKY, "+", ":"),
+    "perceptron": Style("Perceptron", BLACK, "*"),
+    "passive-aggressive": Style("PA", PURPLE, ">"),
+    "arow": Style("AROW", GREY, "h", "-."),
+    "label-efficient-perceptron": Style("label-efficient Perceptron", BLACK, "d"),
+    "exp3-g": Style("Exp3.G", OLIVE, "p", ":"),
+}
+"""One look for each learner, the same in all figures; in the order of the legends."""
+
+DASHED = (0.0, (4.0, 2.0))
+"""The line of an upper bound."""
+
+
+def style_of(learner: str) -> Style:
+    """The look of a learner, also of one with numbers of its own.
+
+    >>> style_of("label-efficient-perceptron:b=0.1").label
+    'label-efficient Perceptron'
+    """
+    return STYLES[learner.partition(":")[0]]
+
+
+SETTINGS = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "Helvetica", "sans-serif"],
+    "font.size": 9.0,
+    "axes.titlesize": 9.5,
+    "axes.labelsize": 9.5,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.labelsize": 10.0,
+    "figure.titlesize": 11.0,
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 9.0,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+}
+DPI = 160
+"""Dots per inch of a PNG file."""
+
+
+@contextlib.contextmanager
+def our_settings() -> Iterator[None]:
+    """Matplotlib's defaults and ours, whatever the user's matplotlibrc says: the results alone decide the picture."""
+    from matplotlib import style
+
+    with style.context(["default", SETTINGS]):
+        yield
+
+
+# ------------------------------------------------------------------------------------------ what is shown, and in which order
+
+
+def runs_of(figure: Figure, results: Iterable[Result]) -> list[Result]:
+    """Those of the results that a figure shows."""
+    return [result for result in results if draws(figure, result.task)]
+
+
+def in_order(learners: Iterable[str]) -> list[str]:
+    """Learners in the order of the legends; those that differ in their numbers as they come."""
+    order = list(STYLES)
+    return sorted(dict.fromkeys(learners), key=lambda learner: order.index(learner.partition(":")[0]))
+
+
+# ------------------------------------------------------------------------------------------------------ the words of captions
+
+GRAPHS = {"bandit": "bandit graph", "filtering": "multiclass filtering", "label-efficient": "label-efficient graph",
+          "full": "full information"}
+"""The feedback graphs in words, in the order of the panels."""
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words in a row.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return " and ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def numbers(values: Iterable[float]) -> str:
+    """Different numbers in a row, the least first.
+
+    >>> numbers([9, 6, 9, 0.5])
+    '0.5, 6 and 9'
+    """
+    return listed([f"{value:g}" for value in sorted(set(values))])
+
+
+def horizon(results: Sequence[Result]) -> str:
+    """The T of the runs, or the least and the greatest."""
+    horizons = sorted({result.task.rounds for result in results})
+    return f"T = {horizons[0]:,}" if len(horizons) == 1 else f"T from {horizons[0]:,} to {horizons[-1]:,}"
+
+
+def repeats(results: Iterable[Result]) -> tuple[int, str]:
+    """The most runs that anybody has in one place, and that number in words, with who has fewer somewhere."""
+    runs = Counter((result.task.learner, result.task.id.rpartition("/")[0]) for result in results)
+    most = max(runs.values())
+    fewest: dict[str, int] = {}
+    for learner in in_order(learner for learner, _ in runs):
+        label = style_of(learner).label
+        fewest[label] = min(fewest.get(label, most), *(count for (name, _), count in runs.items() if name == learner))
+    groups: dict[int, list[str]] = {}
+    for label, count in fewest.items():
+        if count < most:
+            groups.setdefault(count, []).append(label)
+    fewer = "; ".join(f"{listed(labels)}: {count}" for count, labels in sorted(groups.items()))
+    return most, f"{most} run{'s' * (most > 1)}" + f" ({fewer})" * bool(fewer)
+
+
+def whisker_words(results: Sequence[Result]) -> str:
+    """What markers and whiskers are: see :func:`whiskers`."""
+    most, runs = repeats(results)
+    if most == 1:
+        return "Markers show one run each"
+    return (f"Markers show the mean of {runs}, whiskers the least and the greatest error rate among them (hidden where shorter "
+            "than the marker)")
+
+
+# ---------------------------------------------------------------------------------------------------------------------- pages
+
+EMPTY = "no data at this T"
+"""What a picture without runs says."""
+
+
+class Page(NamedTuple):
+    """A picture and its panels."""
+
+    picture: Picture
+    axes: list[list[Axes]]
+
+    def name_rows(self, words: Sequence[str]) -> None:
+        """Headings at the left, in one line whatever the width of the tick labels."""
+        width = self.picture.get_figwidth()
+        for row, heading in zip(self.axes, words, strict=True):
+            place = row[0].get_position()
+            self.picture.text(place.x0 - 0.62 / width, (place.y0 + place.y1) / 2.0, heading, rotation=90, ha="center",
+                              va="center", fontweight="bold", fontsize=9.5)
+
+    def say_empty(self) -> Picture:
+        """The words of an empty picture, in place of its first panel."""
+        say_empty(self.axes[0][0])
+        self.axes[0][0].set_axis_off()
+        return self.picture
+
+
+def new_page(title: str, rows: int, columns: int, panel: tuple[float, float], keys: Sequence[Line2D] = (), *, x: str = "",
+             y: str = "", share_y: Literal["all", "col"] = "all", head: float = 0.0, between: float = 0.26) -> Page:
+    """Panels of so many inches under the title and one legend, with one label for all x axes and one for all y axes.
+
+    The places are computed, not left to a layout engine: that is quicker, and the same in every format.
+    """
+    from matplotlib.figure import Figure as Picture
+
+    left, right, bottom, gap = 1.0, 0.2, 0.62, 0.3 if share_y == "all" else 0.6
+    width = max(left + right + columns * panel[0] + (columns - 1) * gap, 0.3 + 0.09 * len(title))
+    legend_columns, lines = _legend_shape([str(key.get_label()) for key in keys], width - 0.3)
+    top = 0.36 + (0.2 * lines + 0.12) * bool(keys) + 0.22 + head
+    height = top + rows * panel[1] + (rows - 1) * between + bottom
+    picture = Picture(figsize=(width, height), dpi=DPI)
+    inside = ((width - left - right) - (columns - 1) * gap) / columns
+    axes = picture.subplots(rows, columns, squeeze=False, sharex="all", sharey=share_y, gridspec_kw={
+        "left": left / width, "right": 1.0 - right / width, "top": 1.0 - top / height, "bottom": bottom / height,
+        "wspace": gap / inside, "hspace": between / panel[1]})
+    middle = (left + width - right) / 2.0 / width
+    picture.suptitle(title, x=0.5, y=1.0 - 0.1 / height, va="top")
+    picture.supxlabel(x, x=middle, y=0.1 / height)
+    picture.supylabel(y, x=0.1 / width, y=(bottom + height - top) / 2.0 / height)
+    if keys:
+        picture.legend(handles=list(keys), loc="upper center", bbox_to_anchor=(0.5, 1.0 - 0.34 / height), frameon=False,
+                       ncols=legend_columns, columnspacing=1.8, handletextpad=0.6, borderaxespad=0.0)
+    return Page(picture, [list(row) for row in axes])
+
+
+def _legend_shape(labels: Sequence[str], width: float) -> tuple[int, int]:
+    """The most columns of a legend that fit into so many inches, and its lines of text."""
+    for columns in range(len(labels), 0, -1):
+        # As matplotlib does it: down the columns, the first ones longer by one.
+        short, longer = divmod(len(labels), columns)
+        ends = [short * column + min(column, longer) for column in range(columns + 1)]
+        parts = ["\n".join(labels[start:end]).split("\n") for start, end in itertools.pairwise(ends)]
+        if columns == 1 or sum(0.6 + 0.075 * max(len(line) for line in part) for part in parts) <= width:
+            return columns, max(len(part) for part in parts)
+    return 1, 0
+
+
+def say_empty(ax: Axes) -> None:
+    """Words in the middle of a panel without runs."""
+    ax.text(0.5, 0.5, EMPTY, transform=ax.transAxes, ha="center", va="center", color=GREY)
+
+
+def head_panel(ax: Axes, words: str) -> None:
+    """The heading of a panel, or of its column."""
+    ax.set_title(words, fontweight="bold", pad=5.0)
+
+
+# -------------------------------------------------------------------------------------------------------------------- legends
+
+
+def marker_key(style: Style, *, line: bool = False, hollow: bool = False) -> Line2D:
+    """A learner's entry in the legend."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=style.colour, marker=style.marker, linestyle=style.line if line else "none",
+                  label=style.label, markersize=6.5, markerfacecolor="white" if hollow else style.colour)
+
+
+def tuning_keys() -> list[Line2D]:
+    """What filled and hollow markers mean."""
+    return [marker_key(Style("tuned: all 1 except T", GREY, "o")), marker_key(Style("tuned by theory", GREY, "o"), hollow=True)]
+
+
+def line_key(label: str, colour: str, line: Line | tuple[float, tuple[float, float]] = "-") -> Line2D:
+    """An entry of the legend that is a line alone."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=colour, linestyle=line, linewidth=1.4, label=label)
+
+
+# ---------------------------------------------------------------------------------------------------------- axes and whiskers
+
+
+def logarithmic(ax: Axes, name: Literal["x", "y"], text: Callable[[float], str], limits: tuple[float, float]) -> None:
+    """A log axis with labels that people read: at 1, 2 and 5 of a decade where there is room, else at 1."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis = ax.xaxis if name == "x" else ax.yaxis
+    wide = math.log10(limits[1] / limits[0]) > 2.4
+    (ax.set_xscale if name == "x" else ax.set_yscale)("log")
+    axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=20))
+    axis.set_minor_locator(LogLocator(subs=(2.0, 5.0) if wide else tuple(range(1, 10)), numticks=100))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+    axis.set_minor_formatter(NullFormatter())
+    (ax.set_xlim if name == "x" else ax.set_ylim)(*limits)
+
+
+def as_percent(value: float) -> str:
+    """A rate on an axis.
+
+    >>> as_percent(0.025)
+    '2.5%'
+    """
+    return f"{100.0 * value:.6g}%"
+
+
+def as_count(value: float) -> str:
+    """A count on an axis, with k for thousands and M for millions where it is long.
+
+    >>> as_count(5000), as_count(20_000)
+    ('5,000', '20k')
+    """
+    return f"{value:,.0f}" if value < 10_000 else f"{value / 1000:,.0f}k" if value < 1_000_000 else f"{value / 1e6:,.0f}M"
+
+
+def room(values: Iterable[float], share: float = 0.05) -> tuple[float, float]:
+    """Limits of a log axis around positive values."""
+    found = list(values)
+    least, most = min(found), max(found)
+    margin = max((most / least) ** share, 1.12)
+    return least / margin, most * margin
+
+
+def shown_rate(rate: float, rounds: int) -> float:
+    """A log axis has no 0: a run without mistakes is shown at half of one."""
+    return max(rate, 0.5 / rounds)
+
+
+def whiskers(ax: Axes, places: Sequence[float], spreads: Sequence[Spread], style: Style, rounds: int, *,
+             hollow: Sequence[bool] = (), line: bool = False, size: float = 5.0) -> None:
+    """Means as markers, hollow or filled, with whiskers from the least to the most."""
+    mean = [shown_rate(spread.mean, rounds) for spread in spreads]
+    # Not below 0: the mean of equal numbers may differ from them by a rounding.
+    down = [max(0.0, value - shown_rate(spread.least, rounds)) for value, spread in zip(mean, spreads, strict=True)]
+    up = [max(0.0, shown_rate(spread.most, rounds) - value) for value, spread in zip(mean, spreads, strict=True)]
+    ax.errorbar(places, mean, yerr=[down, up], color=style.colour, marker=style.marker, markersize=size,
+                linestyle=style.line if line else "none", linewidth=0.9, elinewidth=1.1, capsize=1.8, capthick=0.9,
+                label=style.label, zorder=3)
+    holes = [(place, value) for place, value, is_hollow in zip(places, mean, hollow, strict=False) if is_hollow]
+    if holes:
+        ax.plot(*zip(*holes, strict=True), color=style.colour, marker=style.marker, markersize=size, linestyle="none",
+                markerfacecolor="white", markeredgewidth=0.9, zorder=4)

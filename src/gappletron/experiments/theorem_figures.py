@@ -1,0 +1,404 @@
+"""The theorems' figures: bounds over the mistakes of stored runs, and the lower bounds on their adversaries.
+
+A picture is None, and its caption "", where there are no runs to show.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from gappletron.experiments.drawing import (
+    BLACK,
+    DASHED,
+    GRAPHS,
+    GREY,
+    STYLES,
+    as_count,
+    head_panel,
+    horizon,
+    in_order,
+    line_key,
+    listed,
+    logarithmic,
+    marker_key,
+    new_page,
+    numbers,
+    our_settings,
+    repeats,
+    room,
+    runs_of,
+    say_empty,
+    style_of,
+)
+from gappletron.experiments.runner import graph_of, player
+from gappletron.experiments.sweeps import TURNED
+from gappletron.history import COLOURS
+from gappletron.learners.gappletron import Gappletron
+from gappletron.streams import open_stream
+from gappletron.streams.adversarial import FreshFeatures
+from gappletron.theory import THEOREMS, bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Picture
+    from matplotlib.lines import Line2D
+
+    from gappletron.experiments.store import Result
+    from gappletron.experiments.sweeps import Figure, Task
+    from gappletron.experiments.theorems import Examined
+    from gappletron.numerics import Floats
+
+__all__ = ["bounds_caption", "bounds_picture", "lower_filtering_caption", "lower_filtering_picture", "lower_full_caption",
+           "lower_full_picture", "mistakes_and_bounds"]
+
+Place = TypeVar("Place")
+
+
+# --------------------------------------------------------------------------------------------------------- the theorems' bounds
+
+ROWS = (
+    ("expectation", "full-expectation"),
+    ("high-probability", "full-high-probability"),
+    ("expectation-separable", "full-expectation-separable"),
+    ("high-probability-separable", "full-high-probability-separable"),
+)
+"""The theorems, a row of panels each; the second of a pair is the one for full information."""
+
+IS_SEPARABLE = {theorem.name: theorem.separable for theorem in THEOREMS}
+
+
+class _Guarded(NamedTuple):
+    """A learner's runs in the panel of a theorem."""
+
+    learner: str
+    theorem: str
+    runs: list[Result]
+
+
+def _marks(result: Result) -> Floats:
+    import numpy as np
+
+    return np.array([t for t, _ in result.curve], float)
+
+
+def _curves(results: Sequence[Result]) -> tuple[Floats, Floats]:
+    """The marked rounds, and the mistakes up to them, a row for each run."""
+    import numpy as np
+
+    return _marks(results[0]), np.array([[mistakes for _, mistakes in result.curve] for result in results], float)
+
+
+def _positive(values: Floats) -> Floats:
+    """A log axis has no 0: leave it out."""
+    import numpy as np
+
+    return np.where(values > 0.0, values, np.nan)
+
+
+def _theorem(row: tuple[str, str], graph: str) -> str:
+    return row[graph == "full"]
+
+
+def _panel(results: Sequence[Result], graph: str, row: tuple[str, str]) -> list[_Guarded]:
+    """Who is shown under a theorem on a graph: runs tuned for it, where the comparator loses nothing if it is separable."""
+    theorem = _theorem(row, graph)
+    separable = IS_SEPARABLE[theorem]
+    grouped: dict[str, list[Result]] = {}
+    for result in results:
+        task = result.task
+        if task.graph == graph and task.tuning in ("", row[0]) and (task.noise == 0.0) == separable \
+                and (not separable or _loses_nothing(result.outcome.comparator_loss, result.outcome.comparator_gap)):
+            grouped.setdefault(task.learner, []).append(result)
+    return [_Guarded(learner, theorem, grouped[learner]) for learner in in_order(grouped)]
+
+
+def _loses_nothing(loss: float | None, gap: float | None) -> bool:
+    """The least loss of a comparator is 0, as far as the search for it can tell."""
+    return loss is not None and loss - (gap or 0.0) <= 1e-6
+
+
+def _bound_line(task: Task, theorem: str, max_norm: float, rounds: Iterable[float], loss: float = 0.0) -> Floats | None:
+    """The bound on the mistakes with each of these rounds for T, all of them blind; None where the theorem does not apply.
+
+    :param loss: the comparator's, over all rounds of the task, where the theorem is about regret; it counts evenly in each.
+    """
+    import numpy as np
+
+    learner, graph, values = player(task), graph_of(task), []
+    if not isinstance(learner, Gappletron):
+        return None
+    for t in rounds:
+        every = bounds(learner, graph, rounds=int(t), max_norm=max_norm)
+        bound = next(bound for bound in every if bound.theorem == theorem)
+        if bound.refusal is not None:
+            return None
+        values.append(bound.value + (0.0 if bound.separable else loss * t / task.rounds))
+    return np.array(values)
+
+
+def _guarantee(guarded: _Guarded, at: Floats) -> Floats | None:
+    """The bound on the mistakes of the runs of a panel."""
+    first = guarded.runs[0]
+    losses = [run.outcome.comparator_loss for run in guarded.runs if run.outcome.comparator_loss is not None]
+    return _bound_line(first.task, guarded.theorem, first.outcome.max_norm, at, sum(losses) / len(losses)) if losses else None
+
+
+def bounds_picture(figure: Figure, results: Sequence[Result]) -> Picture | None:
+    """The mistakes of the runs and their bounds, a panel for each theorem and graph."""
+    drawn = runs_of(figure, results)
+    present = {result.task.graph for result in drawn}
+    graphs = [graph for graph in GRAPHS if graph in present]
+    rows = [row for row in ROWS if any(_panel(drawn, graph, row) for graph in graphs)]
+    if not rows:
+        return None
+    rounds = drawn[0].task.rounds
+    learners = in_order(result.task.learner for result in drawn)
+    keys = [line_key(style_of(name).label, style_of(name).colour) for name in learners]
+    keys += [line_key("its bound", GREY, DASHED), line_key("a mistake every round", GREY, ":")]
+    page = new_page(figure.title, len(rows), len(graphs), (1.98, 1.65), keys, x="round (log scale)", y="mistakes (log scale)",
+                    head=0.16, between=0.4)
+    start = 10.0 if rounds >= 1000 else 1.0  # the first rounds are all chance
+    values = [1.0]
+    for row, axes in zip(rows, page.axes, strict=True):
+        for graph, ax in zip(graphs, axes, strict=True):
+            panel = _panel(drawn, graph, row)
+            for guarded in panel:
+                values += _draw_guarded(ax, guarded, start)
+            if panel:
+                ax.plot([start, rounds], [start, rounds], color=GREY, linewidth=0.8, linestyle=":", zorder=1)
+            else:
+                say_empty(ax)
+            ax.grid(which="major")
+            ax.set_title(_theorem(row, graph), fontsize=8.0, pad=4.0)
+    for graph, ax in zip(graphs, page.axes[0], strict=True):
+        ax.set_title(GRAPHS[graph], fontweight="bold", pad=16.0)
+        ax.text(0.5, 1.0, _theorem(rows[0], graph), transform=ax.transAxes, ha="center", va="bottom", fontsize=8.0)
+    noisy = f"noise {numbers({result.task.noise for result in drawn} - {0.0})}"
+    page.name_rows(["separable" if IS_SEPARABLE[row[0]] else noisy for row in rows])
+    logarithmic(page.axes[0][0], "x", as_count, (start, max(rounds, 2.0)))
+    logarithmic(page.axes[0][0], "y", as_count, room(values))
+    return page.picture
+
+
+def _draw_guarded(ax: Axes, guarded: _Guarded, start: float) -> list[float]:
+    """The mistakes and their bound; the numbers that the axis has to hold."""
+    import numpy as np
+
+    style = style_of(guarded.learner)
+    at, mistakes = _curves(guarded.runs)
+    mean, late = mistakes.mean(axis=0), at >= start
+    ax.plot(at, _positive(mean), color=style.colour, linewidth=1.5, label=style.label)
+    ax.fill_between(at, np.maximum(mistakes.min(axis=0), 0.1), np.maximum(mistakes.max(axis=0), 0.1), color=style.colour,
+                    alpha=0.2, linewidth=0)
+    held = [float(value) for value in mean[late] if value > 0.0]
+    bound = _guarantee(guarded, at)
+    if bound is not None:
+        ax.plot(at, bound, color=style.colour, linewidth=1.2, linestyle=DASHED, label=f"{style.label}: bound")
+        held += [float(value) for value in bound[late]]
+    return held
+
+
+def bounds_caption(figure: Figure, results: Sequence[Result]) -> str:
+    """What :func:`bounds_picture` shows."""
+    drawn = runs_of(figure, results)
+    panels = [guarded for graph in GRAPHS for row in ROWS for guarded in _panel(drawn, graph, row)]
+    if not panels:
+        return ""
+    most, runs = repeats(drawn)
+    noises = {result.task.noise for result in drawn} - {0.0}
+    unproved = [style_of(name).label for name in in_order(guarded.learner for guarded in panels)
+                if all(_guarantee(guarded, _marks(guarded.runs[0])[-1:]) is None
+                       for guarded in panels if guarded.learner == name)]
+    return (f"Mistakes up to each round (solid: the mean of {runs}" + ", with a band from the least to the most" * (most > 1)
+            + "), and the bound of the theorem named over each panel (dashed), on log scales; unit vectors as features, "
+            f"{horizon(drawn)}" + f", noise rate {numbers(noises)} where the theorem is about regret" * bool(noises)
+            + ". The bound in round t is the theorem's for T = t, with every round blind and the comparator's loss spread "
+            "evenly over the rounds; the learner's own losses, which lower a separable bound, are left out."
+            + f" No theorem covers {listed(unproved)} here." * bool(unproved))
+
+
+def mistakes_and_bounds(found: Examined) -> Picture:
+    """The mistakes of one stored run up to each round, and over them the comparator's loss and every bound that applies."""
+    task, outcome, comparator = found.result.task, found.result.outcome, found.comparator
+    at, mistakes = _curves([found.result])
+    style = style_of(task.learner)
+    # Under full information the other theorems are true as well, and say less.
+    lines = {f"bound: {theorem.name}": line for theorem in THEOREMS
+             if theorem.full_information == graph_of(task).is_full_information
+             and (not theorem.separable or _loses_nothing(comparator.loss, comparator.gap))
+             and (line := _bound_line(task, theorem.name, outcome.max_norm, at, comparator.loss)) is not None}
+    colours = dict(zip(lines, (colour for colour in COLOURS if colour != style.colour), strict=False))
+    with our_settings():
+        keys = [line_key(f"mistakes of {style.label}", style.colour), line_key("comparator's loss", GREY, "-."),
+                *(line_key(label, colour, DASHED) for label, colour in colours.items()),
+                line_key("a mistake every round", GREY, ":")]
+        page = new_page(task.id, 1, 1, (6.6, 4.0), keys, x="round (log scale)", y="mistakes (log scale)")
+        ax = page.axes[0][0]
+        ax.plot(at, _positive(mistakes[0]), color=style.colour, linewidth=1.8, label="mistakes")
+        ax.plot(at, _positive(comparator.loss * at / task.rounds), color=GREY, linewidth=1.2, linestyle="-.")
+        for label, colour in colours.items():
+            ax.plot(at, lines[label], color=colour, linewidth=1.4, linestyle=DASHED, label=label)
+        ax.plot(at, at, color=GREY, linewidth=0.8, linestyle=":", zorder=1)
+        ax.grid(which="major")
+        logarithmic(ax, "x", as_count, (1.0, max(2.0, float(at[-1]))))
+        logarithmic(ax, "y", as_count, (0.8, 1.2 * max(2.0, at[-1], *(float(line[-1]) for line in lines.values()))))
+    return page.picture
+
+
+# ------------------------------------------------------------------------------------------------------------ the lower bounds
+
+
+def _merged(series: dict[str, dict[Place, float]]) -> list[list[str]]:
+    """Learners with equal numbers wherever both have one: their lines lie on each other, so they share one."""
+    groups: list[list[str]] = []
+    for learner, points in series.items():
+        for group in groups:
+            first = series[group[0]]
+            shared = points.keys() & first.keys()
+            if shared and all(first[place] == points[place] for place in shared):
+                group.append(learner)
+                break
+        else:
+            groups.append([learner])
+    return groups
+
+
+def _group_keys(groups: Sequence[Sequence[str]]) -> list[Line2D]:
+    labels = ["\n".join(textwrap.wrap(", ".join(style_of(name).label for name in group), 32)) for group in groups]
+    return [marker_key(style_of(group[0])._replace(label=label), line=True)
+            for group, label in zip(groups, labels, strict=True)]
+
+
+NEVER_BELOW = "lower bound for every learner"
+
+
+def _draw_floor(ax: Axes, rounds: Sequence[float], mistakes: Sequence[float]) -> None:
+    ax.plot(rounds, mistakes, color=BLACK, linewidth=1.8, zorder=1.5, label=NEVER_BELOW)
+    ax.fill_between(rounds, mistakes, 1e-3, color=GREY, alpha=0.15, linewidth=0, zorder=0)
+
+
+def _worse_means(results: Iterable[Result]) -> dict[str, dict[int, float]]:
+    """For each learner, by T, its mean number of mistakes on the worse of the two streams, where it played both."""
+    grouped: dict[str, dict[int, tuple[list[int], list[int]]]] = {}
+    for result in results:
+        task = result.task
+        both = grouped.setdefault(task.learner, {}).setdefault(task.rounds, ([], []))
+        both[task.stream.endswith(TURNED)].append(result.outcome.mistakes)
+    means = {learner: {rounds: max(sum(mistakes) / len(mistakes) for mistakes in both)
+                       for rounds, both in sorted(grouped[learner].items()) if all(both)} for learner in in_order(grouped)}
+    return {learner: points for learner, points in means.items() if points}
+
+
+def lower_filtering_picture(figure: Figure, results: Sequence[Result]) -> Picture | None:
+    """The mistakes on the worse of the two streams against T, and the line that no learner stays below."""
+    drawn = runs_of(figure, results)
+    series = _worse_means(drawn)
+    if not series:
+        return None
+    groups, gapsmh = _merged(series), STYLES["gapsmh"]
+    keys = [*_group_keys(groups), line_key(NEVER_BELOW, BLACK), line_key("upper bound for GapSmH", gapsmh.colour, DASHED),
+            line_key("a mistake every round", GREY, ":")]
+    page = new_page(figure.title, 1, 1, (6.6, 4.0), keys, x="T (log scale)",
+                    y="mean mistakes on the worse stream (log scale)")
+    ax = page.axes[0][0]
+    for group in groups:
+        style, points = style_of(group[0]), series[group[0]]
+        ax.plot(list(points), [value or math.nan for value in points.values()], color=style.colour, marker=style.marker,
+                markersize=6, linewidth=1.2, linestyle=style.line, label=style.label)
+    horizons = sorted({rounds for points in series.values() for rounds in points})
+    floor = [math.sqrt(rounds / 8.0) for rounds in horizons]
+    _draw_floor(ax, horizons, floor)
+    values = [*floor, *(value for points in series.values() for value in points.values() if value > 0.0)]
+    ceiling = {rounds: float(bound[0]) for rounds in horizons if (bound := _ceiling(drawn, rounds)) is not None}
+    if ceiling:
+        ax.plot(list(ceiling), list(ceiling.values()), color=gapsmh.colour, linewidth=1.4, linestyle=DASHED,
+                label="upper bound")
+        values += ceiling.values()
+    ax.plot(horizons, horizons, color=GREY, linewidth=0.8, linestyle=":", zorder=1)
+    logarithmic(ax, "x", as_count, room(horizons, 0.03))
+    logarithmic(ax, "y", as_count, room(values, 0.03))
+    ax.grid(which="major")
+    return page.picture
+
+
+def _ceiling(results: Iterable[Result], rounds: int) -> Floats | None:
+    """What the expectation theorem says of GapSmH, whose comparator loses nothing on either stream."""
+    first = next((result for result in results if result.task.learner == "gapsmh" and result.task.rounds == rounds), None)
+    return None if first is None else _bound_line(first.task, "expectation", first.outcome.max_norm, [rounds])
+
+
+def lower_filtering_caption(figure: Figure, results: Sequence[Result]) -> str:
+    """What :func:`lower_filtering_picture` shows."""
+    drawn = runs_of(figure, results)
+    if not _worse_means(drawn):
+        return ""
+    return (f"Mistakes against T (both on log scales, {horizon(drawn)}) on the two streams of the lower bound for filtering: "
+            f"the larger of a learner's means on the two, each over {repeats(drawn)[1]}. No learner stays below the black "
+            "line, sqrt(T/8), in expectation; the dashed line is the bound of the theorem in expectation for GapSmH.")
+
+
+def _fresh(task: Task) -> FreshFeatures:
+    stream = open_stream(task.stream)
+    assert isinstance(stream, FreshFeatures)
+    return stream
+
+
+def _by_radius(results: Iterable[Result]) -> dict[int, dict[str, list[Result]]]:
+    """The runs for each norm B of the comparator and each learner."""
+    grouped: dict[int, dict[str, list[Result]]] = {}
+    for result in results:
+        grouped.setdefault(_fresh(result.task).radius, {}).setdefault(result.task.learner, []).append(result)
+    return {radius: {name: grouped[radius][name] for name in in_order(grouped[radius])} for radius in sorted(grouped)}
+
+
+def lower_full_picture(figure: Figure, results: Sequence[Result]) -> Picture | None:
+    """The mistakes up to each round between the two bounds, a panel for each norm of the comparator."""
+    grouped = _by_radius(runs_of(figure, results))
+    if not grouped:
+        return None
+    means = {(radius, name): (at, mistakes.mean(axis=0)) for radius, by_name in grouped.items()
+             for name, runs in by_name.items() for at, mistakes in (_curves(runs),)}
+    names = in_order(name for _, name in means)
+    groups = _merged({name: {(radius, t): value for (radius, other), (at, mean) in means.items() if other == name
+                             for t, value in zip(at.tolist(), mean.tolist(), strict=True)} for name in names})
+    gapsmh = STYLES["gapsmh"]
+    keys = [*_group_keys(groups), line_key(NEVER_BELOW, BLACK), line_key("upper bound for GapSmH", gapsmh.colour, DASHED)]
+    page = new_page(figure.title, 1, len(grouped), (2.73, 3.6), keys, x="round (log scale)", y="mean mistakes (log scale)")
+    values, last = [1.0], 2.0
+    for (radius, by_name), ax in zip(grouped.items(), page.axes[0], strict=True):
+        for group in groups:
+            name = next((name for name in group if name in by_name), None)
+            if name is not None:
+                style, (at, mean) = style_of(group[0]), means[radius, name]
+                ax.plot(at, _positive(mean), color=style.colour, marker=style.marker, markersize=4.5, linewidth=1.2,
+                        linestyle=style.line, markevery=5, label=style.label)
+                values += [value for value in mean.tolist() if value > 0.0]
+                last = max(last, float(at[-1]))
+        first = next(iter(by_name.values()))[0].task
+        stream, span = _fresh(first), [_fresh(first).features, first.rounds]
+        _draw_floor(ax, span, [stream.lower_bound] * 2)
+        ours = by_name.get("gapsmh")
+        regret = _bound_line(ours[0].task, "full-expectation", ours[0].outcome.max_norm, span[-1:]) if ours else None
+        if regret is not None:
+            values.append(stream.comparator_loss + float(regret[0]))
+            ax.plot(span, values[-1:] * 2, color=gapsmh.colour, linewidth=1.4, linestyle=DASHED, label="upper bound")
+        ax.grid(which="major")
+        head_panel(ax, f"B = {radius}")
+    logarithmic(page.axes[0][0], "x", as_count, (1.0, last * 1.2))
+    logarithmic(page.axes[0][0], "y", as_count, room(values, 0.03))
+    return page.picture
+
+
+def lower_full_caption(figure: Figure, results: Sequence[Result]) -> str:
+    """What :func:`lower_full_picture` shows."""
+    drawn = runs_of(figure, results)
+    if not drawn:
+        return ""
+    return (f"Mistakes up to each round (the mean of {repeats(drawn)[1]}; both on log scales) on the streams of the lower "
+            f"bound for full information, K = {numbers(result.task.classes for result in drawn)}, {horizon(drawn)}; panels: "
+            f"the comparator's norm, B = {numbers(_by_radius(drawn))}. No learner stays below the black line in expectation "
+            "over the labels; the dashed line is the comparator's loss plus the regret of the expectation theorem for GapSmH.")

@@ -1,0 +1,139 @@
+"""The theorems' figures show what is in the rows, between bounds that are computed here once more."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+from gappletron.comparator import Comparator
+from gappletron.experiments.drawing import STYLES
+from gappletron.experiments.figures import caption, draw
+from gappletron.experiments.runner import graph_of, marks, player
+from gappletron.experiments.store import Result
+from gappletron.experiments.sweeps import selected
+from gappletron.experiments.theorem_figures import mistakes_and_bounds
+from gappletron.experiments.theorems import Examined, bounds_of
+from gappletron.theory import bounds
+from pictures import BY_ID, fakes, lines, panels, result_of
+
+
+def test_bounds_are_drawn_over_the_mistakes() -> None:
+    results = fakes("bounds", rounds=2000)
+    axes = iter(panels(draw(BY_ID["bounds"], results)))
+    rows = ["expectation", "high-probability", "expectation-separable", "high-probability-separable"]
+    for row in rows:
+        for graph in ("bandit", "filtering", "label-efficient", "full"):
+            ax, theorem = next(axes), f"full-{row}" if graph == "full" else row
+            assert theorem in ([ax.get_title(), *(text.get_text() for text in ax.texts)])
+            noise = 0.0 if "separable" in row else 0.05
+            for learner in ("gapsmh", "gaphin", "gaplog2", "gaplog"):
+                runs = [result for result in results if result.task.graph == graph and result.task.learner == learner
+                        and result.task.noise == noise and result.task.tuning in ("", row)]
+                label = STYLES[learner].label
+                if not runs or (noise == 0.0 and "log" in learner):  # the logistic loss is never 0
+                    assert not lines(ax, label)
+                    continue
+                ((at, mean),) = lines(ax, label)
+                assert at.tolist() == marks(2000)
+                wanted = [statistics.fmean(run.curve[place][1] for run in runs) for place in range(len(at))]
+                assert np.nan_to_num(mean) == pytest.approx(np.array(wanted))
+                if learner == "gaplog":  # whose loss is not regular for three classes
+                    assert not lines(ax, f"{label}: bound")
+                    continue
+                ((_, bound),) = lines(ax, f"{label}: bound")
+                for t, value in list(zip(at, bound, strict=True))[::5]:
+                    found = {each.theorem: each for each in bounds(player(runs[0].task), graph_of(runs[0].task), rounds=int(t),
+                                                                   max_norm=1.0)}[theorem]
+                    assert found.refusal is None
+                    assert value == pytest.approx(found.value + (0.0 if noise == 0.0 else 200.0 * t / 2000))
+    words = caption(BY_ID["bounds"], results)
+    assert "T = 2,000" in words
+    assert "the mean of 3 runs" in words
+    assert words.endswith("No theorem covers GapLog here.")
+
+
+def test_bounds_need_a_comparator() -> None:
+    results = [Result(result.task, dataclasses.replace(result.outcome, comparator_loss=None, comparator_gap=None))
+               for result in fakes("bounds", rounds=200)]
+    picture = draw(BY_ID["bounds"], results)
+    assert not any("bound" in str(line.get_label()) for ax in panels(picture) for line in ax.get_lines())
+    assert len(panels(picture)) == 8  # nothing is known to be separable
+
+
+def test_one_run_and_its_bounds() -> None:
+    for result in fakes("bounds", rounds=500, repeats=1):
+        task = result.task
+        if task.learner != "gapsmh":
+            continue
+        lost = result.outcome.comparator_loss or 0.0
+        found = Examined(result, player(task), 1.0, Comparator(np.zeros((3, 3)), lost, 0.0), bounds_of(result))
+        (ax,) = panels(mistakes_and_bounds(found))
+        wanted = {bound.theorem: bound.value + (0.0 if bound.separable else lost)
+                  for bound in bounds(player(task), graph_of(task), rounds=500, max_norm=1.0)
+                  if bound.refusal is None and bound.theorem.startswith("full-") == (task.graph == "full")
+                  and (task.noise == 0.0 or not bound.separable)}
+        drawn = {str(line.get_label()).removeprefix("bound: "): float(np.asarray(line.get_ydata())[-1])
+                 for line in ax.get_lines() if str(line.get_label()).startswith("bound: ")}
+        assert wanted
+        assert drawn == pytest.approx(wanted)
+        assert lines(ax, "mistakes")[0][1][-1] == result.outcome.mistakes
+
+
+def test_lower_filtering_shows_the_worse_stream() -> None:
+    results = fakes("lower-filtering", rounds=1000)
+    (ax,) = panels(draw(BY_ID["lower-filtering"], results))
+    horizons = [2 * root**2 for root in (5, 10, 22)]
+    for learner in ("gaplog", "gaphin", "gapsmh", "gaplog2", "banditron-iw", "exp3-g"):
+        wanted = []
+        for rounds in horizons:
+            both: dict[bool, list[int]] = defaultdict(list)
+            for result in results:
+                if result.task.learner == learner and result.task.rounds == rounds:
+                    both["turned" in result.task.stream].append(result.outcome.mistakes)
+            wanted.append(max(statistics.fmean(both[False]), statistics.fmean(both[True])))
+        ((at, values),) = lines(ax, STYLES[learner].label)
+        assert at.tolist() == horizons
+        assert values == pytest.approx(np.array(wanted))
+    ((_, floor),) = lines(ax, "lower bound for every learner")
+    assert floor == pytest.approx([2.5, 5.0, 11.0])  # R / 2
+    ((_, ceiling),) = lines(ax, "upper bound")
+    h2, L = 8.0 * 5.0, 4.0 * 2.0
+    assert ceiling == pytest.approx([max(2 * 2 * 2 * L * h2, 2 * math.sqrt(h2 * 2 * L * T)) for T in horizons], rel=1e-5)
+
+
+def test_lower_filtering_needs_both_streams() -> None:
+    straight = [result for result in fakes("lower-filtering", rounds=1000) if "turned" not in result.task.stream]
+    assert "no data at this T" in caption(BY_ID["lower-filtering"], straight)
+    (ax,) = panels(draw(BY_ID["lower-filtering"], straight))
+    assert [text.get_text() for text in ax.texts] == ["no data at this T"]
+
+
+def test_lower_full_shows_mean_curves_between_the_bounds() -> None:
+    results = fakes("lower-full", rounds=1000)
+    axes = panels(draw(BY_ID["lower-full"], results))
+    assert [ax.get_title() for ax in axes] == ["B = 2", "B = 4", "B = 8"]
+    for B, ax in zip((2, 4, 8), axes, strict=True):
+        M = (B**2 - 1) * 9
+        for learner in ("gaplog", "gapsmh", "exp3-g", "perceptron", "arow"):
+            runs = [result for result in results if result.task.learner == learner and f"B={B}," in result.task.stream]
+            ((at, values),) = lines(ax, STYLES[learner].label)
+            wanted = [statistics.fmean(run.curve[place][1] for run in runs) for place in range(len(at))]
+            assert np.nan_to_num(values) == pytest.approx(np.array(wanted))
+        ((at, floor),) = lines(ax, "lower bound for every learner")
+        assert at.tolist() == [M + 1, 1000]
+        assert floor == pytest.approx([(M + 1) * 2 / 3] * 2)
+        ((_, ceiling),) = lines(ax, "upper bound")
+        assert ceiling == pytest.approx([M * (2 / 3) ** 2 + 3 * 4 * (8 * B**2) / 2] * 2)
+
+
+def test_learners_with_the_same_numbers_share_a_line() -> None:
+    results = [result_of(task, task.rounds // (2 if "gaplog" in task.learner else 3))
+               for task in selected(["lower-filtering"], 300, 1)]
+    picture = draw(BY_ID["lower-filtering"], results)
+    entries = [text.get_text().replace("\n", " ") for text in picture.legends[0].get_texts()]
+    assert entries[:2] == ["GapLog, GapLog2", "GapHin, GapSmH, Banditron, Exp3.G"]
