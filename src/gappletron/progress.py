@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from rich.progress import Progress, TaskID
+
     from gappletron.experiments.store import Result
     from gappletron.experiments.sweeps import Figure, Task
 
@@ -76,47 +78,50 @@ def sweep_view() -> Iterator[View]:
         yield _Lines()
 
 
-class _Counting(View):
-    """Counts runs, and estimates what is left from the rounds played so far: runs differ much in length."""
+def _stored_already(tasks: Sequence[Task], missing: Sequence[Task]) -> str:
+    return f"{len(tasks) - len(missing):,} of {len(tasks):,} runs are stored already" if len(missing) < len(tasks) else ""
 
-    def begun(self, tasks: Sequence[Task], missing: Sequence[Task]) -> None:
-        self.all, self.stored = len(tasks), len(tasks) - len(missing)
-        self.done = 0
-        self.rounds_done, self.rounds = 0, sum(task.rounds for task in missing)
-        self.start = time.monotonic()
-        if self.stored:
-            _say(f"{self.stored:,} of {self.all:,} runs are stored already")
 
-    def finished(self, result: Result) -> None:
-        self.done += 1
-        self.rounds_done += result.task.rounds
+class _Lines(View):
+    """A line every few seconds. What is left is estimated from the rounds played so far, since runs differ in length."""
 
-class _Lines(_Counting):
     def __init__(self) -> None:
         self.last = time.monotonic()
 
+    def _is_time(self) -> bool:
+        now = time.monotonic()
+        if now - self.last < SECONDS_BETWEEN_LINES:
+            return False
+        self.last = now
+        return True
+
     def compiling(self, done: int, total: int) -> None:
-        if time.monotonic() - self.last >= SECONDS_BETWEEN_LINES:
-            self.last = time.monotonic()
+        if self._is_time():
             _say(f"compiling: {done} of {total} loops")
 
+    def begun(self, tasks: Sequence[Task], missing: Sequence[Task]) -> None:
+        self.runs, self.done = len(tasks), len(tasks) - len(missing)
+        self.rounds, self.played = sum(task.rounds for task in missing), 0
+        self.start = time.monotonic()
+        if self.done:
+            _say(_stored_already(tasks, missing))
+
     def finished(self, result: Result) -> None:
-        super().finished(result)
-        now = time.monotonic()
-        if now - self.last >= SECONDS_BETWEEN_LINES or self.done + self.stored == self.all:
-            self.last = now
-            left = (now - self.start) * (self.rounds / self.rounds_done - 1.0)
-            _say(f"{self.stored + self.done:,} of {self.all:,} runs, about {_in_words(left)} left")
+        self.done += 1
+        self.played += result.task.rounds
+        if self._is_time():
+            left = (time.monotonic() - self.start) * (self.rounds / self.played - 1.0)
+            _say(f"{self.done:,} of {self.runs:,} runs, about {_in_words(left)} left")
 
     def drawing(self, figure: Figure) -> None:
-        _say(f"drawing {figure.id}")
+        if self._is_time():
+            _say(f"drawing {figure.id}")
 
 
-class _Bars(_Counting):
-    def __init__(self, bars: object) -> None:
-        from rich.progress import Progress
+class _Bars(View):
+    """A bar for each sweep and one for all, as long as the rounds there are."""
 
-        assert isinstance(bars, Progress)
+    def __init__(self, bars: Progress) -> None:
         self.bars = bars
         self.loops = bars.add_task("compiling", total=None, runs="")
 
@@ -124,9 +129,10 @@ class _Bars(_Counting):
         self.bars.update(self.loops, completed=done, total=total, runs=f"{done}/{total} loops")
 
     def begun(self, tasks: Sequence[Task], missing: Sequence[Task]) -> None:
-        super().begun(tasks, missing)
         self.bars.update(self.loops, visible=False)
-        self.rows = {}
+        if len(missing) < len(tasks):
+            self.bars.console.print(_stored_already(tasks, missing))
+        self.rows: dict[str, TaskID] = {}
         self.counts: dict[str, list[int]] = {}
         for name in [*dict.fromkeys(task.figure for task in tasks), "all"]:
             some = [task for task in tasks if name in (task.figure, "all")]
@@ -136,7 +142,6 @@ class _Bars(_Counting):
                                                  completed=0 if open_ones else 1)
 
     def finished(self, result: Result) -> None:
-        super().finished(result)
         for name in (result.task.figure, "all"):
             self.counts[name][0] += 1
             self.bars.update(self.rows[name], advance=result.task.rounds, runs=self._runs(name))
