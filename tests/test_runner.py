@@ -266,7 +266,8 @@ def cluster(tmp_path):
     """A real scheduler and two real workers, each a process; their address, and the workers."""
     pytest.importorskip("distributed", reason="Dask is not installed")
     scheduler_file = tmp_path / "scheduler.json"
-    environment = {**os.environ, "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "20s"}
+    environment = {**os.environ, "DASK_TEMPORARY_DIRECTORY": str(tmp_path),
+                   "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "20s"}
     with contextlib.ExitStack() as stack:
         def started(*words):
             process = subprocess.Popen([sys.executable, "-m", "distributed.cli." + words[0], *words[1:]],
@@ -282,8 +283,7 @@ def cluster(tmp_path):
             time.sleep(0.05)
         time.sleep(0.2)
         address = json.loads(scheduler_file.read_text())["address"]
-        workers = [started("dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1",
-                           "--local-directory", str(tmp_path)) for _ in range(2)]
+        workers = [started("dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1") for _ in range(2)]
         yield address, workers
 
 
@@ -300,10 +300,9 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_table(cluster, undisturbed
 
     view = Killing()
     with dask_executor(address) as (executor, in_flight):
-        executor_of_both = executor
         while in_flight() < 4:  # two workers, two runs for each
             time.sleep(0.05)
-        reproduce(tmp_path / "dask", figures=["full"], rounds=300, repeats=2, executor=executor_of_both, in_flight=in_flight,
+        reproduce(tmp_path / "dask", figures=["full"], rounds=300, repeats=2, executor=executor, in_flight=in_flight,
                   view=view)
     assert view.done == 27 * 9
     assert workers[0].wait() == -signal.SIGKILL
