@@ -261,6 +261,16 @@ def test_results_of_other_sources_on_a_worker_are_refused(tmp_path, monkeypatch)
 # ----------------------------------------------------------------------------------------------------------------- cluster
 
 
+def address_in(scheduler_file):
+    """What the scheduler wrote, as soon as all of it is there."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+            return json.loads(scheduler_file.read_text())["address"]
+        time.sleep(0.05)
+    pytest.fail("no scheduler within a minute")
+
+
 @pytest.fixture
 def cluster(tmp_path):
     """A real scheduler and two real workers, each a process; their address, and the workers."""
@@ -278,13 +288,9 @@ def cluster(tmp_path):
 
         started("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
                 "--scheduler-file", str(scheduler_file))
-        deadline = time.monotonic() + 60
-        while not scheduler_file.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(0.2)
-        address = json.loads(scheduler_file.read_text())["address"]
-        workers = [started("dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1") for _ in range(2)]
-        yield address, workers
+        address = address_in(scheduler_file)
+        worker = ("dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
+        yield address, [started(*worker) for _ in range(2)]
 
 
 def test_a_cluster_that_loses_a_worker_gives_the_same_table(cluster, undisturbed, tmp_path):
