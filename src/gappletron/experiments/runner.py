@@ -70,20 +70,16 @@ def _graph(name: str, classes: int) -> FeedbackGraph:
 
 def player(task: Task) -> Learner:
     """The learner of a task with every number set, before its first round."""
-    return _player(task.learner, task.exploration, task.optimizer, task.tuning, task.graph, _named_stream(task.stream))
-
-
-def _player(name: str, exploration: str, optimizer: str, tuning: str, graph: str, stream: Stream) -> Learner:
-    learner = named(name)
+    learner = named(task.learner)
     if isinstance(learner, Gappletron):
-        if exploration:
-            learner = learner._replace(exploration={"paper": Paper(), "top-up": TopUp()}[exploration])
-        if optimizer:
-            learner = learner._replace(optimizer=parsed(Optimizer, optimizer, "optimizer"))
-    if not tuning:
+        if task.exploration:
+            learner = learner._replace(exploration={"paper": Paper(), "top-up": TopUp()}[task.exploration])
+        if task.optimizer:
+            learner = learner._replace(optimizer=parsed(Optimizer, task.optimizer, "optimizer"))
+    if not task.tuning:
         return learner
-    return tuned(learner, tuning, _graph(graph, len(stream.classes)), rounds=stream.rounds, features=stream.features,
-                 max_norm=stream.max_norm)
+    stream = _named_stream(task.stream)
+    return tuned(learner, task.tuning, graph_of(task), rounds=stream.rounds, features=stream.features, max_norm=stream.max_norm)
 
 
 @functools.lru_cache(maxsize=128)

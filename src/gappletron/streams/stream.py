@@ -459,7 +459,7 @@ class Checked(Wrapped):
 
 
 class Remembered(Wrapped):
-    """Another stream whose chunks are kept in memory once they were made, for many runs on the same data.
+    """Another stream with all its chunks made and kept in memory, for many runs on the same data.
 
     >>> from gappletron.streams import Synthetic
     >>> stream = Remembered(Synthetic(rounds=100))
@@ -467,9 +467,9 @@ class Remembered(Wrapped):
     True
     """
 
-    @functools.cached_property
-    def _kept(self) -> tuple[Chunk, ...]:
-        return tuple(self._stream.chunks())
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._kept = tuple(self._stream.chunks())
 
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning."""
