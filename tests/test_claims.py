@@ -10,13 +10,13 @@ import statistics
 import numpy as np
 import pytest
 
-from gappletron import FeedbackGraph, Gappletron, ProjectedOGD, SmoothHinge, UserError, tuned
+from gappletron import FeedbackGraph, Gappletron, ProjectedOGD, SmoothHinge, UserError, open_stream, tuned
 from gappletron._dispatch import source_hash
 from gappletron.experiments.claims import CLAIMS, verdicts
 from gappletron.experiments.reproduce import reproduce
 from gappletron.experiments.store import Outcome, Result
 from gappletron.experiments.sweeps import selected
-from gappletron.experiments.theorems import examined, lower_bounds, upper_bounds
+from gappletron.experiments.theorems import Lower, examined, lower_bounds, upper_bounds
 
 GAPS = ("gaplog", "gaphin", "gapsmh")
 BASELINES = ("pnewtron", "soba-diag", "banditron-iw")
@@ -85,6 +85,7 @@ def test_in_an_ideal_world_every_claim_holds():
 BREAKING = {
     "bandit-all-gaps": {"by": 0.1, "figure": "bandit", "learner": "gaphin"},
     "bandit-best": {"by": 0.1, "figure": "bandit", "learner": "gapsmh"},
+    "bandit-theory-poor": {"by": -0.3, "figure": "bandit", "learner": "pnewtron", "tuning": "theory", "noise": 0.1},
     "bandit-theory-hurts": {"by": -0.4, "figure": "bandit", "learner": "soba-diag", "tuning": "theory"},
     "bandit-theory-banditron-half": {"by": -0.2, "figure": "bandit", "learner": "banditron-iw", "tuning": "theory"},
     "bandit-only-t-helps": {"by": 0.3, "figure": "bandit", "learner": "gaplog", "tuning": "only-t"},
@@ -139,6 +140,7 @@ def stretched(results, factor, **fields):
     ("bandit-hinge-wider-than-log", 9.0, {"figure": "bandit", "learner": "gaplog"}),
     ("bandit-log-stable", 9.0, {"figure": "bandit", "learner": "gaplog", "noise": 0.1}),
     ("bandit-only-t-hinge", 9.0, {"figure": "bandit", "learner": "gaphin", "tuning": "theory"}),
+    ("bandit-only-t-spread", 9.0, {"figure": "bandit", "learner": "soba-diag", "tuning": "theory"}),
     ("stability", 9.0, {"figure": "filtering", "learner": "gaphin", "tuning": "theory"}),
     ("filtering-only-t-spread", 9.0, {"figure": "filtering", "learner": "banditron-iw", "tuning": "theory"}),
 ])
@@ -151,6 +153,7 @@ def test_claims_about_exploring_and_about_gains_break_too():
             for result in IDEAL]
     assert not holding(lazy)["bandit-exploring-only-t"]
     assert not holding(lazy)["bandit-exploring-theory"]
+    assert not holding(lazy)["filtering-log-explores"]
     assert not holding(shifted(IDEAL, 0.4, figure="bandit", learner="gaplog", tuning="theory", noise=0.1))[
         "bandit-only-t-helps-most-clean"]
 
@@ -161,12 +164,17 @@ def test_a_verdict_counts_its_cells():
     verdict = next(verdict for verdict in verdicts(changed) if verdict.claim.id == "bandit-best")
     assert verdict.text == "holds in 26 of 27 cells"
     assert [check.where for check in verdict.exceptions] == ["K=9, d=120, noise 0.05"]
-    assert "gapsmh 0.31" in verdict.exceptions[0].numbers
+    assert "GapSmH 0.31" in verdict.exceptions[0].numbers
 
 
 def test_claims_without_their_runs_are_left_out():
     some = [result for result in IDEAL if result.task.figure == "full"]
-    assert {verdict.claim.sweeps for verdict in verdicts(some)} == {("full",)}
+    assert {verdict.claim.needs for verdict in verdicts(some)} == {("full",)}
+    # One tuning does not do for a claim about the better of two, and one repeat not for a range.
+    theory = [result for result in IDEAL if result.task.figure == "bandit" and result.task.tuning == "theory"]
+    assert {verdict.claim.needs for verdict in verdicts(theory)} == {("bandit:theory",)}
+    once = [result for result in IDEAL if result.task.repeat == 0]
+    assert {claim.id for claim in CLAIMS} - set(holding(once)) == {claim.id for claim in CLAIMS if claim.repeats == 2}
 
 
 # --------------------------------------------------------------------------------------------- other code, on real runs
@@ -251,14 +259,15 @@ def test_a_row_of_bounds_by_hand(theorems):
     assert row.bound == pytest.approx(np.mean(values) + np.mean(losses))
     assert row.mistakes == np.mean([run.outcome.mistakes for run in runs])
     assert row.regret == pytest.approx(row.mistakes - np.mean(losses))
-    # The symmetric U = c (I - 11'/K) is in the ball for c <= 1: at c = 1 it loses 3 on a noisy label and nothing on others.
-    noisy = round(0.05 * 20_000)
-    assert min(losses) <= 3 * noisy * 1.2
+    # The symmetric U = I - 11'/K is in the ball, and loses 3 on a noisy label and nothing on others.
+    chunks = list(open_stream(runs[0].task.stream).chunks())
+    noisy = sum(int((chunk.indices != chunk.labels).sum()) for chunk in chunks)
+    assert 0.9 * 3 * noisy < min(losses) <= 3 * noisy
 
 
 def test_adversaries_push_every_learner_above_the_lower_bound(theorems):
     rows = lower_bounds(theorems)
-    assert all(row.holds for row in rows)
+    assert {row.verdict for row in rows} == {"holds"}
     segments = [row for row in rows if row.figure == "lower-filtering"]
     assert {row.rounds for row in segments} == {50, 200, 968, 5000, 20_000}
     for row in segments:  # probe and play have the same seeds, so here chance plays no part
@@ -273,7 +282,10 @@ def test_examining_a_run(theorems):
     assert found.radius == pytest.approx(1.414214)
     assert found.comparator.loss <= run.outcome.comparator_loss + run.outcome.comparator_gap  # the case split only takes away
     assert found.regret == run.outcome.mistakes - found.comparator.loss
-    assert [bound.theorem for bound in found.bounds if bound.refusal is None][:1] != []
+    # The data are noisy, so no theorem about separable data applies; the others of full information do.
+    assert [bound.theorem for bound in found.bounds if bound.refusal is None and bound.theorem.startswith("full")] == [
+        "full-expectation", "full-high-probability"]
+    assert examined(run, delta=0.5).bounds[6].value < found.bounds[6].value
     baseline = next(run for run in theorems if run.task.learner == "exp3-g")
     with pytest.raises(UserError, match="about Gappletron"):
         examined(baseline)
@@ -290,3 +302,11 @@ def test_the_learner_of_the_bounds_is_the_theorem_s(theorems):
     plain = Gappletron(SmoothHinge(), ProjectedOGD(1.414214))
     expected = tuned(plain, "high-probability", FeedbackGraph.bandit(3), max_norm=1.0)
     assert player(run.task) == expected
+
+
+def test_one_run_tells_nothing_about_a_bound_that_is_attained():
+    row = Lower("lower-full", "fresh:K=3,B=2", "gapsmh", 100, 1, 16.0, 0.0, 18.67)
+    assert row.verdict == "too few runs to tell"
+    assert row._replace(mistakes=19.0).verdict == "holds"
+    assert row._replace(runs=40, error=0.5).verdict == "is broken"
+    assert row._replace(runs=40, error=1.0).verdict == "holds"

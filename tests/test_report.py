@@ -65,6 +65,15 @@ def test_both_kinds_of_pictures(folder):
         assert not re.findall(r'(?:href|src)="http', svg)
 
 
+@pytest.mark.parametrize("figure", [figure.id for figure in FIGURES])
+def test_every_figure_alone_makes_a_report(tmp_path, figure):
+    reproduce(tmp_path, figures=[figure], rounds=60, repeats=1)
+    text = (tmp_path / "report.html").read_text()
+    assert f'id="figure-{figure}"' in text
+    assert [path.name for path in sorted((tmp_path / "figures").iterdir())] == [f"{figure}.png", f"{figure}.svg"]
+    assert "is broken" not in text
+
+
 def test_a_part_of_the_figures_makes_a_report_too(tmp_path):
     reproduce(tmp_path, figures=["full"], rounds=40, repeats=1)
     text = (tmp_path / "report.html").read_text()

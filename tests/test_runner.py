@@ -210,12 +210,12 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path):
 
 def test_what_is_no_store_is_refused(tmp_path):
     (tmp_path / "results.sqlite").write_text("this is not a data base, but it is long enough to be looked at as one" * 40)
-    with pytest.raises(UserError, match="not a file of results: move it away"):
+    with pytest.raises(UserError, match="cannot be used as a file of results"):
         Store(tmp_path)
-    with pytest.raises(UserError, match="cannot be read as results"):
+    with pytest.raises(UserError, match="cannot be used as a file of results"):
         read_results(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot write"):
+    with pytest.raises(UserError, match="is a file"):
         Store(tmp_path / "file")
     other = tmp_path / "other"
     other.mkdir()
@@ -223,6 +223,18 @@ def test_what_is_no_store_is_refused(tmp_path):
         connection.execute("CREATE TABLE runs (id TEXT, colour TEXT)")
     with pytest.raises(UserError, match="another version"):
         Store(other)
+
+
+def test_a_damaged_store_is_one_sentence(tmp_path):
+    with Store(tmp_path) as store:
+        for task in selected(["bandit"], rounds=10, repeats=1):
+            store.add(result_for(task))
+    path = tmp_path / "results.sqlite"
+    content = bytearray(path.read_bytes())
+    content[4096:-4096] = b"?" * (len(content) - 8192)
+    path.write_bytes(content)
+    with Store(tmp_path) as store, pytest.raises(UserError, match="move it away"):
+        store.finished(selected(["bandit"], rounds=10, repeats=1), source_hash())
 
 
 def test_readers_look_while_it_writes(tmp_path):
@@ -305,7 +317,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_table(cluster, undisturbed
                 workers[0].kill()
 
     view = Killing()
-    with dask_executor(address) as (executor, in_flight):
+    with dask_executor(address, print) as (executor, in_flight):
         while in_flight() < 4:  # two workers, two runs for each
             time.sleep(0.05)
         reproduce(tmp_path / "dask", figures=["full"], rounds=300, repeats=2, executor=executor, in_flight=in_flight,
@@ -321,5 +333,6 @@ def test_no_cluster_is_one_sentence():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "SECONDS_TO_CONNECT", 1)
-        with pytest.raises(UserError, match="no Dask scheduler at"), module.dask_executor("tcp://127.0.0.1:9"):
+        with pytest.raises(UserError, match="no Dask scheduler at"), module.dask_executor(
+                "tcp://127.0.0.1:9", print):
             pass

@@ -6,6 +6,7 @@ progress and errors to the standard error; an error of the user's is one sentenc
 
 from __future__ import annotations
 
+import difflib
 import io
 import json
 import sys
@@ -99,7 +100,7 @@ def reproduce(
             if scheduler is not None:
                 from gappletron.experiments.cluster import dask_executor
 
-                executor, in_flight = stack.enter_context(dask_executor(scheduler))
+                executor, in_flight = stack.enter_context(dask_executor(scheduler, lambda line: typer.echo(line, err=True)))
             view = stack.enter_context(sweep_view())
             results = reproduced(out, figures=figure or (), rounds=rounds, repeats=repeats, jobs=jobs, executor=executor,
                                  in_flight=in_flight if jobs is None else None, view=view)
@@ -397,7 +398,8 @@ def show_bounds(
     learner: Annotated[str | None, typer.Argument(metavar="[LEARNER]", help="A Gappletron: gapsmh, gaphin, gaplog2, "
                                                   "gaplog.")] = None,
     graph: Annotated[str, typer.Option(help="A preset, or a FILE.json.")] = "bandit",
-    classes: Annotated[str, typer.Option(help="For a preset: how many classes, or their names as in spam,ham.")] = "",
+    classes: Annotated[str, typer.Option(help="For a preset: how many classes, or their names as in spam,ham. Default: 4 (2 for "
+                                         "apple-tasting).")] = "",
     revealing: Annotated[str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")] = None,
     rounds: Annotated[int, typer.Option(help="T.")] = 100_000,
     max_norm: Annotated[float, typer.Option(help="X, the largest norm of the features.")] = 1.0,
@@ -414,7 +416,10 @@ def show_bounds(
     if (learner is None) == (run is None):
         raise UserError("name either a learner, as in `gappletron bound gapsmh`, or a stored run with --run ID")
     if run is not None:
-        _show_bounds_of_run(run, results, radius, plot)
+        if (graph, classes, revealing, rounds, max_norm) != ("bandit", "", None, 100_000, 1.0):
+            raise UserError("a stored run has its own graph, rounds and norm: with --run give only --results, --radius, --delta "
+                            "and --plot")
+        _show_bounds_of_run(run, results, radius, delta, plot)
         return
     if plot is not None:
         raise UserError("--plot draws a stored run: name one with --run ID")
@@ -454,22 +459,25 @@ def _bound_line(bound: Bound, gamma: str) -> str:
     return f"{bound.theorem:32} {gamma:16} {what}"
 
 
-def _show_bounds_of_run(run: str, results: Path, radius: float | None, plot: Path | None) -> None:
+def _show_bounds_of_run(run: str, results: Path, radius: float | None, delta: float, plot: Path | None) -> None:
     from gappletron.experiments.runner import graph_of
     from gappletron.experiments.store import read_results
-    from gappletron.experiments.theorems import DELTA, examined
+    from gappletron.experiments.theorems import examined
 
     _check_outputs(None, plot)
     stored = {result.task.id: result for result in read_results(results)}
     if run not in stored:
-        raise unknown(run, "stored run", list(stored))
+        begun = [name for name in stored if name.startswith(run)]
+        near = begun[:1] or difflib.get_close_matches(run, stored, n=1, cutoff=0.0)
+        raise UserError(f"there is no stored run {run!r}; the nearest is {near[0]!r}: the ids are in "
+                        f"{str(results / 'results.csv')!r}")
     with progress("comparing") as show:
-        found = examined(stored[run], radius, show)
+        found = examined(stored[run], radius, delta, show)
     task, outcome, graph = stored[run].task, stored[run].outcome, graph_of(stored[run].task)
     typer.echo(f"{run}\n{found.learner!r}\non {graph}, T = {task.rounds:,}, n = {outcome.blind_rounds:,}, "
-               f"X = {outcome.max_norm:.4g}, delta = {DELTA:g}, sum l_t(W_t) = {outcome.loss_sum:,.1f}\n"
+               f"X = {outcome.max_norm:.4g}, delta = {delta:g}, sum l_t(W_t) = {outcome.loss_sum:,.1f}\n"
                f"{_constants(found.learner, graph, outcome.max_norm)}\n"
-               f"best comparator with norm at most {found.radius:g}: loss {found.comparator.loss:,.1f} "
+               f"best comparator with norm at most {found.radius:g} (--radius sets another): loss {found.comparator.loss:,.1f} "
                f"(the least is at most {found.comparator.gap:,.1f} lower)\n"
                f"mistakes {outcome.mistakes:,}, surrogate regret {found.regret:,.1f}")
     for bound in found.bounds:

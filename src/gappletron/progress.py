@@ -53,6 +53,9 @@ class View:
     def compiling(self, done: int, total: int) -> None:
         """So many of the learners' loops are compiled."""
 
+    def left_out(self, figures: Sequence[str]) -> None:
+        """Figures that were asked for and have no runs at this T."""
+
     def begun(self, tasks: Sequence[Task], missing: Sequence[Task]) -> None:
         """All runs, and those that are still to be played."""
 
@@ -70,12 +73,16 @@ def sweep_view() -> Iterator[View]:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[runs]}"), TimeElapsedColumn(),
-                   TextColumn("left"), TimeRemainingColumn())
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[runs]}"), TextColumn("after"),
+                   TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True), speed_estimate_period=120.0) as bars:
             yield _Bars(bars)
     else:
         yield _Lines()
+
+
+def _no_runs(figures: Sequence[str]) -> str:
+    return f"{', '.join(figures)}: no runs at so few rounds, so left out"
 
 
 def _stored_already(tasks: Sequence[Task], missing: Sequence[Task]) -> str:
@@ -98,6 +105,10 @@ class _Lines(View):
     def compiling(self, done: int, total: int) -> None:
         if self._is_time():
             _say(f"compiling: {done} of {total} loops")
+
+    def left_out(self, figures: Sequence[str]) -> None:
+        if figures:
+            _say(_no_runs(figures))
 
     def begun(self, tasks: Sequence[Task], missing: Sequence[Task]) -> None:
         self.runs, self.done = len(tasks), len(tasks) - len(missing)
@@ -127,6 +138,10 @@ class _Bars(View):
 
     def compiling(self, done: int, total: int) -> None:
         self.bars.update(self.loops, completed=done, total=total, runs=f"{done}/{total} loops")
+
+    def left_out(self, figures: Sequence[str]) -> None:
+        if figures:
+            self.bars.console.print(_no_runs(figures))
 
     def begun(self, tasks: Sequence[Task], missing: Sequence[Task]) -> None:
         self.bars.update(self.loops, visible=False)
@@ -160,4 +175,4 @@ def _in_words(seconds: float) -> str:
     >>> _in_words(8), _in_words(200)
     ('8 s', '3 min')
     """
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+    return f"{max(1.0, seconds):.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

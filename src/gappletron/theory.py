@@ -172,6 +172,8 @@ def _rho(learner: Gappletron, graph: FeedbackGraph) -> int:
 def _refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | None:  # noqa: PLR0911 - a list of reasons
     """Why a theorem says nothing about this learner on this problem."""
     graph, K = problem.graph, problem.graph.n_classes
+    if theorem.full_information and not graph.is_full_information:
+        return "is about full information"
     if not learner.loss.is_regular(K) and learner.loss.effective_classes(K) == K:
         return f"needs a regular loss, and {learner.loss!r} is not one for {K} classes"
     if problem.guarantee is None and learner.optimizer.guarantee() is None:
@@ -180,9 +182,7 @@ def _refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | N
         return f"needs the exploration rule TopUp or Paper, not {learner.exploration!r}"
     if isinstance(learner.exploration, Paper) and graph.n_actions > K:
         return "is not proved for Algorithm 1 with an extra action, whose uniform draw is over all actions: use TopUp"
-    if theorem.full_information:
-        return None if graph.is_full_information else "is about full information"
-    if graph.is_full_information or theorem.tuning is None:
+    if theorem.full_information or graph.is_full_information or theorem.tuning is None:
         return None
     wanted = TUNINGS[theorem.tuning](learner, problem)
     if isinstance(learner.exploration, Paper) and graph.rho < K:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING
 
@@ -19,23 +20,30 @@ SECONDS_FOR_WORKERS = 120
 
 
 @contextlib.contextmanager
-def dask_executor(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
+def dask_executor(address: str, told: Callable[[str], None]) -> Iterator[tuple[Executor, Callable[[], int]]]:
     """An executor on the cluster whose scheduler listens at `address`, and how many runs may be handed out right now.
 
     That is two for each thread of a worker, so that none waits for the network; it follows workers that come and go. Dask
-    gives the runs of a worker that died to another.
+    gives the runs of a worker that died to another. `told` gets a line where there is something to wait for.
     """
     try:
         from distributed import Client, KilledWorker
         from distributed.comm import CommClosedError
     except ImportError:
         raise UserError("a Dask cluster needs Dask here as well: pip install 'gappletron[dask]'") from None
+    told(f"connecting to {address}")
     try:
         client = Client(address, timeout=SECONDS_TO_CONNECT)
     except (OSError, ValueError) as error:
         raise UserError(f"there is no Dask scheduler at {address!r} ({error}): start one with `dask scheduler`, and give the "
                         "address that it prints, such as tcp://127.0.0.1:8786") from None
+    # Dask's own account of a lost connection is forty lines long; ours is one.
+    logger = logging.getLogger("distributed")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
     with contextlib.closing(client):
+        if not client.nthreads():
+            told("waiting for the first worker")
         try:
             client.wait_for_workers(1, timeout=SECONDS_FOR_WORKERS)
         except TimeoutError:
@@ -43,6 +51,8 @@ def dask_executor(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
                             f"`dask worker {address}`") from None
         try:
             yield client.get_executor(), lambda: max(1, 2 * sum(client.nthreads().values()))
-        except (CancelledError, KilledWorker, CommClosedError, OSError) as error:
+        except (CancelledError, KilledWorker, CommClosedError) as error:
             raise UserError(f"the Dask cluster at {address!r} went away ({type(error).__name__}): the runs stored so far are "
                             "kept; start it again and repeat the command") from error
+        finally:
+            logger.setLevel(level)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from gappletron.experiments.sweeps import Figure
 
 __all__ = ["BLACK", "DASHED", "DPI", "EMPTY", "GRAPHS", "GREY", "STYLES", "Page", "Style", "as_count", "as_percent",
-           "head_panel", "horizon", "in_order", "line_key", "listed", "logarithmic", "marker_key", "new_page", "numbers",
+           "head_panel", "horizon", "in_order", "label_of", "line_key", "listed",
+           "logarithmic", "marker_key", "new_page", "numbers",
            "our_settings", "repeats", "room", "runs_of", "say_empty", "shown_rate", "style_of", "tuning_keys",
            "whisker_words", "whiskers"]
 
@@ -76,6 +77,16 @@ STYLES: dict[str, Style] = {
 
 DASHED = (0.0, (4.0, 2.0))
 """The line of an upper bound."""
+
+
+def label_of(learner: str) -> str:
+    """A learner's name as figures and tables print it, with its numbers.
+
+    >>> label_of("soba-diag"), label_of("label-efficient-perceptron:b=0.1")
+    ('SOBAdiag', 'label-efficient Perceptron (b=0.1)')
+    """
+    _, colon, numbers = learner.partition(":")
+    return style_of(learner).label + (f" ({numbers})" if colon else "")
 
 
 def style_of(learner: str) -> Style:
@@ -243,8 +254,9 @@ def new_page(title: str, rows: int, columns: int, panel: tuple[float, float], ke
 
 
 def _legend_shape(labels: Sequence[str], width: float) -> tuple[int, int]:
-    """The most columns of a legend that fit into so many inches, and its lines of text."""
-    for columns in range(len(labels), 0, -1):
+    """The fewest rows of a legend that fits into so many inches, as its columns and its lines of text."""
+    # Only numbers of columns that fill their rows evenly: a name alone in the last row looks forgotten.
+    for columns in sorted({-(-len(labels) // rows) for rows in range(1, len(labels) + 1)}, reverse=True):
         # As matplotlib does it: down the columns, the first ones longer by one.
         short, longer = divmod(len(labels), columns)
         ends = [short * column + min(column, longer) for column in range(columns + 1)]

@@ -39,7 +39,8 @@ from gappletron.experiments.drawing import (
     whisker_words,
     whiskers,
 )
-from gappletron.experiments.summary import Cell, Spread, Summary
+from gappletron.experiments.summary import Spread, Summary
+from gappletron.experiments.sweeps import Cell
 from gappletron.experiments.theorem_figures import (
     bounds_caption,
     bounds_picture,

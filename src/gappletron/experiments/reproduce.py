@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from gappletron._dispatch import source_hash
 from gappletron._validate import UserError, whole
 from gappletron.experiments.runner import prepare, run
 from gappletron.experiments.store import Store, write_table
-from gappletron.experiments.sweeps import ROUNDS, drawable, selected
+from gappletron.experiments.sweeps import FIGURES, ROUNDS, drawable, left_out, selected
 from gappletron.progress import View
 from gappletron.runs import usable_cores
 
@@ -58,14 +59,16 @@ def reproduce(out: str | os.PathLike[str] = "results", *, figures: Sequence[str]
         missing = [task for task in tasks if task.id not in stored]
         if executor is None:
             prepare(missing, view.compiling)
+        view.left_out(left_out(figures, {task.figure for task in tasks}))
         view.begun(tasks, missing)
-        # The store is closed, and its lock given back, only after the last thread has come to its end.
-        with ThreadPoolExecutor(workers) as threads:
-            run(missing, store, executor or threads, in_flight or (lambda: workers), view.finished)
+        with contextlib.ExitStack() as stack:
+            pool = executor or stack.enter_context(ThreadPoolExecutor(workers))
+            run(missing, store, pool, in_flight or (lambda: workers), view.finished)
         stored = store.finished(tasks, source_hash())
-    results = [stored[task.id] for task in tasks]
-    write_table(results, Path(out) / "results.csv")
-    draw_all(results, Path(out), figures, view)
+        results = [stored[task.id] for task in tasks]
+        # Still under the store's lock: another command's files do not get between these.
+        write_table(results, Path(out) / "results.csv")
+        draw_all(results, Path(out), figures, view)
     return results
 
 
@@ -80,7 +83,12 @@ def draw_all(results: Sequence[Result], out: Path, wanted: Iterable[str] = (), v
     except OSError as error:
         raise _files.cannot_write(folder, error.strerror or str(error)) from None
     pictures = []
-    for figure in drawable(wanted, {result.task.figure for result in results}):
+    drawn = drawable(wanted, {result.task.figure for result in results})
+    for figure in FIGURES:
+        if figure not in drawn:  # of an earlier command: not of these results
+            for kind in ("png", "svg"):
+                (folder / f"{figure.id}.{kind}").unlink(missing_ok=True)
+    for figure in drawn:
         if view is not None:
             view.drawing(figure)
         save(draw(figure, results), folder / figure.id)

@@ -101,6 +101,7 @@ class Store:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.path = Path(folder) / FILE
         self._lock = _locked(Path(folder))
+        self._connection = sqlite3.connect(":memory:")  # until the file is known to be one of results
         try:
             self._connection = _connected(self.path)
             # WAL: a commit appends, so a kill leaves either the whole row or nothing, and readers do not wait.
@@ -110,9 +111,12 @@ class Store:
             columns = ", ".join(f"{name} {_TYPES[kinds[name]]}" for name in COLUMNS)
             self._connection.execute(f"CREATE TABLE IF NOT EXISTS runs ({columns}, PRIMARY KEY (id))")
             self._check_columns()
-        except BaseException as error:
-            os.close(self._lock)
-            raise _explained(error, self.path) from error
+        except sqlite3.Error as error:
+            self.__exit__()
+            raise _unusable(self.path, error) from error
+        except UserError:
+            self.__exit__()
+            raise
 
     def _check_columns(self) -> None:
         """Results of another version may have other columns: leave them alone."""
@@ -130,7 +134,10 @@ class Store:
 
     def finished(self, tasks: Iterable[Task], sources: str) -> dict[str, Result]:
         """Of these tasks, by id, those that were played with the same parameters and the same sources."""
-        stored = {result.task.id: result for result in _rows(self._connection)}
+        try:
+            stored = {result.task.id: result for result in _rows(self._connection)}
+        except sqlite3.Error as error:
+            raise _unusable(self.path, error) from error
         return {task.id: stored[task.id] for task in tasks
                 if task.id in stored and stored[task.id].task == task and stored[task.id].outcome.sources == sources}
 
@@ -141,7 +148,8 @@ class Store:
             with self._connection:
                 self._connection.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(values))})", values)
         except sqlite3.Error as error:
-            raise _explained(error, self.path) from error
+            raise UserError(f"cannot write {str(self.path)!r} ({error}): mend that and start again; the runs stored so far are "
+                            "kept") from error
 
 
 def _connected(path: Path) -> sqlite3.Connection:
@@ -153,8 +161,12 @@ def _locked(folder: Path) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY)
+    except (FileExistsError, NotADirectoryError):
+        raise UserError(f"{str(folder)!r} is a file, or lies in one, and results go into a folder: choose another with "
+                        "--out") from None
     except OSError as error:
-        raise _files.cannot_write(folder / FILE, error.strerror or str(error)) from None
+        raise UserError(f"cannot make the folder {str(folder)!r} ({error.strerror or error}): choose another with "
+                        "--out") from None
     try:
         import fcntl
     except ImportError:  # not on Windows: there SQLite's own locks keep the file whole, and two writers share the work badly
@@ -170,13 +182,9 @@ def _locked(folder: Path) -> int:
     return descriptor
 
 
-def _explained(error: BaseException, path: Path) -> BaseException:
-    """SQLite's error as a sentence with a cure."""
-    if isinstance(error, sqlite3.DatabaseError) and "not a database" in str(error):
-        return UserError(f"{str(path)!r} is not a file of results: move it away, or choose another folder with --out")
-    if isinstance(error, sqlite3.Error):
-        return UserError(f"cannot write {str(path)!r} ({error}): mend that and start again; the runs stored so far are kept")
-    return error
+def _unusable(path: Path, error: sqlite3.Error) -> UserError:
+    return UserError(f"{str(path)!r} cannot be used as a file of results ({error}): move it away, or choose another folder "
+                     "with --out")
 
 
 def _rows(connection: sqlite3.Connection) -> Iterator[Result]:
@@ -200,7 +208,7 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
         try:
             return list(_rows(connection))
         except sqlite3.Error as error:
-            raise UserError(f"{str(path)!r} cannot be read as results ({error}): was it written by another version?") from None
+            raise _unusable(path, error) from None
 
 
 def table(results: Iterable[Result]) -> tuple[list[str], list[list[Any]]]:

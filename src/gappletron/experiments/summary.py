@@ -4,27 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from gappletron.experiments.sweeps import Cell
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gappletron.experiments.store import Result
 
-__all__ = ["Cell", "Entry", "Spread", "Summary"]
-
-
-class Cell(NamedTuple):
-    """A data set of the paper: K, d and the noise.
-
-    >>> str(Cell(9, 120, 0.05))
-    'K=9, d=120, noise 0.05'
-    """
-
-    classes: int
-    features: int
-    noise: float
-
-    def __str__(self) -> str:
-        return f"K={self.classes}, d={self.features}, noise {self.noise:g}"
+__all__ = ["Entry", "Spread", "Summary"]
 
 
 class Entry(NamedTuple):

@@ -16,7 +16,7 @@ from gappletron._validate import unknown, whole
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["FIGURES", "SWEEPS", "Entrant", "Figure", "Sweep", "Task", "drawable", "draws", "selected", "tasks"]
+__all__ = ["FIGURES", "SWEEPS", "Entrant", "Figure", "Sweep", "Task", "drawable", "draws", "left_out", "selected", "tasks"]
 
 ROUNDS = 100_000
 """T, which the paper does not give."""
@@ -26,11 +26,18 @@ TURNED = ",turned=quietest"
 
 
 class Cell(NamedTuple):
-    """One of the paper's data sets: the synthetic stream with K classes, d features and label noise."""
+    """One of the paper's data sets: the synthetic stream with K classes, d features and label noise.
+
+    >>> str(Cell(9, 120, 0.05))
+    'K=9, d=120, noise 0.05'
+    """
 
     classes: int
     features: int
     noise: float
+
+    def __str__(self) -> str:
+        return f"K={self.classes}, d={self.features}, noise {self.noise:g}"
 
     def stream(self, rounds: int, repeat: int) -> str:
         """The stream's name, as :func:`gappletron.open_stream` reads it."""
@@ -117,14 +124,14 @@ Data = Cell | Unit | Blind | Fresh
 class Entrant(NamedTuple):
     """A learner as it enters a sweep: its name, its tuning, and for a Gappletron its exploration rule and its optimizer.
 
-    `repeats` limits the runs of a learner that draws nothing.
+    One that `draws` nothing plays the same data once.
     """
 
     learner: str
     tuning: str = ""
     exploration: str = ""
     optimizer: str = ""
-    repeats: int | None = None
+    draws: bool = True
 
 
 class Sweep(NamedTuple):
@@ -174,15 +181,14 @@ def tasks(sweep: Sweep, rounds: int = ROUNDS, repeats: int | None = None) -> lis
     6291
     """
     whole(rounds, "rounds", least=1)
+    wanted = sweep.repeats if repeats is None else whole(repeats, "repeats", least=1, most=100_000)
     found = []
     for data in sweep.data:
         horizon = data.rounds(rounds)
         for entrant in sweep.entrants if horizon else ():
-            wanted = sweep.repeats if repeats is None else whole(repeats, "repeats", least=1, most=100_000)
             # New labels for every repeat make a learner's runs differ even where it draws nothing.
-            once = entrant.repeats is not None and not isinstance(data, Fresh)
-            for repeat in range(min(wanted, entrant.repeats) if once and entrant.repeats else wanted):
-                found.append(_task(sweep, data, entrant, horizon, repeat))
+            times = wanted if entrant.draws or isinstance(data, Fresh) else 1
+            found += [_task(sweep, data, entrant, horizon, repeat) for repeat in range(times)]
     return found
 
 
@@ -227,9 +233,9 @@ PAPER = (
     # With full information there is nothing to explore, so there is one tuning.
     Sweep("full", "full", CELLS, (
         *_gaps("paper", ""),
-        Entrant("second-order-perceptron-diag", repeats=1),
-        Entrant("perceptron", repeats=1),
-        Entrant("passive-aggressive", repeats=1),
+        Entrant("second-order-perceptron-diag", draws=False),
+        Entrant("perceptron", draws=False),
+        Entrant("passive-aggressive", draws=False),
     )),
     Sweep("label-efficient", "label-efficient", MIDDLE, (
         *_gaps("paper", *TUNINGS),
@@ -276,7 +282,7 @@ def _on_fresh_features(radius: int, *more: Entrant) -> Sweep:
     return Sweep("lower-full", "full", (Fresh(3, radius),), (
         *(Entrant(name, "", "top-up", ball) for name in (*GAPS, "gaplog2")),
         *(Entrant(name, "theory") for name in ("gaptron-log", "gaptron-hin", "gaptron-smh", "banditron-iw", "exp3-g")),
-        *(Entrant(name, repeats=1) for name in ("perceptron", "passive-aggressive", "second-order-perceptron-diag", "arow")),
+        *(Entrant(name, draws=False) for name in ("perceptron", "passive-aggressive", "second-order-perceptron-diag", "arow")),
         *more,
     ), repeats=40)
 
@@ -288,7 +294,7 @@ LOWER_BOUNDS = (
         Entrant("exp3-g", "theory"),
     ), repeats=20),
     # The full matrix of the second-order Perceptron has (Kd)^2 entries, so it plays the smallest of the three alone.
-    _on_fresh_features(2, Entrant("second-order-perceptron", repeats=1)),
+    _on_fresh_features(2, Entrant("second-order-perceptron", draws=False)),
     _on_fresh_features(4),
     _on_fresh_features(8),
 )
@@ -301,23 +307,27 @@ SWEEPS: tuple[Sweep, ...] = PAPER + BOUNDS + LOWER_BOUNDS
 
 
 class Figure(NamedTuple):
-    """A picture of the report: which runs it is drawn from (all of `sweeps`, or only those with one of `tunings`)."""
+    """A picture of the report: which runs it is drawn from (all of `sweeps`, or only those with one of `tunings`).
+
+    `paper` is the number of the paper's figure that it redraws.
+    """
 
     id: str
     title: str
     sweeps: tuple[str, ...]
     tunings: tuple[str, ...] | None = None
+    paper: int | None = None
 
 
 FIGURES: tuple[Figure, ...] = (
-    Figure("bandit-intro", "Bandit graph, noisy labels, each learner with its better tuning", ("bandit",)),
-    Figure("bandit-best", "Bandit graph, each learner with its better tuning", ("bandit",)),
-    Figure("bandit-only-t", "Bandit graph, all parameters 1 except T", ("bandit",), ("only-t",)),
-    Figure("bandit-theory", "Bandit graph, tuned by theory", ("bandit",), ("theory",)),
-    Figure("filtering-best", "Multiclass filtering, each learner with its better tuning", ("filtering",)),
-    Figure("filtering-only-t", "Multiclass filtering, all parameters 1 except T", ("filtering",), ("only-t",)),
-    Figure("filtering-theory", "Multiclass filtering, tuned by theory", ("filtering",), ("theory",)),
-    Figure("full", "Full information", ("full",)),
+    Figure("bandit-intro", "Bandit graph, noisy labels, each learner with its better tuning", ("bandit",), paper=1),
+    Figure("bandit-best", "Bandit graph, each learner with its better tuning", ("bandit",), paper=2),
+    Figure("bandit-only-t", "Bandit graph, all parameters 1 except T", ("bandit",), ("only-t",), paper=3),
+    Figure("bandit-theory", "Bandit graph, tuned by theory", ("bandit",), ("theory",), paper=4),
+    Figure("filtering-best", "Multiclass filtering, each learner with its better tuning", ("filtering",), paper=8),
+    Figure("filtering-only-t", "Multiclass filtering, all parameters 1 except T", ("filtering",), ("only-t",), paper=5),
+    Figure("filtering-theory", "Multiclass filtering, tuned by theory", ("filtering",), ("theory",), paper=6),
+    Figure("full", "Full information", ("full",), paper=7),
     Figure("label-efficient", "Label efficient: mistakes and queries", ("label-efficient",)),
     Figure("exploration", "Our exploration rule (top-up) beside Algorithm 1 (paper)",
            ("exploration", "filtering", "label-efficient"), ("only-t",)),
@@ -331,11 +341,11 @@ FIGURES: tuple[Figure, ...] = (
 def selected(wanted: Iterable[str] = (), rounds: int = ROUNDS, repeats: int | None = None) -> list[Task]:
     """The runs that these figures or sweeps, by their ids, are drawn from; all where none is named. Each run once, by id.
 
-    >>> len(selected(["full"], repeats=1)), len(selected(["bandit-theory", "bandit-intro"], repeats=1))
+    >>> len(selected(["full"], draws=False)), len(selected(["bandit-theory", "bandit-intro"], draws=False))
     (162, 324)
     """
     ids = list(wanted)
-    known = list(dict.fromkeys([*(figure.id for figure in FIGURES), *(sweep.id for sweep in SWEEPS)]))
+    known = list(dict.fromkeys([*(sweep.id for sweep in SWEEPS), *(figure.id for figure in FIGURES)]))
     for name in ids:
         if name not in known:
             raise unknown(name, "figure", known)
@@ -349,6 +359,18 @@ def selected(wanted: Iterable[str] = (), rounds: int = ROUNDS, repeats: int | No
 def draws(figure: Figure, task: Task) -> bool:
     """Whether a figure is drawn from a run, among others."""
     return task.figure in figure.sweeps and (figure.tunings is None or task.tuning in figure.tunings)
+
+
+def left_out(wanted: Iterable[str], present: Iterable[str]) -> list[str]:
+    """The figures that were asked for (all where none is named) and have no runs at this T.
+
+    >>> left_out(["full", "lower-full"], ["full"])
+    ['lower-full']
+    """
+    ids = set(wanted)
+    asked = [figure.id for figure in FIGURES if not ids or figure.id in ids or ids & set(figure.sweeps)]
+    drawn = {figure.id for figure in drawable(wanted, present)}
+    return [name for name in asked if name not in drawn and (not ids or name in ids)]
 
 
 def drawable(wanted: Iterable[str], present: Iterable[str]) -> list[Figure]:

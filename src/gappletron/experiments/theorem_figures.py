@@ -14,7 +14,6 @@ from gappletron.experiments.drawing import (
     DASHED,
     GRAPHS,
     GREY,
-    STYLES,
     as_count,
     head_panel,
     horizon,
@@ -34,6 +33,7 @@ from gappletron.experiments.drawing import (
 )
 from gappletron.experiments.runner import graph_of, player
 from gappletron.experiments.sweeps import TURNED
+from gappletron.experiments.theorems import loses_nothing
 from gappletron.history import COLOURS
 from gappletron.learners.gappletron import Gappletron
 from gappletron.streams import open_stream
@@ -111,14 +111,9 @@ def _panel(results: Sequence[Result], graph: str, row: tuple[str, str]) -> list[
     for result in results:
         task = result.task
         if task.graph == graph and task.tuning in ("", row[0]) and (task.noise == 0.0) == separable \
-                and (not separable or _loses_nothing(result.outcome.comparator_loss, result.outcome.comparator_gap)):
+                and (not separable or loses_nothing(result.outcome.comparator_loss, result.outcome.comparator_gap)):
             grouped.setdefault(task.learner, []).append(result)
     return [_Guarded(learner, theorem, grouped[learner]) for learner in in_order(grouped)]
-
-
-def _loses_nothing(loss: float | None, gap: float | None) -> bool:
-    """The least loss of a comparator is 0, as far as the search for it can tell."""
-    return loss is not None and loss - (gap or 0.0) <= 1e-6
 
 
 def _bound_line(task: Task, theorem: str, max_norm: float, rounds: Iterable[float], loss: float = 0.0) -> Floats | None:
@@ -229,7 +224,7 @@ def mistakes_and_bounds(found: Examined) -> Picture:
     # Under full information the other theorems are true as well, and say less.
     lines = {f"bound: {theorem.name}": line for theorem in THEOREMS
              if theorem.full_information == graph_of(task).is_full_information
-             and (not theorem.separable or _loses_nothing(comparator.loss, comparator.gap))
+             and (not theorem.separable or loses_nothing(comparator.loss, comparator.gap))
              and (line := _bound_line(task, theorem.name, outcome.max_norm, at, comparator.loss)) is not None}
     colours = dict(zip(lines, (colour for colour in COLOURS if colour != style.colour), strict=False))
     with our_settings():
@@ -277,7 +272,8 @@ NEVER_BELOW = "lower bound for every learner"
 
 
 def _draw_floor(ax: Axes, rounds: Sequence[float], mistakes: Sequence[float]) -> None:
-    ax.plot(rounds, mistakes, color=BLACK, linewidth=1.8, zorder=1.5, label=NEVER_BELOW)
+    # On top: learners that attain the bound lie on it.
+    ax.plot(rounds, mistakes, color=BLACK, linewidth=1.8, zorder=5, label=NEVER_BELOW)
     ax.fill_between(rounds, mistakes, 1e-3, color=GREY, alpha=0.15, linewidth=0, zorder=0)
 
 
@@ -299,8 +295,8 @@ def lower_filtering_picture(figure: Figure, results: Sequence[Result]) -> Pictur
     series = _worse_means(drawn)
     if not series:
         return None
-    groups, gapsmh = _merged(series), STYLES["gapsmh"]
-    keys = [*_group_keys(groups), line_key(NEVER_BELOW, BLACK), line_key("upper bound for GapSmH", gapsmh.colour, DASHED),
+    groups = _merged(series)
+    keys = [*_group_keys(groups), line_key(NEVER_BELOW, BLACK), line_key("upper bound for GapSmH", BLACK, "-."),
             line_key("a mistake every round", GREY, ":")]
     page = new_page(figure.title, 1, 1, (6.6, 4.0), keys, x="T (log scale)",
                     y="mean mistakes on the worse stream (log scale)")
@@ -315,7 +311,7 @@ def lower_filtering_picture(figure: Figure, results: Sequence[Result]) -> Pictur
     values = [*floor, *(value for points in series.values() for value in points.values() if value > 0.0)]
     ceiling = {rounds: float(bound[0]) for rounds in horizons if (bound := _ceiling(drawn, rounds)) is not None}
     if ceiling:
-        ax.plot(list(ceiling), list(ceiling.values()), color=gapsmh.colour, linewidth=1.4, linestyle=DASHED,
+        ax.plot(list(ceiling), list(ceiling.values()), color=BLACK, linewidth=1.2, linestyle="-.",
                 label="upper bound")
         values += ceiling.values()
     ax.plot(horizons, horizons, color=GREY, linewidth=0.8, linestyle=":", zorder=1)
@@ -338,7 +334,7 @@ def lower_filtering_caption(figure: Figure, results: Sequence[Result]) -> str:
         return ""
     return (f"Mistakes against T (both on log scales, {horizon(drawn)}) on the two streams of the lower bound for filtering: "
             f"the larger of a learner's means on the two, each over {repeats(drawn)[1]}. No learner stays below the black "
-            "line, sqrt(T/8), in expectation; the dashed line is the bound of the theorem in expectation for GapSmH.")
+            "line, sqrt(T/8), in expectation; the broken line is the bound of the theorem in expectation for GapSmH.")
 
 
 def _fresh(task: Task) -> FreshFeatures:
@@ -365,8 +361,7 @@ def lower_full_picture(figure: Figure, results: Sequence[Result]) -> Picture | N
     names = in_order(name for _, name in means)
     groups = _merged({name: {(radius, t): value for (radius, other), (at, mean) in means.items() if other == name
                              for t, value in zip(at.tolist(), mean.tolist(), strict=True)} for name in names})
-    gapsmh = STYLES["gapsmh"]
-    keys = [*_group_keys(groups), line_key(NEVER_BELOW, BLACK), line_key("upper bound for GapSmH", gapsmh.colour, DASHED)]
+    keys = [*_group_keys(groups), line_key(NEVER_BELOW, BLACK), line_key("upper bound for GapSmH", BLACK, "-.")]
     page = new_page(figure.title, 1, len(grouped), (2.73, 3.6), keys, x="round (log scale)", y="mean mistakes (log scale)")
     values, last = [1.0], 2.0
     for (radius, by_name), ax in zip(grouped.items(), page.axes[0], strict=True):
@@ -385,7 +380,7 @@ def lower_full_picture(figure: Figure, results: Sequence[Result]) -> Picture | N
         regret = _bound_line(ours[0].task, "full-expectation", ours[0].outcome.max_norm, span[-1:]) if ours else None
         if regret is not None:
             values.append(stream.comparator_loss + float(regret[0]))
-            ax.plot(span, values[-1:] * 2, color=gapsmh.colour, linewidth=1.4, linestyle=DASHED, label="upper bound")
+            ax.plot(span, values[-1:] * 2, color=BLACK, linewidth=1.2, linestyle="-.", label="upper bound")
         ax.grid(which="major")
         head_panel(ax, f"B = {radius}")
     logarithmic(page.axes[0][0], "x", as_count, (1.0, last * 1.2))
@@ -401,4 +396,4 @@ def lower_full_caption(figure: Figure, results: Sequence[Result]) -> str:
     return (f"Mistakes up to each round (the mean of {repeats(drawn)[1]}; both on log scales) on the streams of the lower "
             f"bound for full information, K = {numbers(result.task.classes for result in drawn)}, {horizon(drawn)}; panels: "
             f"the comparator's norm, B = {numbers(_by_radius(drawn))}. No learner stays below the black line in expectation "
-            "over the labels; the dashed line is the comparator's loss plus the regret of the expectation theorem for GapSmH.")
+            "over the labels; the broken line is the comparator's loss plus the regret of the expectation theorem for GapSmH.")

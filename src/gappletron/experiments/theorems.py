@@ -27,6 +27,7 @@ __all__ = ["Examined", "Lower", "Upper", "bounds_of", "examined", "lower_bounds"
 
 DELTA = 0.05
 STANDARD_ERRORS = 3.0
+ENOUGH_RUNS = 5
 
 
 class Upper(NamedTuple):
@@ -59,7 +60,7 @@ class Upper(NamedTuple):
         """What the runs say of the theorem."""
         if self.refusal is not None:
             return "does not apply"
-        if self.theorem.endswith("high-probability") or self.theorem.endswith("high-probability-separable"):
+        if "high-probability" in self.theorem:
             holds = self.within >= 1.0 - DELTA
         else:
             holds = self.mistakes <= self.bound
@@ -67,12 +68,24 @@ class Upper(NamedTuple):
         return ("holds" if holds else "is broken") + vacuous
 
 
-def bounds_of(result: Result) -> list[Bound]:
+def loses_nothing(loss: float | None, gap: float | None) -> bool:
+    """Whether some comparator has no loss, as far as the solver can tell: the data are separable by this loss."""
+    return loss is not None and gap is not None and loss <= gap + 1e-6
+
+
+def with_comparator(bound: Bound, loss: float, gap: float) -> Bound:
+    """The bound, refused if it is about separable data and the best comparator found has a loss."""
+    if not bound.separable or bound.refusal is not None or loses_nothing(loss, gap):
+        return bound
+    return bound._replace(refusal=f"needs a comparator without loss, and the best in the ball loses {loss:,.1f}")
+
+
+def bounds_of(result: Result, delta: float = DELTA) -> list[Bound]:
     """Every theorem's right-hand side with a run's own numbers: K, rho, Q, L, h, T, n_T and sum l_t(W_t)."""
     learner = player(result.task)
     assert isinstance(learner, Gappletron)
     return bounds(learner, graph_of(result.task), rounds=result.task.rounds, max_norm=result.outcome.max_norm,
-                  blind_rounds=result.outcome.blind_rounds, loss_sum=result.outcome.loss_sum or 0.0, delta=DELTA)
+                  blind_rounds=result.outcome.blind_rounds, loss_sum=result.outcome.loss_sum or 0.0, delta=delta)
 
 
 class Examined(NamedTuple):
@@ -90,7 +103,7 @@ class Examined(NamedTuple):
         return self.result.outcome.mistakes - self.comparator.loss
 
 
-def examined(result: Result, radius: float | None = None,
+def examined(result: Result, radius: float | None = None, delta: float = DELTA,
              progress: Callable[[int, int | None], None] | None = None) -> Examined:
     """Find the best comparator in hindsight for a run, in the ball that its optimizer stays in (or in one of this radius).
 
@@ -112,7 +125,8 @@ def examined(result: Result, radius: float | None = None,
         assert again.curve.loss_sum is not None
         skipped = np.diff(again.curve.loss_sum, prepend=0.0) == 0.0
     comparator = best_comparator(learner.loss, stream, graph, ball, skipped=skipped, progress=progress)
-    return Examined(result, learner, ball, comparator, bounds_of(result))
+    found = [with_comparator(bound, comparator.loss, comparator.gap) for bound in bounds_of(result, delta)]
+    return Examined(result, learner, ball, comparator, found)
 
 
 def _about(result: Result) -> list[str]:
@@ -141,13 +155,9 @@ def _upper(runs: list[Result]) -> list[Upper]:
         if theorem.name not in _about(runs[0]):
             continue
         losses = [run.outcome.comparator_loss or 0.0 for run in runs]
-        refusal = by_run[0][place].refusal
-        if theorem.separable:
-            if refusal is None and any(loss > (run.outcome.comparator_gap or 0.0)
-                                       for loss, run in zip(losses, runs, strict=True)):
-                refusal = f"needs a comparator without loss, and the best in the ball loses {max(losses):,.0f}"
-            losses = [0.0] * len(runs)
-        limits = [found[place].value + loss for found, loss in zip(by_run, losses, strict=True)]
+        refusal = with_comparator(by_run[0][place], losses[0], runs[0].outcome.comparator_gap or 0.0).refusal
+        limits = [found[place].value + (0.0 if theorem.separable else loss)
+                  for found, loss in zip(by_run, losses, strict=True)]
         mistakes = [run.outcome.mistakes for run in runs]
         n = len(runs)
         rows.append(Upper(task.graph, task.learner, task.noise, theorem.name, task.rounds, n, sum(mistakes) / n, max(mistakes),
@@ -161,7 +171,7 @@ class Lower(NamedTuple):
     """A learner against an adversary: its average mistakes beside the least that any learner can hope for.
 
     `error` is the standard error of the average. On fresh features the bound is attained, so an average may be below it by
-    chance; the rule allows three standard errors.
+    chance; the rule allows three standard errors, and needs some runs to know them.
     """
 
     figure: str
@@ -174,9 +184,13 @@ class Lower(NamedTuple):
     bound: float
 
     @property
-    def holds(self) -> bool:
+    def verdict(self) -> str:
         """Whether the average is not below the bound by more than chance."""
-        return self.mistakes + STANDARD_ERRORS * self.error >= self.bound
+        if self.mistakes >= self.bound:
+            return "holds"
+        if self.runs < ENOUGH_RUNS:
+            return "too few runs to tell"
+        return "holds" if self.mistakes + STANDARD_ERRORS * self.error >= self.bound else "is broken"
 
 
 def lower_bounds(results: Iterable[Result]) -> list[Lower]:
