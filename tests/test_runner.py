@@ -20,8 +20,9 @@ import pytest
 
 from gappletron import UserError, play
 from gappletron._dispatch import source_hash
+from gappletron.experiments import runner
 from gappletron.experiments.reproduce import reproduce
-from gappletron.experiments.runner import execute, graph_of, player
+from gappletron.experiments.runner import execute, graph_of, player, prepare
 from gappletron.experiments.store import COLUMNS, Outcome, Result, Store, read_results, write_table
 from gappletron.experiments.sweeps import selected
 from gappletron.progress import View
@@ -132,6 +133,7 @@ def test_other_rounds_live_beside_them(tmp_path):
 COUNTING = """
 import os, sys
 from concurrent.futures import ThreadPoolExecutor
+from gappletron.experiments import runner
 from gappletron.experiments.reproduce import reproduce
 
 class Counting(ThreadPoolExecutor):
@@ -178,6 +180,29 @@ def test_killed_again_and_again_it_ends_with_the_same_table(tmp_path):
     reproduce(tmp_path / "whole", figures=["full"], rounds=20_000, repeats=2)
     assert table_of(folder) == table_of(tmp_path / "whole")
     assert len(read_results(folder)) == runs
+
+
+def test_ctrl_c_while_compiling_waits_for_the_loop_and_stops():
+    calls = []
+
+    def told(done, total):
+        calls.append((done, total))
+        if done == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(selected(["full"], rounds=20), told)
+    assert calls == [(0, 6), (1, 6)]
+
+    def pressed(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)  # Python runs the handler here, inside the block, as it would inside the compiler
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(runner, "play", lambda *_, **__: pressed())
+        prepare(selected(["full"], rounds=20), lambda *_: None)
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 # ------------------------------------------------------------------------------------------------------------------- store
@@ -261,8 +286,6 @@ def test_tables_in_both_formats(undisturbed, tmp_path):
 
 
 def test_results_of_other_sources_on_a_worker_are_refused(tmp_path, monkeypatch):
-    from gappletron.experiments import runner
-
     real = runner.execute
     monkeypatch.setattr(runner, "execute", lambda task: dataclasses.replace(real(task), sources="other"))
     with pytest.raises(UserError, match="other sources"):

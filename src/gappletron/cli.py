@@ -398,8 +398,8 @@ def show_bounds(
     learner: Annotated[str | None, typer.Argument(metavar="[LEARNER]", help="A Gappletron: gapsmh, gaphin, gaplog2, "
                                                   "gaplog.")] = None,
     graph: Annotated[str, typer.Option(help="A preset, or a FILE.json.")] = "bandit",
-    classes: Annotated[str, typer.Option(help="For a preset: how many classes, or their names as in spam,ham. Default: 4 (2 for "
-                                         "apple-tasting).")] = "",
+    classes: Annotated[str, typer.Option(help="For a preset: how many classes, or their names as in spam,ham. Default: 4 "
+                                         "(2 for apple-tasting).")] = "",
     revealing: Annotated[str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")] = None,
     rounds: Annotated[int, typer.Option(help="T.")] = 100_000,
     max_norm: Annotated[float, typer.Option(help="X, the largest norm of the features.")] = 1.0,
@@ -417,8 +417,8 @@ def show_bounds(
         raise UserError("name either a learner, as in `gappletron bound gapsmh`, or a stored run with --run ID")
     if run is not None:
         if (graph, classes, revealing, rounds, max_norm) != ("bandit", "", None, 100_000, 1.0):
-            raise UserError("a stored run has its own graph, rounds and norm: with --run give only --results, --radius, --delta "
-                            "and --plot")
+            raise UserError("a stored run has its own graph, rounds and norm: with --run give only --results, --radius, "
+                            "--delta and --plot")
         _show_bounds_of_run(run, results, radius, delta, plot)
         return
     if plot is not None:
@@ -440,7 +440,7 @@ def show_bounds(
     for position, theorem in enumerate(THEOREMS):
         player = tuned(projected, theorem.tuning, feedback, max_norm=max_norm, delta=delta) if theorem.tuning else projected
         bound = bounds(player, feedback, rounds=rounds, max_norm=max_norm, delta=delta)[position]
-        lines.append(_bound_line(bound, f"gamma = {player.exploration.gamma:.4g}" if theorem.tuning else ""))
+        lines.append(_bound_line(bound, f"{f'gamma = {player.exploration.gamma:.4g}' if theorem.tuning else '':16} "))
     typer.echo("\n".join(lines))
 
 
@@ -454,9 +454,9 @@ def _constants(learner: Gappletron, graph: FeedbackGraph, max_norm: float) -> st
             f"L = {c.L:.4g}, h = {c.h:.4g}, lmax = {c.lmax:.4g}")
 
 
-def _bound_line(bound: Bound, gamma: str) -> str:
+def _bound_line(bound: Bound, gamma: str = "") -> str:
     what = f"does not apply: it {bound.refusal}" if bound.refusal else f"{bound.statement}, value = {bound.value:,.1f}"
-    return f"{bound.theorem:32} {gamma:16} {what}"
+    return f"{bound.theorem:32} {gamma}{what}"
 
 
 def _show_bounds_of_run(run: str, results: Path, radius: float | None, delta: float, plot: Path | None) -> None:
@@ -481,8 +481,7 @@ def _show_bounds_of_run(run: str, results: Path, radius: float | None, delta: fl
                f"(the least is at most {found.comparator.gap:,.1f} lower)\n"
                f"mistakes {outcome.mistakes:,}, surrogate regret {found.regret:,.1f}")
     for bound in found.bounds:
-        value = f"{bound.statement}, value = {bound.value:,.1f}"
-        typer.echo(f"{bound.theorem:32} {value}" + (f"; but it does not apply: it {bound.refusal}" if bound.refusal else ""))
+        typer.echo(_bound_line(bound))
     if plot is not None:
         from gappletron._files import save_figure
         from gappletron.experiments.theorem_figures import mistakes_and_bounds

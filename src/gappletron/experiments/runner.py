@@ -7,12 +7,14 @@ costs at most that many.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import itertools
 import json
 import math
 import platform
+import signal
 import threading
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import TYPE_CHECKING, Any
@@ -36,7 +38,7 @@ from gappletron.streams.stream import Remembered
 from gappletron.tuning import tuned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from gappletron.experiments.sweeps import Task
     from gappletron.learners.learner import Learner
@@ -167,8 +169,25 @@ def prepare(tasks: Iterable[Task], told: Callable[[int, int], None]) -> None:
     for done, task in enumerate(by_kind.values()):
         told(done, len(by_kind))
         learner = player(task)
-        play(learner, _named_stream(task.stream), graph_of(task), rounds=1, losses=isinstance(learner, Gappletron), jobs=1)
+        with _interrupted_after():
+            play(learner, _named_stream(task.stream), graph_of(task), rounds=1, losses=isinstance(learner, Gappletron), jobs=1)
     told(len(by_kind), len(by_kind))
+
+
+@contextlib.contextmanager
+def _interrupted_after() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of the block: raised inside LLVM's callbacks it is swallowed, and Numba fails instead."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
+        yield
+        return
+    pressed = []
+    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def run(tasks: Iterable[Task], store: Store, executor: Executor, in_flight: Callable[[], int],
@@ -180,7 +199,7 @@ def run(tasks: Iterable[Task], store: Store, executor: Executor, in_flight: Call
     :param finished: called with each result after it was stored.
     """
     # By stream, so that a data set is made once for all that play it; the costly ones first, so that none is left to the end.
-    waiting = iter(sorted(tasks, key=lambda task: (-task.classes, task.stream, task.id)))
+    waiting = iter(sorted(tasks, key=lambda task: (task.figure not in COMPARED, -task.classes, task.stream, task.id)))
     handed_out: dict[Future[Outcome], Task] = {}
     try:
         while True:

@@ -228,10 +228,12 @@ def mistakes_and_bounds(found: Examined) -> Picture:
              and (line := _bound_line(task, theorem.name, outcome.max_norm, at, comparator.loss)) is not None}
     colours = dict(zip(lines, (colour for colour in COLOURS if colour != style.colour), strict=False))
     with our_settings():
-        keys = [line_key(f"mistakes of {style.label}", style.colour), line_key("comparator's loss", GREY, "-."),
+        keys = [line_key(f"mistakes of {style.label}", style.colour),
+                line_key(f"comparator's loss{'' if comparator.loss >= 0.5 else ': none'}", GREY, "-."),
                 *(line_key(label, colour, DASHED) for label, colour in colours.items()),
                 line_key("a mistake every round", GREY, ":")]
-        page = new_page(task.id, 1, 1, (6.6, 4.0), keys, x="round (log scale)", y="mistakes (log scale)")
+        title = task.id if lines else f"{task.id}\n(no theorem applies)"
+        page = new_page(title, 1, 1, (6.6, 4.0), keys, x="round (log scale)", y="mistakes (log scale)")
         ax = page.axes[0][0]
         ax.plot(at, _positive(mistakes[0]), color=style.colour, linewidth=1.8, label="mistakes")
         ax.plot(at, _positive(comparator.loss * at / task.rounds), color=GREY, linewidth=1.2, linestyle="-.")

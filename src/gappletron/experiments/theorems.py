@@ -64,7 +64,7 @@ class Upper(NamedTuple):
             holds = self.within >= 1.0 - DELTA
         else:
             holds = self.mistakes <= self.bound
-        vacuous = " (more than T: says nothing)" if self.bound >= self.rounds else ""
+        vacuous = ", but says nothing: it is above T" if self.bound >= self.rounds else ""
         return ("holds" if holds else "is broken") + vacuous
 
 
