@@ -84,7 +84,7 @@ def test_a_theorem_that_does_not_apply_says_why():
 def test_high_probability_bounds_hold_in_nearly_all_runs():
     """Separable one-hot data, K = 2, delta = .2: the share of 40 runs above the bound is at most .2.
 
-    By the theorem the number above is at most binomial(40, .2): more than 20 of them has a probability below 1e-5.
+    The runs are seeded, and stay so far below the bound that the test cannot fail by chance.
     """
     graph = FeedbackGraph.filtering(2)
     y = np.random.default_rng(0).integers(0, 2, 200_000)
@@ -95,5 +95,5 @@ def test_high_probability_bounds_hold_in_nearly_all_runs():
         assert bound.refusal is None
         assert bound.value < 100_000
         runs = play(learner, stream, graph, repeats=40, seed=3)
-        assert sum(run.mistakes > bound.value for run in runs) <= 20
+        assert sum(run.mistakes > bound.value for run in runs) <= 0.2 * 40
         assert max(run.mistakes for run in runs) > bound.value / 100  # not absurdly far below either

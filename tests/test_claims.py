@@ -20,6 +20,7 @@ from gappletron.experiments.theorems import Lower, examined, lower_bounds, upper
 
 GAPS = ("gaplog", "gaphin", "gapsmh")
 BASELINES = ("pnewtron", "soba-diag", "banditron-iw")
+CELLS = list(itertools.product((6, 9, 12), (80, 120, 160), (0.0, 0.05, 0.1)))
 
 
 def made_up(task, error, explored=0.0, late=None):
@@ -139,6 +140,7 @@ def stretched(results, factor, **fields):
     ("bandit-hinge-unstable", 0.1, {"figure": "bandit", "learner": "gaphin"}),
     ("bandit-hinge-wider-than-log", 9.0, {"figure": "bandit", "learner": "gaplog"}),
     ("bandit-log-stable", 9.0, {"figure": "bandit", "learner": "gaplog", "noise": 0.1}),
+    ("bandit-smooth-wider-than-log", 9.0, {"figure": "bandit", "learner": "gaplog", "tuning": "only-t"}),
     ("bandit-only-t-hinge", 9.0, {"figure": "bandit", "learner": "gaphin", "tuning": "theory"}),
     ("bandit-only-t-spread", 9.0, {"figure": "bandit", "learner": "soba-diag", "tuning": "theory"}),
     ("stability", 9.0, {"figure": "filtering", "learner": "gaphin", "tuning": "theory"}),
@@ -151,11 +153,54 @@ def test_claims_about_ranges_break_too(claim, factor, fields):
 def test_claims_about_exploring_and_about_gains_break_too():
     lazy = [made_up(result.task, result.outcome.error_rate, 0.0) if result.task.learner == "gaplog" else result
             for result in IDEAL]
-    assert not holding(lazy)["bandit-exploring-only-t"]
-    assert not holding(lazy)["bandit-exploring-theory"]
-    assert not holding(lazy)["filtering-log-explores"]
+    for claim in ("bandit-smooth-explores-less-than-log", "filtering-log-explores", "full-log-explores"):
+        assert not holding(lazy)[claim]
+    busy = [made_up(result.task, result.outcome.error_rate, 900.0) if result.task.learner == "gaphin" else result
+            for result in IDEAL]
+    assert not holding(busy)["bandit-hinge-explores-least"]
     assert not holding(shifted(IDEAL, 0.4, figure="bandit", learner="gaplog", tuning="theory", noise=0.1))[
         "bandit-only-t-helps-most-clean"]
+
+
+def only(results, by, **fields):
+    """Exactly these error rates for some runs."""
+    return [made_up(result.task, by(result.task), result.outcome.explored)
+            if all(getattr(result.task, key) == value for key, value in fields.items()) else result for result in results]
+
+
+@pytest.mark.parametrize(("factor", "holds"), [(1.049, True), (1.051, False)])
+def test_on_par_is_five_percent(factor, holds):
+    level = only(IDEAL, lambda task: 0.2, figure="full", learner="passive-aggressive", noise=0.1)
+    level = only(level, lambda task: 0.2 * factor, figure="full", learner="gaplog", noise=0.1)
+    assert holding(level)["full-log-on-par"] is holds
+    gaps = IDEAL
+    for gap in GAPS:
+        gaps = only(gaps, lambda task: 0.3, figure="bandit", learner=gap, tuning="theory")
+    assert holding(only(gaps, lambda task: 0.3 * factor, figure="bandit", learner="banditron-iw", tuning="theory"))[
+        "bandit-theory-low-noise"] is holds
+
+
+@pytest.mark.parametrize(("late", "holds"), [(0.0009, True), (0.0011, False)])
+def test_separated_is_less_than_one_mistake_in_a_thousand_rounds(late, holds):
+    changed = [made_up(result.task, 0.005, 0.0, late) if result.task.learner == "perceptron" and result.task.noise == 0.0
+               else result for result in IDEAL]
+    assert holding(changed)["full-separated"] is holds
+
+
+@pytest.mark.parametrize(("cells", "holds"), [(8, False), (9, True), (18, True), (19, False)])
+def test_about_half_is_a_third_to_two_thirds(cells, holds):
+    first = set(CELLS[:cells])
+    changed = only(IDEAL, lambda task: 0.1 if (task.classes, task.features, task.noise) in first else 0.9, figure="bandit",
+                   learner="banditron-iw", tuning="theory")
+    assert holding(changed)["bandit-theory-banditron-half"] is holds
+
+
+@pytest.mark.parametrize(("cells", "holds"), [(13, False), (14, True)])
+def test_overall_is_half_of_the_cells(cells, holds):
+    first = set(CELLS[:cells])
+    changed = only(IDEAL, lambda task: 0.0 if (task.classes, task.features, task.noise) in first else 0.9, figure="full",
+                   learner="gapsmh")
+    assert holding(changed)["full-smooth-best-overall"] is holds
 
 
 def test_a_verdict_counts_its_cells():
@@ -196,9 +241,6 @@ def naive_mean(results, figure, learner, cell, tuning=None):
                 tuning in (None, task.tuning)):
             rates.setdefault(task.tuning, []).append(result.outcome.mistakes / task.rounds)
     return min(float(np.mean(values)) for values in rates.values())
-
-
-CELLS = list(itertools.product((6, 9, 12), (80, 120, 160), (0.0, 0.05, 0.1)))
 
 
 def test_verdicts_agree_with_a_plain_loop(real):

@@ -89,6 +89,7 @@ def test_the_bounds_of_a_stored_run(here):
     (("bound", "--run", HINGE[:-2]), f"the nearest is {HINGE!r}"),
     (("bound", "--run", "nothing"), "there is no stored run"),
     (("bound", "--run", HINGE, "--rounds", "7"), "with --run give only"),
+    (("bound", "--run", HINGE, "--radius", "50"), "give a smaller --radius"),
     (("bound", "--run", BASELINE), "the theorems are about Gappletron"),
 ])
 def test_errors_are_one_sentence(here, arguments, message):

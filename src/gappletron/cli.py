@@ -93,7 +93,9 @@ def reproduce(
     import contextlib
 
     from gappletron.experiments.reproduce import reproduce as reproduced
+    from gappletron.experiments.sweeps import selected
 
+    selected(figure or (), rounds, repeats)  # what is asked for must be there, before a cluster is
     try:
         with contextlib.ExitStack() as stack:
             executor = in_flight = None

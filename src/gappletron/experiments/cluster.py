@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 from concurrent.futures import CancelledError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from gappletron._dispatch import source_hash
 from gappletron._validate import UserError
 
 if TYPE_CHECKING:
@@ -49,10 +50,31 @@ def dask_executor(address: str, told: Callable[[str], None]) -> Iterator[tuple[E
         except TimeoutError:
             raise UserError(f"the Dask scheduler at {address!r} has no worker: start one with "
                             f"`dask worker {address}`") from None
+        _check_sources(client)
+
+        def in_flight() -> int:
+            threads = sum(client.nthreads().values())
+            if not threads:
+                told("no worker is left: waiting for one")
+            return 2 * threads
+
         try:
-            yield client.get_executor(), lambda: max(1, 2 * sum(client.nthreads().values()))
+            yield client.get_executor(), in_flight
         except (CancelledError, KilledWorker, CommClosedError) as error:
             raise UserError(f"the Dask cluster at {address!r} went away ({type(error).__name__}): the runs stored so far are "
                             "kept; start it again and repeat the command") from error
         finally:
             logger.setLevel(level)
+
+
+def _check_sources(client: Any) -> None:
+    """Refuse workers that would play something else, or cannot play at all, before the first run."""
+    try:
+        found = client.run(source_hash)
+    except Exception as error:  # whatever went wrong on a worker is raised here
+        raise UserError(f"a Dask worker cannot load gappletron ({error}): install the same version on every worker, and "
+                        "start them anew") from None
+    for worker, sources in found.items():
+        if sources != source_hash():
+            raise UserError(f"the Dask worker at {worker} has other sources of gappletron than this process: install the same "
+                            "version on every worker, and start them anew")

@@ -59,8 +59,13 @@ CHOICES: tuple[tuple[str, str], ...] = (
      "that d is in it. SOBAdiag: its adaptive rate."),
     ("Tuning with only T",
      "Gappletron: gamma = 1. Banditron and PNewtron: min(1/2, T^(-1/3)). SOBAdiag: min(1/2, T^(-1/2))."),
+    ("Other parameters",
+     "PNewtron: alpha = 10, beta = 0.01, D = 1. SOBAdiag and the second-order Perceptron: their matrices begin as the "
+     "identity. Passive-aggressive: without a cap (PA). Label-efficient Perceptron: the b of the figure. 'Explored' "
+     "counts the rounds in which the action was not the greedy class. On unit vectors a noisy label is another class, uniformly."),
     ("Banditron",
-     "The importance-weighted version, in the bandit graph as well as in filtering."),
+     "The importance-weighted version, in the bandit graph as well as in filtering. That the standard version is not "
+     "satisfactory, as the paper says, is not checked here: it is not run."),
     ("Data",
      "Keyword sets are drawn again where two classes would share one. The seed of every data set is 0; data sets "
      "that differ only in their noise have the same rows. Repeat r of every learner draws from the same numbers."),

@@ -48,6 +48,7 @@ __all__ = ["execute", "graph_of", "player", "prepare", "run", "stream_of"]
 
 REMEMBERED_ROUNDS = 2_000_000
 MARKS_A_DECADE = 6
+PATIENCE = 30.0
 PROBES = 20  # as many as the sweep has repeats, with their seeds: then the theorem holds of these runs themselves
 
 # Threads that want the same data or the same comparator wait for one of them to make it.
@@ -203,11 +204,13 @@ def run(tasks: Iterable[Task], store: Store, executor: Executor, in_flight: Call
     handed_out: dict[Future[Outcome], Task] = {}
     try:
         while True:
-            for task in itertools.islice(waiting, max(0, in_flight() - len(handed_out))):
+            # One at least, where nobody is there to play at the moment: whoever comes plays it.
+            for task in itertools.islice(waiting, max(in_flight() - len(handed_out), 0 if handed_out else 1)):
                 handed_out[executor.submit(execute, task)] = task
             if not handed_out:
                 return
-            done, _ = wait(handed_out, return_when=FIRST_COMPLETED)
+            # Not for ever: `in_flight` is asked again, and can tell that nobody is left.
+            done, _ = wait(handed_out, timeout=PATIENCE, return_when=FIRST_COMPLETED)
             for future in done:
                 task = handed_out.pop(future)
                 result = Result(task, _of_these_sources(future.result()))

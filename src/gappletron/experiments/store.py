@@ -101,36 +101,37 @@ class Store:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.path = Path(folder) / FILE
         self._lock = _locked(Path(folder))
-        self._connection = sqlite3.connect(":memory:")  # until the file is known to be one of results
         try:
             self._connection = _connected(self.path)
-            # WAL: a commit appends, so a kill leaves either the whole row or nothing, and readers do not wait.
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = NORMAL")
-            kinds = {field.name: str(field.type) for kind in (Task, Outcome) for field in fields(kind)}
-            columns = ", ".join(f"{name} {_TYPES[kinds[name]]}" for name in COLUMNS)
-            self._connection.execute(f"CREATE TABLE IF NOT EXISTS runs ({columns}, PRIMARY KEY (id))")
-            self._check_columns()
         except sqlite3.Error as error:
-            self.__exit__()
+            _unlock(self._lock)
             raise _unusable(self.path, error) from error
-        except UserError:
+        try:
+            self._prepare()
+        except (sqlite3.Error, UserError) as error:
             self.__exit__()
-            raise
+            raise error if isinstance(error, UserError) else _unusable(self.path, error) from error
 
-    def _check_columns(self) -> None:
-        """Results of another version may have other columns: leave them alone."""
+    def _prepare(self) -> None:
+        """Look before anything is changed: what is not ours, or of another version, is left alone."""
         found = tuple(row[1] for row in self._connection.execute("PRAGMA table_info(runs)"))
-        if found != COLUMNS:
-            raise UserError(f"{str(self.path)!r} was written by another version of gappletron, with other columns: "
-                            "move it away, or choose another folder with --out")
+        tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if found != COLUMNS and tables:
+            raise UserError(f"{str(self.path)!r} was written by another program or another version of gappletron, with other "
+                            "columns: move it away, or choose another folder with --out")
+        # WAL: a commit appends, so a kill leaves either the whole row or nothing, and readers do not wait.
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        kinds = {field.name: str(field.type) for kind in (Task, Outcome) for field in fields(kind)}
+        columns = ", ".join(f"{name} {_TYPES[kinds[name]]}" for name in COLUMNS)
+        self._connection.execute(f"CREATE TABLE IF NOT EXISTS runs ({columns}, PRIMARY KEY (id))")
 
     def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
-        os.close(self._lock)
+        _unlock(self._lock)
 
     def finished(self, tasks: Iterable[Task], sources: str) -> dict[str, Result]:
         """Of these tasks, by id, those that were played with the same parameters and the same sources."""
@@ -156,11 +157,10 @@ def _connected(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=30.0)
 
 
-def _locked(folder: Path) -> int:
-    """A lock on the folder that ends with the process, however it ends."""
+def _locked(folder: Path) -> int | None:
+    """A lock on the folder that ends with the process, however it ends; None where there is no such lock."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
     except (FileExistsError, NotADirectoryError):
         raise UserError(f"{str(folder)!r} is a file, or lies in one, and results go into a folder: choose another with "
                         "--out") from None
@@ -169,8 +169,9 @@ def _locked(folder: Path) -> int:
                         "--out") from None
     try:
         import fcntl
-    except ImportError:  # not on Windows: there SQLite's own locks keep the file whole, and two writers share the work badly
-        return descriptor
+    except ImportError:  # Windows: SQLite's own locks keep the file whole, but two commands would share the work badly
+        return None
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -178,8 +179,14 @@ def _locked(folder: Path) -> int:
         raise UserError(f"another process is writing results to {str(folder)!r}: wait for it, or choose another folder with "
                         "--out") from None
     except OSError:  # a file system without locks
-        pass
+        os.close(descriptor)
+        return None
     return descriptor
+
+
+def _unlock(lock: int | None) -> None:
+    if lock is not None:
+        os.close(lock)
 
 
 def _unusable(path: Path, error: sqlite3.Error) -> UserError:
@@ -204,11 +211,14 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
     path = Path(folder) / FILE
     if not path.is_file():
         raise UserError(f"there is no {str(path)!r}: run `gappletron reproduce --out {os.fspath(folder)}` first")
-    with contextlib.closing(_connected(path)) as connection:
+    # A finished file in a folder that cannot be written to has no log beside it, and is read as it is.
+    for mode in ("mode=ro", "mode=ro&immutable=1"):
         try:
-            return list(_rows(connection))
+            with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=30.0)) as connection:
+                return list(_rows(connection))
         except sqlite3.Error as error:
-            raise _unusable(path, error) from None
+            reason = error
+    raise _unusable(path, reason)
 
 
 def table(results: Iterable[Result]) -> tuple[list[str], list[list[Any]]]:

@@ -117,8 +117,11 @@ def examined(result: Result, radius: float | None = None, delta: float = DELTA,
     if result.outcome.sources != source_hash():
         raise UserError(f"{task.id!r} was played by other sources of gappletron, so it cannot be played once more: run "
                         "`gappletron reproduce` again first")
-    reach = learner.optimizer.reach() if radius is None else radius
-    ball = 1.0 if math.isinf(reach) else reach
+    reach = learner.optimizer.reach()
+    if radius is not None and radius > reach:
+        raise UserError(f"the weights of this run stay in the ball of radius {reach:g}, and so must the comparators of its "
+                        "bounds: give a smaller --radius, or none")
+    ball = radius if radius is not None else 1.0 if math.isinf(reach) else reach
     skipped = None
     if has_case_split(learner.loss):
         again = play(learner, stream, graph, repeats=[task.repeat], seed=task.seed, losses=True, curve="every")[0]
