@@ -62,7 +62,8 @@ CHOICES: tuple[tuple[str, str], ...] = (
     ("Other parameters",
      "PNewtron: alpha = 10, beta = 0.01, D = 1. SOBAdiag and the second-order Perceptron: their matrices begin as the "
      "identity. Passive-aggressive: without a cap (PA). Label-efficient Perceptron: the b of the figure. 'Explored' "
-     "counts the rounds in which the action was not the greedy class. On unit vectors a noisy label is another class, uniformly."),
+     "counts the rounds in which the action was not the greedy class. On unit vectors a noisy label is another "
+     "class, uniformly."),
     ("Banditron",
      "The importance-weighted version, in the bandit graph as well as in filtering. That the standard version is not "
      "satisfactory, as the paper says, is not checked here: it is not run."),
