@@ -341,7 +341,7 @@ FIGURES: tuple[Figure, ...] = (
 def selected(wanted: Iterable[str] = (), rounds: int = ROUNDS, repeats: int | None = None) -> list[Task]:
     """The runs that these figures or sweeps, by their ids, are drawn from; all where none is named. Each run once, by id.
 
-    >>> len(selected(["full"], draws=False)), len(selected(["bandit-theory", "bandit-intro"], draws=False))
+    >>> len(selected(["full"], repeats=1)), len(selected(["bandit-theory", "bandit-intro"], repeats=1))
     (162, 324)
     """
     ids = list(wanted)
