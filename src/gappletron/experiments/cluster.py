@@ -73,7 +73,7 @@ def _check_sources(client: Any) -> None:
         found = client.run(source_hash)
     except Exception as error:  # whatever went wrong on a worker is raised here
         raise UserError(f"a Dask worker cannot load gappletron ({error}): install the same version on every worker, and "
-                        "start them anew") from None
+                        "start them anew") from error
     for worker, sources in found.items():
         if sources != source_hash():
             raise UserError(f"the Dask worker at {worker} has other sources of gappletron than this process: install the same "

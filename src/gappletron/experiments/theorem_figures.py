@@ -32,8 +32,7 @@ from gappletron.experiments.drawing import (
     style_of,
 )
 from gappletron.experiments.runner import graph_of, player
-from gappletron.experiments.sweeps import TURNED
-from gappletron.experiments.theorems import loses_nothing
+from gappletron.experiments.theorems import Lower, loses_nothing, lower_bounds
 from gappletron.history import COLOURS
 from gappletron.learners.gappletron import Gappletron
 from gappletron.streams import open_stream
@@ -279,22 +278,17 @@ def _draw_floor(ax: Axes, rounds: Sequence[float], mistakes: Sequence[float]) ->
     ax.fill_between(rounds, mistakes, 1e-3, color=GREY, alpha=0.15, linewidth=0, zorder=0)
 
 
-def _worse_means(results: Iterable[Result]) -> dict[str, dict[int, float]]:
-    """For each learner, by T, its mean number of mistakes on the worse of the two streams, where it played both."""
-    grouped: dict[str, dict[int, tuple[list[int], list[int]]]] = {}
-    for result in results:
-        task = result.task
-        both = grouped.setdefault(task.learner, {}).setdefault(task.rounds, ([], []))
-        both[task.stream.endswith(TURNED)].append(result.outcome.mistakes)
-    means = {learner: {rounds: max(sum(mistakes) / len(mistakes) for mistakes in both)
-                       for rounds, both in sorted(grouped[learner].items()) if all(both)} for learner in in_order(grouped)}
-    return {learner: points for learner, points in means.items() if points}
+def _worse_means(rows: Sequence[Lower]) -> dict[str, dict[int, float]]:
+    """For each learner, by T, its mean number of mistakes on the worse of the two streams."""
+    return {learner: {row.rounds: row.mistakes for row in rows if row.learner == learner}
+            for learner in in_order({row.learner for row in rows})}
 
 
 def lower_filtering_picture(figure: Figure, results: Sequence[Result]) -> Picture | None:
     """The mistakes on the worse of the two streams against T, and the line that no learner stays below."""
     drawn = runs_of(figure, results)
-    series = _worse_means(drawn)
+    rows = lower_bounds(drawn)
+    series = _worse_means(rows)
     if not series:
         return None
     groups = _merged(series)
@@ -308,7 +302,8 @@ def lower_filtering_picture(figure: Figure, results: Sequence[Result]) -> Pictur
         ax.plot(list(points), [value or math.nan for value in points.values()], color=style.colour, marker=style.marker,
                 markersize=6, linewidth=1.2, linestyle=style.line, label=style.label)
     horizons = sorted({rounds for points in series.values() for rounds in points})
-    floor = [math.sqrt(rounds / 8.0) for rounds in horizons]
+    bounds_by_rounds = {row.rounds: row.bound for row in rows}
+    floor = [bounds_by_rounds[rounds] for rounds in horizons]
     _draw_floor(ax, horizons, floor)
     values = [*floor, *(value for points in series.values() for value in points.values() if value > 0.0)]
     ceiling = {rounds: float(bound[0]) for rounds in horizons if (bound := _ceiling(drawn, rounds)) is not None}
@@ -332,7 +327,7 @@ def _ceiling(results: Iterable[Result], rounds: int) -> Floats | None:
 def lower_filtering_caption(figure: Figure, results: Sequence[Result]) -> str:
     """What :func:`lower_filtering_picture` shows."""
     drawn = runs_of(figure, results)
-    if not _worse_means(drawn):
+    if not lower_bounds(drawn):
         return ""
     return (f"Mistakes against T (both on log scales, {horizon(drawn)}) on the two streams of the lower bound for filtering: "
             f"the larger of a learner's means on the two, each over {repeats(drawn)[1]}. No learner stays below the black "

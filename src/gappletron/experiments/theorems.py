@@ -197,14 +197,18 @@ class Lower(NamedTuple):
 
 
 def lower_bounds(results: Iterable[Result]) -> list[Lower]:
-    """A row for each learner and adversary; against :class:`Segments` the worse of the two streams, as the theorem says."""
+    """A row for each learner and adversary; against :class:`Segments` the worse of the two streams, as the theorem says.
+
+    A learner that played only one of the two has no row: the theorem says nothing about it.
+    """
     grouped: dict[tuple[str, int, str, str], list[Result]] = {}
     for result in results:
         task = result.task
         if task.figure in ("lower-filtering", "lower-full"):
             kind = task.stream.removesuffix(TURNED).split(",T=")[0]
             grouped.setdefault((task.figure, task.rounds, kind, task.learner), []).append(result)
-    return [_lower(runs, kind) for (_, _, kind, _), runs in sorted(grouped.items())]
+    return [_lower(runs, kind) for (figure, _, kind, _), runs in sorted(grouped.items())
+            if figure == "lower-full" or len({run.task.stream for run in runs}) == 2]
 
 
 def _lower(runs: list[Result], kind: str) -> Lower:
