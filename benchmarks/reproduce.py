@@ -26,10 +26,14 @@ def main() -> None:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     playing = sum(result.outcome.seconds for result in results)
     rounds = sum(result.task.rounds for result in results)
-    print(f"{len(results):,} runs, {rounds / 1e6:,.0f} million rounds: {wall:.0f} s on {usable_cores()} cores, "
-          f"{usage.ru_maxrss / 2**20:.2f} GiB at most")
-    print(f"playing {playing:.0f} s ({1e9 * playing / rounds:.0f} ns a round), "
-          f"{playing / wall / usable_cores():.0%} of the cores' time")
+    print(
+        f"{len(results):,} runs, {rounds / 1e6:,.0f} million rounds: {wall:.0f} s on {usable_cores()} cores, "
+        f"{usage.ru_maxrss / 2**20:.2f} GiB at most"
+    )
+    print(
+        f"playing {playing:.0f} s ({1e9 * playing / rounds:.0f} ns a round), "
+        f"{playing / wall / usable_cores():.0%} of the cores' time"
+    )
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
     python benchmarks/rounds.py [--rounds T] [--repeats R]
 
-The bare pass computes the scores (with values) and their argmax, and learns nothing: no learner can be faster. Where the
-yardstick `../shared/bench/floor.py` lies beside the project it is timed too; ours must be no slower, or the multiples flatter.
+The bare pass computes the scores (with values) and their argmax, and learns nothing: no learner can be faster. Where
+the yardstick `../shared/bench/floor.py` lies beside the project it is timed too; ours must be no slower, or the
+multiples flatter.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ class Widened(Held):
 def joined(stream: Held) -> Chunk:
     chunks = list(stream.chunks())
     sizes = np.concatenate([np.diff(chunk.indptr) for chunk in chunks])
-    return Chunk(np.concatenate([[0], np.cumsum(sizes)]), *(np.concatenate([chunk[i] for chunk in chunks]) for i in (1, 2, 3)))
+    return Chunk(
+        np.concatenate([[0], np.cumsum(sizes)]), *(np.concatenate([chunk[i] for chunk in chunks]) for i in (1, 2, 3))
+    )
 
 
 def seconds(call) -> float:
@@ -105,7 +108,7 @@ def one_round_at_a_time(stream: Held, rounds: int = 5000) -> float:
     chunk = joined(stream)
     graph = FeedbackGraph.bandit(stream.classes)
     model = Online("gapsmh", graph, stream.features)
-    cuts = zip(chunk.indptr[:rounds], chunk.indptr[1:rounds + 1], strict=True)
+    cuts = zip(chunk.indptr[:rounds], chunk.indptr[1 : rounds + 1], strict=True)
     xs = [(chunk.indices[a:b], chunk.values[a:b]) for a, b in cuts]
     labels = [stream.classes[y] for y in chunk.labels[:rounds]]
     from gappletron import UNSEEN
@@ -122,7 +125,9 @@ def one_round_at_a_time(stream: Held, rounds: int = 5000) -> float:
 def start_to_result() -> float:
     command = [sys.executable, "-m", "gappletron", "run", "synthetic:T=1000"]
     subprocess.run(command, check=True, capture_output=True)
-    return float(np.median([seconds(lambda: subprocess.run(command, check=True, capture_output=True)) for _ in range(5)]))
+    return float(
+        np.median([seconds(lambda: subprocess.run(command, check=True, capture_output=True)) for _ in range(5)])
+    )
 
 
 def main() -> None:
@@ -150,8 +155,10 @@ def main() -> None:
     print(f"\n{'learner':34} {'graph':16} {'ns a round':>10} {'x bare pass':>12}")
     graphs = [getattr(FeedbackGraph, name)(K) for name in ("bandit", "full", "filtering", "label_efficient")]
     cases = [(name, named(name), graph) for graph in graphs for name in names(graph) if name not in FULL_MATRIX]
-    cases += [(f"gapsmh, {type(o).__name__}", Gappletron(optimizer=o), graphs[0])
-              for o in (ProjectedOGD(10.0), FixedOGD(0.01, 10.0), AdaGrad(), ScaleFreeFTRL(10.0))]
+    cases += [
+        (f"gapsmh, {type(o).__name__}", Gappletron(optimizer=o), graphs[0])
+        for o in (ProjectedOGD(10.0), FixedOGD(0.01, 10.0), AdaGrad(), ScaleFreeFTRL(10.0))
+    ]
     for name, learner, graph in cases:
         nanoseconds, ratio = time_rounds(stream, graph, learner, options.repeats, floor)
         print(f"{name:34} {graph.name:16} {nanoseconds:10.0f} {ratio:12.2f}")

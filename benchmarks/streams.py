@@ -1,7 +1,8 @@
-"""How fast streams come: nanoseconds a row for svmlight files, beside scikit-learn, and a round for the synthetic stream.
+"""How fast streams come: nanoseconds a row for svmlight files, beside scikit-learn, and a round for the synthetic
+stream.
 
-Run it as ``python benchmarks/streams.py``. The real files are read from ``../shared/data`` if that folder is there. Ours and
-scikit-learn's passes alternate, and medians are printed, so that a busy machine slows both alike.
+Run it as ``python benchmarks/streams.py``. The real files are read from ``../shared/data`` if that folder is there.
+Ours and scikit-learn's passes alternate, and medians are printed, so that a busy machine slows both alike.
 """
 
 from __future__ import annotations
@@ -41,25 +42,35 @@ def files(folder: Path) -> Iterator[Path]:
     path = folder / "30 of %.17g"
     with path.open("w") as file:
         for row in range(20_000):
-            file.write(f"{row % 5} " + " ".join(f"{j}:{v:.17g}" for j, v in enumerate(rng.standard_normal(30), 1)) + "\n")
+            file.write(
+                f"{row % 5} " + " ".join(f"{j}:{v:.17g}" for j, v in enumerate(rng.standard_normal(30), 1)) + "\n"
+            )
     yield path
 
 
 def svmlight() -> None:
-    print(f"{'svmlight file':<16}{'rows':>9}{'MB':>6}{'play ns/row':>13}{'MB/s':>6}{'scan ns/row':>13}"
-          f"{'sklearn ns/row':>16}{'ratio':>7}")
+    print(
+        f"{'svmlight file':<16}{'rows':>9}{'MB':>6}{'play ns/row':>13}{'MB/s':>6}{'scan ns/row':>13}"
+        f"{'sklearn ns/row':>16}{'ratio':>7}"
+    )
     with tempfile.TemporaryDirectory() as folder:
         for path in files(Path(folder)):
             found = SvmlightFile(path).scan()
             stream = SvmlightFile(path, features=found.features, classes=found.labels)
-            runs = [(timed(lambda: [None for _ in stream.chunks()]),  # noqa: B023 - called at once
-                     timed(SvmlightFile(path).scan),
-                     timed(lambda: load_svmlight_file(str(path), zero_based=False)))  # noqa: B023
-                    for _ in range(REPEATS)]
+            runs = [
+                (
+                    timed(lambda: [None for _ in stream.chunks()]),  # noqa: B023 - called at once
+                    timed(SvmlightFile(path).scan),
+                    timed(lambda: load_svmlight_file(str(path), zero_based=False)),  # noqa: B023
+                )
+                for _ in range(REPEATS)
+            ]
             play, scan, sklearn = (statistics.median(column) / found.rows for column in zip(*runs, strict=True))
             size = path.stat().st_size
-            print(f"{path.name:<16}{found.rows:>9,}{size / 1e6:>6.1f}{play:>13,.0f}{size / found.rows / play * 1e3:>6.0f}"
-                  f"{scan:>13,.0f}{sklearn:>16,.0f}{sklearn / play:>7.1f}")
+            print(
+                f"{path.name:<16}{found.rows:>9,}{size / 1e6:>6.1f}{play:>13,.0f}{size / found.rows / play * 1e3:>6.0f}"
+                f"{scan:>13,.0f}{sklearn:>16,.0f}{sklearn / play:>7.1f}"
+            )
 
 
 def synthetic(rounds: int = 1_000_000) -> None:
@@ -70,7 +81,8 @@ def synthetic(rounds: int = 1_000_000) -> None:
         for warm in (stream, changed):
             next(warm.chunks())
         plain = statistics.median(timed(lambda: [None for _ in stream.chunks()]) for _ in range(REPEATS)) / rounds  # noqa: B023
-        extra = statistics.median(timed(lambda: [None for _ in changed.chunks()]) for _ in range(REPEATS)) / (rounds // 10)  # noqa: B023
+        extra = statistics.median(timed(lambda: [None for _ in changed.chunks()]) for _ in range(REPEATS))  # noqa: B023
+        extra /= rounds // 10
         print(f"K={classes}, d={features}".ljust(24) + f"{plain:>9.0f}{extra:>26.0f}")
 
 

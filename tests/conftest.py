@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # The same examples in every run: a failure is a failure of the change, not of the day.
-settings.register_profile("suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow],
-                          max_examples=80)
+settings.register_profile(
+    "suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=80
+)
 settings.load_profile("suite")
 
 ROOT = Path(__file__).resolve().parent.parent

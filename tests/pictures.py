@@ -22,12 +22,37 @@ if TYPE_CHECKING:
 BY_ID = {figure.id: figure for figure in FIGURES}
 
 
-def result_of(task: Task, mistakes: int, labels_seen: int = 0, curve: list[tuple[int, int]] | None = None,
-              comparator: float | None = None) -> Result:
+def result_of(
+    task: Task,
+    mistakes: int,
+    labels_seen: int = 0,
+    curve: list[tuple[int, int]] | None = None,
+    comparator: float | None = None,
+) -> Result:
     rounds, made = zip(*(curve or [(t, mistakes * t // task.rounds) for t in marks(task.rounds)]), strict=True)
     norm = {"segments": math.sqrt(2.0), "fresh": 1.0, "unit-vectors": 1.0}.get(task.stream.partition(":")[0], 4.0)
-    return Result(task, Outcome("{}", norm, mistakes, labels_seen, 0, 0, mistakes / task.rounds, 0.0, 1.0, comparator,
-                                None if comparator is None else 0.0, json.dumps([rounds, made]), "", "", "", 0.1, ""))
+    return Result(
+        task,
+        Outcome(
+            "{}",
+            norm,
+            mistakes,
+            labels_seen,
+            0,
+            0,
+            mistakes / task.rounds,
+            0.0,
+            1.0,
+            comparator,
+            None if comparator is None else 0.0,
+            json.dumps([rounds, made]),
+            "",
+            "",
+            "",
+            0.1,
+            "",
+        ),
+    )
 
 
 def faked(task: Task, rng: random.Random) -> Result:
@@ -36,7 +61,13 @@ def faked(task: Task, rng: random.Random) -> Result:
     share = rng.uniform(0.01, 0.9)
     curve = [(t, round(share * t)) for t in at]
     seen = rng.randint(1, max(1, curve[-1][1]))
-    lost = None if task.figure != "bounds" else 0.0 if task.noise == 0.0 and "log" not in task.learner else 0.1 * task.rounds
+    lost = (
+        None
+        if task.figure != "bounds"
+        else 0.0
+        if task.noise == 0.0 and "log" not in task.learner
+        else 0.1 * task.rounds
+    )
     return result_of(task, curve[-1][1], seen, curve, lost)
 
 
@@ -50,4 +81,8 @@ def panels(picture: Picture) -> list[Axes]:
 
 
 def lines(ax: Axes, label: str) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [tuple(np.asarray(data, float) for data in line.get_data()) for line in ax.get_lines() if line.get_label() == label]
+    return [
+        tuple(np.asarray(data, float) for data in line.get_data())
+        for line in ax.get_lines()
+        if line.get_label() == label
+    ]

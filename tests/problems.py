@@ -21,8 +21,12 @@ from gappletron import (
     TopUp,
 )
 
-LOSSES = {"smooth hinge": SmoothHinge(), "hinge": Hinge(), "logistic base K": LogisticBaseK(),
-          "logistic base 2": LogisticBase2()}
+LOSSES = {
+    "smooth hinge": SmoothHinge(),
+    "hinge": Hinge(),
+    "logistic base K": LogisticBaseK(),
+    "logistic base 2": LogisticBase2(),
+}
 
 OPTIMIZERS = {
     "adaptive ogd": (AdaptiveOGD(0.7), {"scale": 0.7}),
@@ -58,8 +62,8 @@ def random_graph(rng: np.random.Generator, classes: int, extra: int = 0, density
 def small_stream(rng: np.random.Generator, rounds: int, features: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
     """Sparse rows, some of them empty; labels follow a rule, mostly.
 
-    Scores tie exactly at the start, on empty rows and between classes not yet seen. The values are no round numbers: two orders
-    of summation would else disagree by a rounding error on scores that tie only in exact arithmetic.
+    Scores tie exactly at the start, on empty rows and between classes not yet seen. The values are no round numbers:
+    two orders of summation would else disagree by a rounding error on scores that tie only in exact arithmetic.
     """
     X = rng.normal(size=(rounds, features)) * (rng.random((rounds, features)) < 0.6)
     X[rng.random(rounds) < 0.05] = 0
@@ -68,7 +72,9 @@ def small_stream(rng: np.random.Generator, rounds: int, features: int, classes: 
     return X, y
 
 
-def play_one_at_a_time(learner, graph: FeedbackGraph, X: np.ndarray, y: np.ndarray, seed: int) -> tuple[list[int], np.ndarray]:
+def play_one_at_a_time(
+    learner, graph: FeedbackGraph, X: np.ndarray, y: np.ndarray, seed: int
+) -> tuple[list[int], np.ndarray]:
     """Act and learn at once, round by round; the actions, and W (d x K)."""
     model = Online(learner, graph, features=X.shape[1], seed=seed)
     actions = []

@@ -1,13 +1,15 @@
-"""Algorithm 1 and the top-up rule, transcribed naively: dense matrices, K x d as in the paper, no shortcut, no shared code.
+"""Algorithm 1 and the top-up rule, transcribed naively: dense matrices, K x d as in the paper, no shortcut, no shared
+code.
 
-Never optimise this file. It imports only math and numpy, so that it can share no mistake with the package; a test enforces it.
+Never optimise this file. It imports only math and numpy, so that it can share no mistake with the package; a test
+enforces it.
 """
 
 import math
 
 import numpy as np
 
-# ---------------------------------------------------------------------------------------------------------------- the loss
+# ------------------------------------------------------------------------------------------------------------- the loss
 
 
 def margin(s, y):
@@ -60,7 +62,7 @@ def loss_gradient(loss, s, y, kappa=0.5):
     return (softmax(s) - e[y]) / math.log(base)
 
 
-# ----------------------------------------------------------------------------------------------------------- the optimizer
+# -------------------------------------------------------------------------------------------------------- the optimizer
 
 
 def into_ball(W, radius):
@@ -98,7 +100,7 @@ class Optimizer:
             raise ValueError(self.kind)
 
 
-# ------------------------------------------------------------------------------------------------------------- exploration
+# ---------------------------------------------------------------------------------------------------------- exploration
 
 
 def paper_distribution(A, S, star, a, gamma_t):
@@ -135,7 +137,7 @@ def top_up_distribution(A, S, star, a, gamma_t):
 DISTRIBUTIONS = {"paper": paper_distribution, "top-up": top_up_distribution}
 
 
-# ------------------------------------------------------------------------------------------------------------- Algorithm 1
+# ---------------------------------------------------------------------------------------------------------- Algorithm 1
 
 
 def draw(p, u):
@@ -177,7 +179,7 @@ def gappletron(X, y, A, S, loss, optimizer, exploration, gamma, draws):
     return actions, optimizer.W, totals
 
 
-# ----------------------------------------------------------------------------------------------------------------- Gaptron
+# -------------------------------------------------------------------------------------------------------------- Gaptron
 
 
 def gaptron_gap(loss, s):
@@ -223,7 +225,7 @@ def gaptron(X, y, A, loss, rate, radius, gamma, draws):
     return actions, W
 
 
-# ------------------------------------------------------ full information, label efficient, context-free (notes, section 6)
+# --------------------------------------------------- full information, label efficient, context-free (notes, section 6)
 
 
 def perceptron(X, y, K):
@@ -328,7 +330,7 @@ def exp3_g(y, A, S, gamma, eta, draws):
     return actions, total
 
 
-# ------------------------------------------------- bandit baselines: Banditron, Newtron, SOBA (notes, section 6); W is K x d
+# -------------------------------------------- bandit baselines: Banditron, Newtron, SOBA (notes, section 6); W is K x d
 
 
 def uniform_mixture(K, yhat, g):
@@ -401,7 +403,9 @@ def newtron(X, y, K, gamma, alpha, beta, D, diagonal, draws):
 
 
 def soba(X, y, K, rate, a, diagonal, draws):
-    """`rate` is gamma, or "adaptive". The whole Kd x Kd matrix, solved anew; SOBAdiag drops everything off its diagonal."""
+    """`rate` is gamma, or "adaptive". The whole Kd x Kd matrix, solved anew; SOBAdiag drops everything off its
+    diagonal.
+    """
     d = X.shape[1]
     A, theta = a * np.eye(K * d), np.zeros(K * d)
     W, M, Q = np.zeros((K, d)), 0.0, 0.0
@@ -431,5 +435,17 @@ def soba(X, y, K, rate, a, diagonal, draws):
             W = np.linalg.solve(A, theta).reshape(K, d)
         else:
             skipped += 1
-    return actions, W, {"rate_sum": rates, "loss_sum": losses, "A": A, "theta": theta, "M": M, "Q": Q, "updates": updates,
-                        "skipped": skipped}
+    return (
+        actions,
+        W,
+        {
+            "rate_sum": rates,
+            "loss_sum": losses,
+            "A": A,
+            "theta": theta,
+            "M": M,
+            "Q": Q,
+            "updates": updates,
+            "skipped": skipped,
+        },
+    )

@@ -22,9 +22,11 @@ FULL = FeedbackGraph.full(3)
 
 def rounds_of(stream):
     """Every round as ({feature: value}, label)."""
-    return [(dict(zip(chunk.indices[a:b].tolist(), chunk.values[a:b].tolist(), strict=True)), label)
-            for chunk in stream.chunks()
-            for a, b, label in zip(chunk.indptr, chunk.indptr[1:], chunk.labels.tolist(), strict=False)]
+    return [
+        (dict(zip(chunk.indices[a:b].tolist(), chunk.values[a:b].tolist(), strict=True)), label)
+        for chunk in stream.chunks()
+        for a, b, label in zip(chunk.indptr, chunk.indptr[1:], chunk.labels.tolist(), strict=False)
+    ]
 
 
 def smooth_hinge(U, x, y):
@@ -40,7 +42,7 @@ def at_its_best(name, graph, stream):
     return tuned(name, "theory", graph, rounds=stream.rounds, features=stream.features, max_norm=stream.max_norm)
 
 
-# ------------------------------------------------------------------------------------------------- filtering: what it is
+# ------------------------------------------------------------------------------------------------ filtering: what it is
 
 
 def naive_segments(R, turned):
@@ -82,7 +84,7 @@ def test_root_for():
     assert root_for(2 * 10**16) == 10**8
 
 
-# ------------------------------------------------------------------------------------------ full information: what it is
+# ----------------------------------------------------------------------------------------- full information: what it is
 
 
 def naive_fresh(K, B, rounds, seed):
@@ -116,7 +118,9 @@ def test_the_comparator_of_the_fresh_features(K, B):
 
 
 def test_fresh_labels_are_uniform_and_independent():
-    """Chi-square tests of the labels and of consecutive pairs, each with a false-alarm rate of 1e-6; the seed is fixed."""
+    """Chi-square tests of the labels and of consecutive pairs, each with a false-alarm rate of 1e-6; the seed
+    is fixed.
+    """
     K = 5
     stream = FreshFeatures(K, 60, 90_000, seed=11)
     labels = np.concatenate([chunk.labels for chunk in stream.chunks()])[: stream.features]
@@ -152,9 +156,14 @@ def test_a_longer_stream_of_fresh_features_begins_as_the_shorter():
     assert rounds_of(FreshFeatures(3, 2, 40, 6)) != short
 
 
-@pytest.mark.parametrize(("stream", "name"), [
-    (Segments(8), "segments:R=8"), (Segments(8, 3), "segments:R=8,turned=3"),
-    (FreshFeatures(3, 2, 100, 2**60 + 1), f"fresh:K=3,B=2,T=100,seed={2**60 + 1}")])
+@pytest.mark.parametrize(
+    ("stream", "name"),
+    [
+        (Segments(8), "segments:R=8"),
+        (Segments(8, 3), "segments:R=8,turned=3"),
+        (FreshFeatures(3, 2, 100, 2**60 + 1), f"fresh:K=3,B=2,T=100,seed={2**60 + 1}"),
+    ],
+)
 def test_names_and_pickles(stream, name):
     assert stream.name == name
     for again in open_stream(name), pickle.loads(pickle.dumps(stream)):
@@ -167,23 +176,42 @@ def test_large_streams_are_made_at_once():
     assert next(FreshFeatures(10, 1000, 10**9).chunks()).labels.size == CHUNK
 
 
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda: Segments(0), "the root R must be at least 1, not 0"),
-    (lambda: Segments(2.5), "the root R must be a whole number, not 2.5"),
-    (lambda: Segments(2**30), "the root R must be at most 1073741823, not 1073741824"),
-    (lambda: Segments(8, 16), "the turned segment, counted from 0, must be at most 15, not 16"),
-    (lambda: Segments(8, -1), "the turned segment, counted from 0, must be at least 0, not -1"),
-    (lambda: root_for(1), "the number of rounds T must be at least 2, not 1"),
-    (lambda: FreshFeatures(1, 2, 100), "the number of classes K must be at least 2, not 1"),
-    (lambda: FreshFeatures(3, 1, 100), "the comparator's norm B must be at least 2, not 1"),
-    (lambda: FreshFeatures(3, 2, 27), "with K=3 and B=2 the last feature comes in round 28: give at least 28 rounds, not 27"),
-    (lambda: FreshFeatures(10_000, 10, 10**12), "need 9900000001 features, more than the 2147483647 .*: lower B or K"),
-    (lambda: Segments.parse(""), "the segments stream '' lacks 'R': write for example segments:R=8,turned=3"),
-    (lambda: Segments.parse("R=8,turn=3"), "there is no setting of a segments stream 'turn', did you mean 'turned'"),
-    (lambda: Segments.parse("R=8,R=9"), "R is given twice in the segments stream 'R=8,R=9': give it once"),
-    (lambda: Segments.parse("R=8.5"), "the root R must be a whole number, not 8.5"),
-    (lambda: Segments.parse("R=8,turned=quiet"), "turned='quiet' in a segments stream is not a number: write for example"),
-    (lambda: FreshFeatures.parse("K=3,T=1e2"), "the fresh stream 'K=3,T=1e2' lacks 'B': write for example fresh:K=3,B=2")])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Segments(0), "the root R must be at least 1, not 0"),
+        (lambda: Segments(2.5), "the root R must be a whole number, not 2.5"),
+        (lambda: Segments(2**30), "the root R must be at most 1073741823, not 1073741824"),
+        (lambda: Segments(8, 16), "the turned segment, counted from 0, must be at most 15, not 16"),
+        (lambda: Segments(8, -1), "the turned segment, counted from 0, must be at least 0, not -1"),
+        (lambda: root_for(1), "the number of rounds T must be at least 2, not 1"),
+        (lambda: FreshFeatures(1, 2, 100), "the number of classes K must be at least 2, not 1"),
+        (lambda: FreshFeatures(3, 1, 100), "the comparator's norm B must be at least 2, not 1"),
+        (
+            lambda: FreshFeatures(3, 2, 27),
+            "with K=3 and B=2 the last feature comes in round 28: give at least 28 rounds, not 27",
+        ),
+        (
+            lambda: FreshFeatures(10_000, 10, 10**12),
+            "need 9900000001 features, more than the 2147483647 .*: lower B or K",
+        ),
+        (lambda: Segments.parse(""), "the segments stream '' lacks 'R': write for example segments:R=8,turned=3"),
+        (
+            lambda: Segments.parse("R=8,turn=3"),
+            "there is no setting of a segments stream 'turn', did you mean 'turned'",
+        ),
+        (lambda: Segments.parse("R=8,R=9"), "R is given twice in the segments stream 'R=8,R=9': give it once"),
+        (lambda: Segments.parse("R=8.5"), "the root R must be a whole number, not 8.5"),
+        (
+            lambda: Segments.parse("R=8,turned=quiet"),
+            "turned='quiet' in a segments stream is not a number: write for example",
+        ),
+        (
+            lambda: FreshFeatures.parse("K=3,T=1e2"),
+            "the fresh stream 'K=3,T=1e2' lacks 'B': write for example fresh:K=3,B=2",
+        ),
+    ],
+)
 def test_mistakes_of_users(make, message):
     with pytest.raises(UserError, match=message):
         make()
@@ -201,16 +229,22 @@ TIMID = ("banditron-iw:gamma=0", "banditron-iw:gamma=0.02", "gapsmh:gamma=0", "g
 def test_filtering_lower_bound(name, root):
     """Theorem "apple lower bound", without tolerance: it is applied to the learner that draws one of these seeds.
 
-    The adversary turns the segment in which the runs play 1 least often. A run that does not play 1 there cannot notice, and
-    errs in all of its R rounds; so the averages obey what the proof says of expectations.
+    The adversary turns the segment in which the runs play 1 least often. A run that does not play 1 there cannot
+    notice, and errs in all of its R rounds; so the averages obey what the proof says of expectations.
     """
     quiet = Segments(root)
     learner = named(name) if name in TIMID else at_its_best(name, GRAPH, quiet)
     probe = quietest_segment(learner, root, repeats=REPEATS, seed=3)
     turned = Segments(root, probe.segment)
-    before, after = (np.array([np.diff(run.curve.mistakes, prepend=0) for run in
-                               play(learner, stream, GRAPH, repeats=REPEATS, seed=3, curve=stream.segment_ends)])
-                     for stream in (quiet, turned))
+    before, after = (
+        np.array(
+            [
+                np.diff(run.curve.mistakes, prepend=0)
+                for run in play(learner, stream, GRAPH, repeats=REPEATS, seed=3, curve=stream.segment_ends)
+            ]
+        )
+        for stream in (quiet, turned)
+    )
 
     j = probe.segment
     assert np.array_equal(before[:, :j], after[:, :j])
@@ -231,7 +265,9 @@ def test_the_quietest_segment_of_a_learner_that_never_looks_is_the_first():
 
 
 def test_the_probe_is_reproducible():
-    probes = [quietest_segment("gapsmh", 8, repeats=20, seed=seed, jobs=jobs) for seed, jobs in ((0, 1), (0, 2), (1, 1))]
+    probes = [
+        quietest_segment("gapsmh", 8, repeats=20, seed=seed, jobs=jobs) for seed, jobs in ((0, 1), (0, 2), (1, 1))
+    ]
     assert probes[0] == probes[1] != probes[2]
 
 
@@ -245,8 +281,10 @@ def test_whom_one_cannot_probe():
 def test_the_blind_class_is_what_costs():
     """A learner that sees the labels is far below the bound: the stream is easy, the graph is not."""
     for root in (16, 64):
-        worst = max(np.mean([run.mistakes for run in play("gapsmh", Segments(root, turned), FeedbackGraph.full(2), repeats=50)])
-                    for turned in (None, 0, root, 2 * root - 1))
+        worst = max(
+            np.mean([run.mistakes for run in play("gapsmh", Segments(root, turned), FeedbackGraph.full(2), repeats=50)])
+            for turned in (None, 0, root, 2 * root - 1)
+        )
         assert worst < Segments(16).lower_bound / 2
 
 
@@ -255,12 +293,16 @@ SEEDS = 300
 
 @pytest.mark.parametrize("name", names(FULL))
 def test_full_information_lower_bound(name):
-    """Theorem "full info lower bound": in the first M + 1 rounds nobody can know the label, so that whatever a learner does,
-    its mistakes there are binomial, exactly. Two-sided, with a false-alarm rate of 1e-6 for each learner; the seeds are fixed.
+    """Theorem "full info lower bound": in the first M + 1 rounds nobody can know the label, so that whatever a learner
+    does, its mistakes there are binomial, exactly. Two-sided, with a false-alarm rate of 1e-6 for each learner; the
+    seeds are fixed.
     """
     shape = FreshFeatures(3, 2, 60)
     learner = at_its_best(name, FULL, shape)
-    runs = [play(learner, FreshFeatures(3, 2, 60, seed), FULL, seed=seed, curve=[shape.features])[0] for seed in range(SEEDS)]
+    runs = [
+        play(learner, FreshFeatures(3, 2, 60, seed), FULL, seed=seed, curve=[shape.features])[0]
+        for seed in range(SEEDS)
+    ]
     unknowable = sum(int(run.curve.mistakes[0]) for run in runs)
     chance = stats.binom(SEEDS * shape.features, 2 / 3)
     assert chance.mean() == pytest.approx(SEEDS * shape.lower_bound)

@@ -32,7 +32,9 @@ def test_every_name_is_there_and_has_a_docstring_with_an_example(name):
         return
     assert inspect.getdoc(value), name
     families = [value, *getattr(value, "__mro__", [])]
-    documented = [inspect.getdoc(cls) or "" for cls in families if getattr(cls, "__module__", "").startswith("gappletron")]
+    documented = [
+        inspect.getdoc(cls) or "" for cls in families if getattr(cls, "__module__", "").startswith("gappletron")
+    ]
     assert any(">>>" in text for text in documented), name
 
 
@@ -41,7 +43,11 @@ def test_public_methods_have_docstrings():
         value = getattr(gappletron, name)
         if inspect.isclass(value):
             for key, member in inspect.getmembers(value):
-                if not key.startswith("_") and callable(member) and getattr(member, "__module__", "") == value.__module__:
+                if (
+                    not key.startswith("_")
+                    and callable(member)
+                    and getattr(member, "__module__", "") == value.__module__
+                ):
                     assert inspect.getdoc(member), f"{name}.{key}"
 
 
@@ -58,7 +64,15 @@ def modules_after(code: str) -> set[str]:
 
 
 def test_importing_costs_next_to_nothing():
-    assert not modules_after("import gappletron") & {"numpy", "numba", "scipy", "matplotlib", "sklearn", "rich", "typer"}
+    assert not modules_after("import gappletron") & {
+        "numpy",
+        "numba",
+        "scipy",
+        "matplotlib",
+        "sklearn",
+        "rich",
+        "typer",
+    }
 
 
 def test_playing_needs_neither_plots_nor_solvers():

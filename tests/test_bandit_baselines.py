@@ -27,23 +27,52 @@ def naive(learner, graph, X, y, draws):
         case BanditronIW():
             return reference.banditron_iw(X, y, graph.visible, graph.dominating_set, learner.gamma, draws)
         case PNewtron() | Newtron():
-            return reference.newtron(X, y, K, learner.gamma, learner.alpha, learner.beta, learner.radius,
-                                     isinstance(learner, PNewtron), draws)
+            return reference.newtron(
+                X,
+                y,
+                K,
+                learner.gamma,
+                learner.alpha,
+                learner.beta,
+                learner.radius,
+                isinstance(learner, PNewtron),
+                draws,
+            )
         case _:
             rate = learner.rate.gamma if isinstance(learner.rate, FixedRate) else "adaptive"
             return reference.soba(X, y, K, rate, learner.a, isinstance(learner, SobaDiag), draws)
 
 
 LEARNERS = [
-    Banditron(0.3), Banditron(1.0), Banditron(0.0),
-    BanditronIW(0.3), BanditronIW(1.0), BanditronIW(0.0),
-    PNewtron(0.2), PNewtron(0.0, alpha=3.0), PNewtron(0.5, beta=0.5, radius=0.3), PNewtron(0.1, beta=1.0, radius=3.0),
-    Newtron(0.2), Newtron(0.5, beta=0.5, radius=0.3), Newtron(0.1, beta=1.0),
-    SobaDiag(), SobaDiag(FixedRate(0.2), 0.3), SobaDiag(FixedRate(0.0)), SobaDiag(FixedRate(1.0)),
-    Soba(), Soba(FixedRate(0.2), 0.3), Soba(FixedRate(1.0), 5.0),
+    Banditron(0.3),
+    Banditron(1.0),
+    Banditron(0.0),
+    BanditronIW(0.3),
+    BanditronIW(1.0),
+    BanditronIW(0.0),
+    PNewtron(0.2),
+    PNewtron(0.0, alpha=3.0),
+    PNewtron(0.5, beta=0.5, radius=0.3),
+    PNewtron(0.1, beta=1.0, radius=3.0),
+    Newtron(0.2),
+    Newtron(0.5, beta=0.5, radius=0.3),
+    Newtron(0.1, beta=1.0),
+    SobaDiag(),
+    SobaDiag(FixedRate(0.2), 0.3),
+    SobaDiag(FixedRate(0.0)),
+    SobaDiag(FixedRate(1.0)),
+    Soba(),
+    Soba(FixedRate(0.2), 0.3),
+    Soba(FixedRate(1.0), 5.0),
 ]
-ONE_OF_EACH = [Banditron(0.2), BanditronIW(0.2), PNewtron(0.1, beta=1.0, radius=3.0), Newtron(0.1, beta=1.0), SobaDiag(),
-               Soba(FixedRate(0.2))]
+ONE_OF_EACH = [
+    Banditron(0.2),
+    BanditronIW(0.2),
+    PNewtron(0.1, beta=1.0, radius=3.0),
+    Newtron(0.1, beta=1.0),
+    SobaDiag(),
+    Soba(FixedRate(0.2)),
+]
 BANDIT = [(2, 5), (3, 4), (5, 6)]
 
 
@@ -74,7 +103,7 @@ def assert_agrees_with_reference(learner, graph, X, y, seed=3):
     return expected, state
 
 
-# ------------------------------------------------------------------------------------------------ against the transcriptions
+# ------------------------------------------------------------------------------------------- against the transcriptions
 
 
 @pytest.mark.parametrize(("K", "d"), BANDIT)
@@ -133,7 +162,7 @@ def test_the_streams_above_exercise_the_branches():
         assert 30 < rates < 290
 
 
-# ---------------------------------------------------------------------------------------------------- expectations, exactly
+# ------------------------------------------------------------------------------------------------ expectations, exactly
 
 
 def sparse_row(x):
@@ -200,12 +229,21 @@ def log_loss(W, x, y, alpha):
     return -(s[y] - s.max() - math.log(np.exp(s - s.max()).sum())) / alpha
 
 
-@pytest.mark.parametrize(("kind", "change"), [(PNewtron, lambda state: state.sums), (Newtron, lambda state: -state.weights)],
-                         ids=["pnewtron", "newtron"])
-@given(seed=st.integers(0, 2**32 - 1), K=st.integers(2, 6), gamma=st.sampled_from([0.01, 0.3, 1.0]),
-       alpha=st.sampled_from([1.0, 10.0]))
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [(PNewtron, lambda state: state.sums), (Newtron, lambda state: -state.weights)],
+    ids=["pnewtron", "newtron"],
+)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    K=st.integers(2, 6),
+    gamma=st.sampled_from([0.01, 0.3, 1.0]),
+    alpha=st.sampled_from([1.0, 10.0]),
+)
 def test_newtrons_gradient_is_unbiased_for_the_log_loss(kind, change, seed, K, gamma, alpha):
-    """sum_i p(i) G(i), against finite differences. With next to no beta, G is what b takes in, and what -V does for D = 1."""
+    """sum_i p(i) G(i), against finite differences. With next to no beta, G is what b takes in, and what -V does for D =
+    1.
+    """
     rng = np.random.default_rng(seed)
     W, x, y = 0.3 * rng.normal(size=(4, K)), rng.normal(size=4), int(rng.integers(K))
     learner = kind(gamma, alpha=alpha, beta=1e-300)
@@ -221,11 +259,13 @@ def test_newtrons_gradient_is_unbiased_for_the_log_loss(kind, change, seed, K, g
     assert learner.surrogate(x @ W, int(np.argmax(x @ W)), y) == pytest.approx(log_loss(W, x, y, alpha), abs=1e-12)
 
 
-# ---------------------------------------------------------------------------------------------------------- the two matrices
+# ----------------------------------------------------------------------------------------------------- the two matrices
 
 
 def late_rounds(rng, graph, features, rounds):
-    """Rounds whose scores and probabilities have nothing to do with today's weights, as with feedback that comes late."""
+    """Rounds whose scores and probabilities have nothing to do with today's weights, as with feedback that
+    comes late.
+    """
     K = graph.n_classes
     for _ in range(rounds):
         x = rng.normal(size=features) * (rng.random(features) < 0.7)
@@ -254,7 +294,9 @@ def test_newtron_solves_its_system_also_when_feedback_is_late(diagonal):
         b += (1 - bend * directions @ played.scores) * g
         V = -np.linalg.solve(A, b)
         np.testing.assert_allclose(state.weights.ravel(), V, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(learner.weights(state).ravel(), V * min(1, D / max(np.linalg.norm(V), 1e-9)), atol=1e-9)
+        np.testing.assert_allclose(
+            learner.weights(state).ravel(), V * min(1, D / max(np.linalg.norm(V), 1e-9)), atol=1e-9
+        )
     if not diagonal:
         np.testing.assert_allclose(state.inverse, np.linalg.inv(A), rtol=1e-9, atol=1e-9)
         assert (state.inverse == state.inverse.T).all()
@@ -298,8 +340,15 @@ def test_the_inverse_does_not_drift():
         np.testing.assert_allclose(W.T, expected_W, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(("beta", "radius", "spread", "expected_inside"), [
-    (0.01, 1.0, 0.0, range(9)), (0.01, 0.1, 2.0, range(9)), (1.0, 1.0, 2.0, range(9)), (1.0, 3.0, 0.0, range(1000, 3000))])
+@pytest.mark.parametrize(
+    ("beta", "radius", "spread", "expected_inside"),
+    [
+        (0.01, 1.0, 0.0, range(9)),
+        (0.01, 0.1, 2.0, range(9)),
+        (1.0, 1.0, 2.0, range(9)),
+        (1.0, 3.0, 0.0, range(1000, 3000)),
+    ],
+)
 def test_pnewtrons_running_norm_is_the_norm_and_w_stays_in_the_ball(beta, radius, spread, expected_inside):
     """Also when the features differ by orders of magnitude, so that the norm rises and falls."""
     K, d = 4, 6
@@ -322,8 +371,9 @@ def test_pnewtrons_running_norm_is_the_norm_and_w_stays_in_the_ball(beta, radius
     assert inside in expected_inside
 
 
-@pytest.mark.parametrize("learner", [Banditron(0.2), BanditronIW(0.2), PNewtron(0.2), SobaDiag(), SobaDiag(FixedRate(0.2))],
-                         ids=repr)
+@pytest.mark.parametrize(
+    "learner", [Banditron(0.2), BanditronIW(0.2), PNewtron(0.2), SobaDiag(), SobaDiag(FixedRate(0.2))], ids=repr
+)
 def test_a_round_looks_at_active_features_only(learner):
     """O(nnz(x) K): whatever stands in the rows of other features, NaN included, is neither read nor written."""
     graph = FeedbackGraph.bandit(4)
@@ -362,7 +412,7 @@ def test_empty_features_change_no_weights(learner):
     assert learner.weights(state).tobytes() == before.tobytes()
 
 
-# ---------------------------------------------------------------------------------------------------------- SOBA's skip rule
+# ----------------------------------------------------------------------------------------------------- SOBA's skip rule
 
 
 def separable_stream(rng, rounds, features, classes):
@@ -376,7 +426,9 @@ def separable_stream(rng, rounds, features, classes):
 
 
 def play_soba(learner, X, y, seed=0, skip=True):
-    """Play with the books open: per update (p_y, z (d x K), z2, mistake), and the least M. `skip=False` removes the rule."""
+    """Play with the books open: per update (p_y, z (d x K), z2, mistake), and the least M. `skip=False` removes the
+    rule.
+    """
     K, d = int(y.max()) + 1, X.shape[1]
     graph, draws = FeedbackGraph.bandit(K), draws_of(seed, len(y))
     state, s, p = learner.start(graph, d), np.zeros(K), np.zeros(K)
@@ -446,7 +498,9 @@ def test_sobas_bound_holds_with_its_rule_and_breaks_without(seed):
 
 
 def test_the_adaptive_rate_counts_rounds_not_updates():
-    """g_t = min(1, sqrt(K (1 + Q) / t)): without a single update it falls as sqrt(K / t), also while feedback is awaited."""
+    """g_t = min(1, sqrt(K (1 + Q) / t)): without a single update it falls as sqrt(K / t), also while feedback is
+    awaited.
+    """
     graph = FeedbackGraph.bandit(3)
     for learner in (SobaDiag(), Soba()):
         state, s, p = learner.start(graph, 2), np.zeros(3), np.zeros(3)
@@ -455,10 +509,12 @@ def test_the_adaptive_rate_counts_rounds_not_updates():
         np.testing.assert_allclose(p, np.array([1 - rates[-1], 0, 0]) + rates[-1] / 3)
 
 
-# ------------------------------------------------------------------------------------------------- graphs, numbers, tunings
+# --------------------------------------------------------------------------------------------- graphs, numbers, tunings
 
 
-@pytest.mark.parametrize("learner", [Banditron(), PNewtron(), Newtron(), SobaDiag(), Soba()], ids=lambda piece: piece.name)
+@pytest.mark.parametrize(
+    "learner", [Banditron(), PNewtron(), Newtron(), SobaDiag(), Soba()], ids=lambda piece: piece.name
+)
 def test_bandit_learners_play_the_bandit_graph_and_no_other(learner):
     own_graph = FeedbackGraph([[1, 0], [0, 1]], classes=["no", "yes"])
     for graph in (FeedbackGraph.bandit(2), FeedbackGraph.bandit(3), FeedbackGraph.bandit(7), own_graph):
@@ -487,11 +543,24 @@ def test_with_two_classes_only_right_or_wrong_is_used():
         assert results[0] == results[1]
 
 
-@pytest.mark.parametrize("make", [
-    lambda: Banditron(-0.1), lambda: Banditron(1.1), lambda: BanditronIW(2), lambda: PNewtron(-1), lambda: PNewtron(alpha=0),
-    lambda: PNewtron(beta=0), lambda: PNewtron(radius=math.inf), lambda: Newtron(radius=0), lambda: SobaDiag(a=0),
-    lambda: Soba(rate=FixedRate(1.5)), lambda: FixedRate(math.nan), lambda: SobaDiag().with_gamma(-1),
-    lambda: SobaDiag(rate=0.1)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Banditron(-0.1),
+        lambda: Banditron(1.1),
+        lambda: BanditronIW(2),
+        lambda: PNewtron(-1),
+        lambda: PNewtron(alpha=0),
+        lambda: PNewtron(beta=0),
+        lambda: PNewtron(radius=math.inf),
+        lambda: Newtron(radius=0),
+        lambda: SobaDiag(a=0),
+        lambda: Soba(rate=FixedRate(1.5)),
+        lambda: FixedRate(math.nan),
+        lambda: SobaDiag().with_gamma(-1),
+        lambda: SobaDiag(rate=0.1),
+    ],
+)
 def test_numbers_are_checked(make):
     with pytest.raises(UserError):
         make()
@@ -529,24 +598,37 @@ def test_tunings():
 
 def test_tunings_say_what_they_need():
     bandit = FeedbackGraph.bandit(4)
-    for learner, known in ((Banditron(), {"rounds": 9}), (BanditronIW(), {"rounds": 9}), (PNewtron(), {"rounds": 9}),
-                           (Newtron(), {"features": 9}), (Banditron(), {"max_norm": 9.0})):
+    for learner, known in (
+        (Banditron(), {"rounds": 9}),
+        (BanditronIW(), {"rounds": 9}),
+        (PNewtron(), {"rounds": 9}),
+        (Newtron(), {"features": 9}),
+        (Banditron(), {"max_norm": 9.0}),
+    ):
         with pytest.raises(UserError, match="which is unknown: give"):
             tuned(learner, "theory", bandit, **known)
 
 
 def test_names():
     assert [learner.name for learner in ONE_OF_EACH] == [
-        "banditron", "banditron-iw", "pnewtron", "newtron", "soba-diag", "soba"]
+        "banditron",
+        "banditron-iw",
+        "pnewtron",
+        "newtron",
+        "soba-diag",
+        "soba",
+    ]
 
 
-# ------------------------------------------------------------------------------------------------------------- they do learn
+# -------------------------------------------------------------------------------------------------------- they do learn
 
 
-@pytest.mark.parametrize("learner", [Banditron(0.05), BanditronIW(0.05), PNewtron(0.05), SobaDiag(FixedRate(0.05)), SobaDiag()],
-                         ids=repr)
+@pytest.mark.parametrize(
+    "learner", [Banditron(0.05), BanditronIW(0.05), PNewtron(0.05), SobaDiag(FixedRate(0.05)), SobaDiag()], ids=repr
+)
 def test_errs_far_less_than_guessing_on_the_papers_stream(learner):
-    """Guessing errs in 5 of 6 rounds, and so does exploration, which is not counted here. The run is deterministic: one stream,
-    one seed. (SOBAdiag's adaptive rate is .73 on average: its diagonal lets Q grow far beyond the full matrix's.)"""
+    """Guessing errs in 5 of 6 rounds, and so does exploration, which is not counted here. The run is deterministic: one
+    stream, one seed. (SOBAdiag's adaptive rate is .73 on average: its diagonal lets Q grow far beyond the full
+    matrix's.)"""
     history = play(learner, "synthetic:K=6,d=80,noise=0,T=20000", "bandit")[0]
     assert history.mistakes - history.rate_sum * 5 / 6 < 0.15 * 20_000

@@ -31,7 +31,9 @@ def by_name(*args, **options):
 def test_by_hand_on_the_bandit_graph():
     """K = rho = 3, smooth hinge with X = 1: L = 4, h = 2 sqrt 2, h^2 = 8, G = 2 sqrt 2, lmax = 1 + G; T = 10,000."""
     graph = FeedbackGraph.bandit(3)
-    found = by_name(Gappletron(optimizer=ProjectedOGD(1.0)), graph, rounds=10_000, max_norm=1.0, delta=0.1, loss_sum=30.0)
+    found = by_name(
+        Gappletron(optimizer=ProjectedOGD(1.0)), graph, rounds=10_000, max_norm=1.0, delta=0.1, loss_sum=30.0
+    )
     assert found["expectation"].value == pytest.approx(2 * math.sqrt(8) * math.sqrt(3 * 3 * 4 * 10_000))  # 3394
     assert found["expectation-separable"].value == pytest.approx(4 * math.sqrt(8) * math.sqrt(3 * 4 * 10_000) - 10)
     log, lmax = math.log(20), 1 + math.sqrt(8)
@@ -46,7 +48,9 @@ def test_by_hand_on_the_bandit_graph():
 def test_by_hand_where_the_constant_term_is_larger():
     """Few rounds: 2 K^2 L h^2 = 576 beats 2 h sqrt(rho K L n); with two revealing classes it is halved."""
     learner = Gappletron(optimizer=ProjectedOGD(1.0))
-    assert by_name(learner, FeedbackGraph.bandit(3), rounds=100, max_norm=1.0)["expectation"].value == pytest.approx(576)
+    assert by_name(learner, FeedbackGraph.bandit(3), rounds=100, max_norm=1.0)["expectation"].value == pytest.approx(
+        576
+    )
     two = FeedbackGraph.filtering(3, revealing=[0, 1])
     assert by_name(learner, two, rounds=10, max_norm=1.0)["expectation"].value == pytest.approx(288)
 

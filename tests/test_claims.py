@@ -1,4 +1,6 @@
-"""Claims and theorems on stored runs: judged by other code on real runs, and on runs made up so that each claim breaks."""
+"""Claims and theorems on stored runs: judged by other code on real runs, and on runs made up so that each
+claim breaks.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,28 @@ def made_up(task, error, explored=0.0, late=None):
     mistakes = round(error * task.rounds)
     half = task.rounds // 2
     early = mistakes - round((error if late is None else late) * (task.rounds - half))
-    return Result(task, Outcome("{}", 1.0, mistakes, 10, round(explored), task.rounds, mistakes / task.rounds, 0.0, None, None,
-                                None, f"[[{half}, {task.rounds}], [{early}, {mistakes}]]", "", source_hash(), "", 0.1, ""))
+    return Result(
+        task,
+        Outcome(
+            "{}",
+            1.0,
+            mistakes,
+            10,
+            round(explored),
+            task.rounds,
+            mistakes / task.rounds,
+            0.0,
+            None,
+            None,
+            None,
+            f"[[{half}, {task.rounds}], [{early}, {mistakes}]]",
+            "",
+            source_hash(),
+            "",
+            0.1,
+            "",
+        ),
+    )
 
 
 def ideal(task):
@@ -40,9 +62,18 @@ def ideal(task):
     spread = {"gaphin": 3e-3, "gapsmh": 2e-3, "gaplog": 1e-3}.get(name, 1e-3) * wide
     explored = {"gaphin": 1.0, "gapsmh": 2.0, "gaplog": 3.0}.get(name, 0.0) * 100
     if task.figure == "bandit":
-        base = {"gaplog": 0.20, "gapsmh": 0.21, "gaphin": 0.22, "pnewtron": 0.3, "soba-diag": 0.32, "banditron-iw": 0.28}[name]
+        base = {
+            "gaplog": 0.20,
+            "gapsmh": 0.21,
+            "gaphin": 0.22,
+            "pnewtron": 0.3,
+            "soba-diag": 0.32,
+            "banditron-iw": 0.28,
+        }[name]
         if task.tuning == "theory":
-            base += {"pnewtron": 0.3, "soba-diag": 0.3, "gaplog": 0.1 - noise / 2, "gapsmh": 0.1 - noise / 2}.get(name, 0.06)
+            base += {"pnewtron": 0.3, "soba-diag": 0.3, "gaplog": 0.1 - noise / 2, "gapsmh": 0.1 - noise / 2}.get(
+                name, 0.06
+            )
             if name == "banditron-iw" and noise < 0.1:
                 base = 0.285 if (K, task.features) == (12, 160) else 0.24
         return base + spread * wobble, explored, None
@@ -69,8 +100,12 @@ IDEAL = [made_up(task, *ideal(task)) for task in TASKS]
 
 def shifted(results, by, **fields):
     """The error rates of some runs moved."""
-    return [made_up(result.task, result.outcome.error_rate + by, result.outcome.explored)
-            if all(getattr(result.task, key) == value for key, value in fields.items()) else result for result in results]
+    return [
+        made_up(result.task, result.outcome.error_rate + by, result.outcome.explored)
+        if all(getattr(result.task, key) == value for key, value in fields.items())
+        else result
+        for result in results
+    ]
 
 
 def holding(results):
@@ -91,13 +126,36 @@ BREAKING = {
     "bandit-theory-banditron-half": {"by": -0.2, "figure": "bandit", "learner": "banditron-iw", "tuning": "theory"},
     "bandit-only-t-helps": {"by": 0.3, "figure": "bandit", "learner": "gaplog", "tuning": "only-t"},
     "bandit-theory-low-noise": {"by": 0.2, "figure": "bandit", "learner": "banditron-iw", "tuning": "theory"},
-    "bandit-theory-high-noise": {"by": -0.4, "figure": "bandit", "learner": "pnewtron", "tuning": "theory", "noise": 0.1},
+    "bandit-theory-high-noise": {
+        "by": -0.4,
+        "figure": "bandit",
+        "learner": "pnewtron",
+        "tuning": "theory",
+        "noise": 0.1,
+    },
     "bandit-only-t-best": {"by": -0.2, "figure": "bandit", "learner": "gaphin", "tuning": "only-t", "classes": 9},
     "filtering-log-behind": {"by": -0.1, "figure": "filtering", "learner": "gaplog", "classes": 12},
-    "filtering-theory-clean": {"by": 0.3, "figure": "filtering", "learner": "banditron-iw", "tuning": "theory", "noise": 0.0},
-    "filtering-theory-classes-gaphin": {"by": -0.1, "figure": "filtering", "learner": "gaphin", "tuning": "theory",
-                                        "classes": 12},
-    "filtering-only-t-best": {"by": -0.3, "figure": "filtering", "learner": "banditron-iw", "tuning": "only-t", "noise": 0.05},
+    "filtering-theory-clean": {
+        "by": 0.3,
+        "figure": "filtering",
+        "learner": "banditron-iw",
+        "tuning": "theory",
+        "noise": 0.0,
+    },
+    "filtering-theory-classes-gaphin": {
+        "by": -0.1,
+        "figure": "filtering",
+        "learner": "gaphin",
+        "tuning": "theory",
+        "classes": 12,
+    },
+    "filtering-only-t-best": {
+        "by": -0.3,
+        "figure": "filtering",
+        "learner": "banditron-iw",
+        "tuning": "only-t",
+        "noise": 0.05,
+    },
     "filtering-best": {"by": -0.3, "figure": "filtering", "learner": "banditron-iw", "noise": 0.05},
     "filtering-log-classes": {"by": 0.1, "figure": "filtering", "learner": "gaplog", "tuning": "only-t", "classes": 6},
     "full-log-classes": {"by": 0.1, "figure": "full", "learner": "gaplog", "classes": 6},
@@ -110,7 +168,12 @@ BREAKING = {
     "label-efficient-best": {"by": -0.2, "figure": "label-efficient", "learner": "label-efficient-perceptron:b=0.1"},
     "label-efficient-all": {"by": 0.2, "figure": "label-efficient", "learner": "gaplog"},
     "ours-top-up-filtering": {"by": 0.4, "figure": "exploration", "learner": "gaphin", "graph": "filtering"},
-    "ours-top-up-label-efficient": {"by": 0.4, "figure": "exploration", "learner": "gaphin", "graph": "label-efficient"},
+    "ours-top-up-label-efficient": {
+        "by": 0.4,
+        "figure": "exploration",
+        "learner": "gaphin",
+        "graph": "label-efficient",
+    },
 }
 
 
@@ -136,36 +199,48 @@ def stretched(results, factor, **fields):
     return [replaced.get(result.task.id, result) for result in results]
 
 
-@pytest.mark.parametrize(("claim", "factor", "fields"), [
-    ("bandit-hinge-unstable", 0.1, {"figure": "bandit", "learner": "gaphin"}),
-    ("bandit-hinge-wider-than-log", 9.0, {"figure": "bandit", "learner": "gaplog"}),
-    ("bandit-log-stable", 9.0, {"figure": "bandit", "learner": "gaplog", "noise": 0.1}),
-    ("bandit-smooth-wider-than-log", 9.0, {"figure": "bandit", "learner": "gaplog", "tuning": "only-t"}),
-    ("bandit-only-t-hinge", 9.0, {"figure": "bandit", "learner": "gaphin", "tuning": "theory"}),
-    ("bandit-only-t-spread", 9.0, {"figure": "bandit", "learner": "soba-diag", "tuning": "theory"}),
-    ("stability", 9.0, {"figure": "filtering", "learner": "gaphin", "tuning": "theory"}),
-    ("filtering-only-t-spread", 9.0, {"figure": "filtering", "learner": "banditron-iw", "tuning": "theory"}),
-])
+@pytest.mark.parametrize(
+    ("claim", "factor", "fields"),
+    [
+        ("bandit-hinge-unstable", 0.1, {"figure": "bandit", "learner": "gaphin"}),
+        ("bandit-hinge-wider-than-log", 9.0, {"figure": "bandit", "learner": "gaplog"}),
+        ("bandit-log-stable", 9.0, {"figure": "bandit", "learner": "gaplog", "noise": 0.1}),
+        ("bandit-smooth-wider-than-log", 9.0, {"figure": "bandit", "learner": "gaplog", "tuning": "only-t"}),
+        ("bandit-only-t-hinge", 9.0, {"figure": "bandit", "learner": "gaphin", "tuning": "theory"}),
+        ("bandit-only-t-spread", 9.0, {"figure": "bandit", "learner": "soba-diag", "tuning": "theory"}),
+        ("stability", 9.0, {"figure": "filtering", "learner": "gaphin", "tuning": "theory"}),
+        ("filtering-only-t-spread", 9.0, {"figure": "filtering", "learner": "banditron-iw", "tuning": "theory"}),
+    ],
+)
 def test_claims_about_ranges_break_too(claim, factor, fields):
     assert not holding(stretched(IDEAL, factor, **fields))[claim]
 
 
 def test_claims_about_exploring_and_about_gains_break_too():
-    lazy = [made_up(result.task, result.outcome.error_rate, 0.0) if result.task.learner == "gaplog" else result
-            for result in IDEAL]
+    lazy = [
+        made_up(result.task, result.outcome.error_rate, 0.0) if result.task.learner == "gaplog" else result
+        for result in IDEAL
+    ]
     for claim in ("bandit-smooth-explores-less-than-log", "filtering-log-explores", "full-log-explores"):
         assert not holding(lazy)[claim]
-    busy = [made_up(result.task, result.outcome.error_rate, 900.0) if result.task.learner == "gaphin" else result
-            for result in IDEAL]
+    busy = [
+        made_up(result.task, result.outcome.error_rate, 900.0) if result.task.learner == "gaphin" else result
+        for result in IDEAL
+    ]
     assert not holding(busy)["bandit-hinge-explores-least"]
     assert not holding(shifted(IDEAL, 0.4, figure="bandit", learner="gaplog", tuning="theory", noise=0.1))[
-        "bandit-only-t-helps-most-clean"]
+        "bandit-only-t-helps-most-clean"
+    ]
 
 
 def only(results, by, **fields):
     """Exactly these error rates for some runs."""
-    return [made_up(result.task, by(result.task), result.outcome.explored)
-            if all(getattr(result.task, key) == value for key, value in fields.items()) else result for result in results]
+    return [
+        made_up(result.task, by(result.task), result.outcome.explored)
+        if all(getattr(result.task, key) == value for key, value in fields.items())
+        else result
+        for result in results
+    ]
 
 
 @pytest.mark.parametrize(("factor", "holds"), [(1.049, True), (1.051, False)])
@@ -176,36 +251,57 @@ def test_on_par_is_five_percent(factor, holds):
     gaps = IDEAL
     for gap in GAPS:
         gaps = only(gaps, lambda task: 0.3, figure="bandit", learner=gap, tuning="theory")
-    assert holding(only(gaps, lambda task: 0.3 * factor, figure="bandit", learner="banditron-iw", tuning="theory"))[
-        "bandit-theory-low-noise"] is holds
+    assert (
+        holding(only(gaps, lambda task: 0.3 * factor, figure="bandit", learner="banditron-iw", tuning="theory"))[
+            "bandit-theory-low-noise"
+        ]
+        is holds
+    )
 
 
 @pytest.mark.parametrize(("late", "holds"), [(0.0009, True), (0.0011, False)])
 def test_separated_is_less_than_one_mistake_in_a_thousand_rounds(late, holds):
-    changed = [made_up(result.task, 0.005, 0.0, late) if result.task.learner == "perceptron" and result.task.noise == 0.0
-               else result for result in IDEAL]
+    changed = [
+        made_up(result.task, 0.005, 0.0, late)
+        if result.task.learner == "perceptron" and result.task.noise == 0.0
+        else result
+        for result in IDEAL
+    ]
     assert holding(changed)["full-separated"] is holds
 
 
 @pytest.mark.parametrize(("cells", "holds"), [(8, False), (9, True), (18, True), (19, False)])
 def test_about_half_is_a_third_to_two_thirds(cells, holds):
     first = set(CELLS[:cells])
-    changed = only(IDEAL, lambda task: 0.1 if (task.classes, task.features, task.noise) in first else 0.9, figure="bandit",
-                   learner="banditron-iw", tuning="theory")
+    changed = only(
+        IDEAL,
+        lambda task: 0.1 if (task.classes, task.features, task.noise) in first else 0.9,
+        figure="bandit",
+        learner="banditron-iw",
+        tuning="theory",
+    )
     assert holding(changed)["bandit-theory-banditron-half"] is holds
 
 
 @pytest.mark.parametrize(("cells", "holds"), [(13, False), (14, True)])
 def test_overall_is_half_of_the_cells(cells, holds):
     first = set(CELLS[:cells])
-    changed = only(IDEAL, lambda task: 0.0 if (task.classes, task.features, task.noise) in first else 0.9, figure="full",
-                   learner="gapsmh")
+    changed = only(
+        IDEAL,
+        lambda task: 0.0 if (task.classes, task.features, task.noise) in first else 0.9,
+        figure="full",
+        learner="gapsmh",
+    )
     assert holding(changed)["full-smooth-best-overall"] is holds
 
 
 def test_a_verdict_counts_its_cells():
-    changed = shifted(IDEAL, 0.1, figure="bandit", learner="gapsmh", classes=9, features=120, noise=0.05, tuning="only-t")
-    changed = shifted(changed, 0.1, figure="bandit", learner="gapsmh", classes=9, features=120, noise=0.05, tuning="theory")
+    changed = shifted(
+        IDEAL, 0.1, figure="bandit", learner="gapsmh", classes=9, features=120, noise=0.05, tuning="only-t"
+    )
+    changed = shifted(
+        changed, 0.1, figure="bandit", learner="gapsmh", classes=9, features=120, noise=0.05, tuning="theory"
+    )
     verdict = next(verdict for verdict in verdicts(changed) if verdict.claim.id == "bandit-best")
     assert verdict.text == "holds in 26 of 27 cells"
     assert [check.where for check in verdict.exceptions] == ["K=9, d=120, noise 0.05"]
@@ -228,8 +324,12 @@ def test_claims_without_their_runs_are_left_out():
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
     """The paper's three sweeps, short; and the theorems'."""
-    return reproduce(tmp_path_factory.mktemp("real"), figures=["bandit", "filtering", "full", "label-efficient"], rounds=150,
-                     repeats=2)
+    return reproduce(
+        tmp_path_factory.mktemp("real"),
+        figures=["bandit", "filtering", "full", "label-efficient"],
+        rounds=150,
+        repeats=2,
+    )
 
 
 def naive_mean(results, figure, learner, cell, tuning=None):
@@ -237,8 +337,11 @@ def naive_mean(results, figure, learner, cell, tuning=None):
     rates = {}
     for result in results:
         task = result.task
-        if (task.figure, task.learner) == (figure, learner) and (task.classes, task.features, task.noise) == cell and (
-                tuning in (None, task.tuning)):
+        if (
+            (task.figure, task.learner) == (figure, learner)
+            and (task.classes, task.features, task.noise) == cell
+            and (tuning in (None, task.tuning))
+        ):
             rates.setdefault(task.tuning, []).append(result.outcome.mistakes / task.rounds)
     return min(float(np.mean(values)) for values in rates.values())
 
@@ -250,28 +353,47 @@ def test_verdicts_agree_with_a_plain_loop(real):
         return naive_mean(real, figure, learner, cell, tuning)
 
     assert found["bandit-all-gaps"] == sum(
-        all(mean("bandit", gap, cell) < mean("bandit", other, cell) for gap in GAPS for other in BASELINES) for cell in CELLS)
+        all(mean("bandit", gap, cell) < mean("bandit", other, cell) for gap in GAPS for other in BASELINES)
+        for cell in CELLS
+    )
     assert found["bandit-only-t-best"] == sum(
-        all(mean("bandit", gap, cell, "only-t") < mean("bandit", other, cell, "only-t") for gap in ("gaplog", "gapsmh")
-            for other in (*BASELINES, "gaphin")) for cell in CELLS)
+        all(
+            mean("bandit", gap, cell, "only-t") < mean("bandit", other, cell, "only-t")
+            for gap in ("gaplog", "gapsmh")
+            for other in (*BASELINES, "gaphin")
+        )
+        for cell in CELLS
+    )
     assert found["bandit-theory-banditron-half"] == sum(
-        all(mean("bandit", "banditron-iw", cell, "theory") < mean("bandit", other, cell, "theory")
-            for other in (*GAPS, "pnewtron", "soba-diag")) for cell in CELLS)
+        all(
+            mean("bandit", "banditron-iw", cell, "theory") < mean("bandit", other, cell, "theory")
+            for other in (*GAPS, "pnewtron", "soba-diag")
+        )
+        for cell in CELLS
+    )
     assert found["filtering-log-behind"] == sum(
         mean("filtering", "gaplog", cell) > max(mean("filtering", "gaphin", cell), mean("filtering", "gapsmh", cell))
-        for cell in CELLS if cell[0] > 6)
+        for cell in CELLS
+        if cell[0] > 6
+    )
     assert found["full-smooth-best"] == sum(
-        all(mean("full", "gapsmh", cell) < mean("full", other, cell)
-            for other in ("gaplog", "gaphin", "perceptron", "passive-aggressive", "second-order-perceptron-diag"))
-        for cell in CELLS if cell[2] > 0)
+        all(
+            mean("full", "gapsmh", cell) < mean("full", other, cell)
+            for other in ("gaplog", "gaphin", "perceptron", "passive-aggressive", "second-order-perceptron-diag")
+        )
+        for cell in CELLS
+        if cell[2] > 0
+    )
 
 
-# ---------------------------------------------------------------------------------------------------------------- theorems
+# ------------------------------------------------------------------------------------------------------------- theorems
 
 
 @pytest.fixture(scope="module")
 def theorems(tmp_path_factory):
-    return reproduce(tmp_path_factory.mktemp("theorems"), figures=["bounds", "lower-filtering", "lower-full"], rounds=20_000)
+    return reproduce(
+        tmp_path_factory.mktemp("theorems"), figures=["bounds", "lower-filtering", "lower-full"], rounds=20_000
+    )
 
 
 def test_mistakes_stay_below_the_bounds(theorems):
@@ -281,20 +403,32 @@ def test_mistakes_stay_below_the_bounds(theorems):
     assert all(row.verdict.startswith("holds") for row in applying)
     refused = [row for row in rows if row.refusal is not None]
     assert {row.refusal for row in refused if row.learner == "gaplog"} == {
-        "needs a regular loss, and LogisticBaseK() is not one for 3 classes"}
+        "needs a regular loss, and LogisticBaseK() is not one for 3 classes"
+    }
     # The logistic loss is never 0, so a theorem about separable data does not speak of it.
-    assert {row.theorem for row in refused if row.learner != "gaplog"} == {"full-expectation-separable",
-                                                                          "full-high-probability-separable"}
+    assert {row.theorem for row in refused if row.learner != "gaplog"} == {
+        "full-expectation-separable",
+        "full-high-probability-separable",
+    }
     assert {row.learner for row in refused} == {"gaplog", "gaplog2"}
     assert sum(row.bound < row.rounds for row in applying) >= 10  # and say something
 
 
 def test_a_row_of_bounds_by_hand(theorems):
     """gapsmh, filtering, noise 0.05, the expectation theorem: every number written out."""
-    runs = [run for run in theorems if run.task.learner == "gapsmh" and run.task.graph == "filtering" and run.task.noise == 0.05
-            and run.task.tuning == "expectation"]
-    row = next(row for row in upper_bounds(theorems) if (row.learner, row.graph, row.theorem) == ("gapsmh", "filtering",
-                                                                                                  "expectation"))
+    runs = [
+        run
+        for run in theorems
+        if run.task.learner == "gapsmh"
+        and run.task.graph == "filtering"
+        and run.task.noise == 0.05
+        and run.task.tuning == "expectation"
+    ]
+    row = next(
+        row
+        for row in upper_bounds(theorems)
+        if (row.learner, row.graph, row.theorem) == ("gapsmh", "filtering", "expectation")
+    )
     K, rho, Q, L, h = 3, 1, 1, 4.0, 2 * math.sqrt(2) * 1.414214
     values = [max(2 * K * K * L * h**2 / Q, 2 * h * math.sqrt(rho * K * L * run.outcome.blind_rounds)) for run in runs]
     losses = [run.outcome.comparator_loss for run in runs]
@@ -319,14 +453,20 @@ def test_adversaries_push_every_learner_above_the_lower_bound(theorems):
 
 
 def test_examining_a_run(theorems):
-    run = next(run for run in theorems if run.task.learner == "gaphin" and run.task.graph == "full" and run.task.noise == 0.05)
+    run = next(
+        run for run in theorems if run.task.learner == "gaphin" and run.task.graph == "full" and run.task.noise == 0.05
+    )
     found = examined(run)
     assert found.radius == pytest.approx(1.414214)
-    assert found.comparator.loss <= run.outcome.comparator_loss + run.outcome.comparator_gap  # the case split only takes away
+    assert (
+        found.comparator.loss <= run.outcome.comparator_loss + run.outcome.comparator_gap
+    )  # the case split only takes away
     assert found.regret == run.outcome.mistakes - found.comparator.loss
     # The data are noisy, so no theorem about separable data applies; the others of full information do.
     assert [bound.theorem for bound in found.bounds if bound.refusal is None and bound.theorem.startswith("full")] == [
-        "full-expectation", "full-high-probability"]
+        "full-expectation",
+        "full-high-probability",
+    ]
     assert examined(run, delta=0.5).bounds[6].value < found.bounds[6].value
     baseline = next(run for run in theorems if run.task.learner == "exp3-g")
     with pytest.raises(UserError, match="about Gappletron"):
@@ -339,8 +479,11 @@ def test_examining_a_run(theorems):
 def test_the_learner_of_the_bounds_is_the_theorem_s(theorems):
     from gappletron.experiments.runner import player
 
-    run = next(run for run in theorems if run.task.learner == "gapsmh" and run.task.tuning == "high-probability"
-               and run.task.graph == "bandit")
+    run = next(
+        run
+        for run in theorems
+        if run.task.learner == "gapsmh" and run.task.tuning == "high-probability" and run.task.graph == "bandit"
+    )
     plain = Gappletron(SmoothHinge(), ProjectedOGD(1.414214))
     expected = tuned(plain, "high-probability", FeedbackGraph.bandit(3), max_norm=1.0)
     assert player(run.task) == expected

@@ -31,8 +31,16 @@ COMMAND = [sys.executable, "-m", "gappletron"]
 
 def ended(*arguments):
     """The exit code, standard output and standard error of a command, run here as plain Python."""
-    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace")
-    with pytest.MonkeyPatch.context() as patch, interpreted(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    out, err = (
+        io.TextIOWrapper(io.BytesIO(), "utf-8"),
+        io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace"),
+    )
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        interpreted(),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         patch.setattr(sys, "argv", ["gappletron", *map(str, arguments)])
         try:
             cli.main()
@@ -83,21 +91,42 @@ def svm(tmp_path):
     return path
 
 
-# ------------------------------------------------------------------------------------------------------------- the result
+# ----------------------------------------------------------------------------------------------------------- the result
 
 
 def test_the_json_of_a_run(tmp_path):
-    document = result(tmp_path, SMALL, "--graph", "filtering", "--repeats", 2, "--learner", "gapsmh", "--learner", "gaphin")
+    document = result(
+        tmp_path, SMALL, "--graph", "filtering", "--repeats", 2, "--learner", "gapsmh", "--learner", "gaphin"
+    )
     assert set(document) == {"version", "data", "graph", "runs"}
     assert document["version"] == gappletron.__version__
     assert document["data"] == {"name": SMALL, "rounds": 120, "features": 40, "classes": 3}
-    assert document["graph"] == {"name": "filtering", "actions": 3, "classes": 3, "revealing": [0], "dominating_set": [0],
-                                 "rho": 1}
+    assert document["graph"] == {
+        "name": "filtering",
+        "actions": 3,
+        "classes": 3,
+        "revealing": [0],
+        "dominating_set": [0],
+        "rho": 1,
+    }
     assert [(run["learner"], run["repeat"]) for run in document["runs"]] == [
-        ("gapsmh", 0), ("gapsmh", 1), ("gaphin", 0), ("gaphin", 1)]
+        ("gapsmh", 0),
+        ("gapsmh", 1),
+        ("gaphin", 0),
+        ("gaphin", 1),
+    ]
     for run in document["runs"]:
-        assert set(run) == {"learner", "repeat", "seed", "parameters", "rounds", "mistakes", "error_rate", "labels_seen",
-                            "seconds"}
+        assert set(run) == {
+            "learner",
+            "repeat",
+            "seed",
+            "parameters",
+            "rounds",
+            "mistakes",
+            "error_rate",
+            "labels_seen",
+            "seconds",
+        }
         assert (run["seed"], run["rounds"]) == (0, 120)
         assert 0 < run["mistakes"] < 120
         assert 0 < run["labels_seen"] < 120
@@ -109,7 +138,14 @@ def test_the_json_of_a_run(tmp_path):
 
 def test_the_graph_in_the_json(tmp_path):
     graph = result(tmp_path, SMALL, "--graph", "label-efficient")["graph"]
-    assert graph == {"name": "label-efficient", "actions": 4, "classes": 3, "revealing": [3], "dominating_set": [3], "rho": 1}
+    assert graph == {
+        "name": "label-efficient",
+        "actions": 4,
+        "classes": 3,
+        "revealing": [3],
+        "dominating_set": [3],
+        "rho": 1,
+    }
     graph = result(tmp_path, SMALL, "--graph", "full")["graph"]
     assert (graph["revealing"], graph["dominating_set"]) == ([0, 1, 2], [0])
 
@@ -123,8 +159,14 @@ def test_the_table(tmp_path):
     assert title == f"{SMALL}, bandit graph"
     assert header.split() == ["learner", "mean", "error", "min", "max", "labels", "seen", "ns", "a", "round"]
     nanoseconds = sum(run["seconds"] for run in runs) / 360 * 1e9
-    assert row.split() == ["gapsmh", f"{sum(rates) / 3:.4f}", f"{min(rates):.4f}", f"{max(rates):.4f}",
-                           f"{sum(run['labels_seen'] for run in runs) / 3:.0f}", f"{nanoseconds:,.0f}"]
+    assert row.split() == [
+        "gapsmh",
+        f"{sum(rates) / 3:.4f}",
+        f"{min(rates):.4f}",
+        f"{max(rates):.4f}",
+        f"{sum(run['labels_seen'] for run in runs) / 3:.0f}",
+        f"{nanoseconds:,.0f}",
+    ]
 
 
 def test_the_same_command_gives_the_same_numbers(tmp_path):
@@ -135,7 +177,7 @@ def test_the_same_command_gives_the_same_numbers(tmp_path):
     assert first == second
 
 
-# ---------------------------------------------------------------------------------------------------------------- options
+# -------------------------------------------------------------------------------------------------------------- options
 
 
 def test_repeats_and_seed(tmp_path):
@@ -161,7 +203,11 @@ def test_learners(tmp_path):
     found = mistakes(document)
     assert found == by_library(names, SMALL, "bandit")
     assert [run["parameters"]["loss"]["piece"] for run in document["runs"]] == [
-        "LogisticBaseK", "LogisticBase2", "Hinge", "SmoothHinge"]
+        "LogisticBaseK",
+        "LogisticBase2",
+        "Hinge",
+        "SmoothHinge",
+    ]
     assert len({entry[2:] for entry in found}) > 1
 
 
@@ -173,7 +219,9 @@ def test_graphs_and_the_revealing_class(tmp_path):
     assert seen["full"][0][3] == 120
     document = result(tmp_path, SMALL, "--graph", "filtering", "--revealing", 2)
     assert document["graph"]["revealing"] == [2]
-    assert mistakes(document) == by_library("gapsmh", SMALL, FeedbackGraph.filtering(3, revealing=2)) != seen["filtering"]
+    assert (
+        mistakes(document) == by_library("gapsmh", SMALL, FeedbackGraph.filtering(3, revealing=2)) != seen["filtering"]
+    )
 
 
 def test_exploration_gamma_and_tuning(tmp_path):
@@ -185,8 +233,10 @@ def test_exploration_gamma_and_tuning(tmp_path):
         ("--exploration", "paper", "--gamma", "0.2"): Gappletron(exploration=Paper(0.2)),
         ("--gamma", "0.2"): Gappletron(exploration=gappletron.TopUp(0.2)),
         ("--gamma", "0"): Gappletron(exploration=gappletron.TopUp(0.0)),
-        **{("--tuning", name): tuned(named("gapsmh"), name, graph, max_norm=stream.max_norm)
-           for name in named("gapsmh").tunings},
+        **{
+            ("--tuning", name): tuned(named("gapsmh"), name, graph, max_norm=stream.max_norm)
+            for name in named("gapsmh").tunings
+        },
     }
     gammas = set()
     for options, learner in expected.items():
@@ -202,9 +252,14 @@ def test_exploration_gamma_and_tuning(tmp_path):
 
 
 def test_optimizers(tmp_path):
-    expected = {"adaptive-ogd": gappletron.AdaptiveOGD(), "projected-ogd:radius=5": gappletron.ProjectedOGD(5.0),
-                "fixed-ogd:rate=0.3,radius=2": gappletron.FixedOGD(0.3, 2.0), "fixed-ogd": gappletron.FixedOGD(),
-                "ada-grad:rate=0.5": gappletron.AdaGrad(0.5), "scale-free-ftrl": gappletron.ScaleFreeFTRL()}
+    expected = {
+        "adaptive-ogd": gappletron.AdaptiveOGD(),
+        "projected-ogd:radius=5": gappletron.ProjectedOGD(5.0),
+        "fixed-ogd:rate=0.3,radius=2": gappletron.FixedOGD(0.3, 2.0),
+        "fixed-ogd": gappletron.FixedOGD(),
+        "ada-grad:rate=0.5": gappletron.AdaGrad(0.5),
+        "scale-free-ftrl": gappletron.ScaleFreeFTRL(),
+    }
     found = []
     for spelling, optimizer in expected.items():
         document = result(tmp_path, SMALL, "--optimizer", spelling)
@@ -267,12 +322,30 @@ def test_version_and_help():
     assert runner.invoke(cli.app, ["--version"]).output == f"gappletron {gappletron.__version__}\n"
     told = runner.invoke(cli.app, ["run", "--help"])
     assert told.exit_code == 0
-    for option in ("graph", "revealing", "learner", "exploration", "gamma", "tuning", "optimizer", "repeats", "seed", "rounds",
-                   "normalize", "bias", "features", "classes", "max-norm", "jobs", "json", "plot"):
+    for option in (
+        "graph",
+        "revealing",
+        "learner",
+        "exploration",
+        "gamma",
+        "tuning",
+        "optimizer",
+        "repeats",
+        "seed",
+        "rounds",
+        "normalize",
+        "bias",
+        "features",
+        "classes",
+        "max-norm",
+        "jobs",
+        "json",
+        "plot",
+    ):
         assert f"--{option} " in told.output
 
 
-# ------------------------------------------------------------------------------------------------------------ user errors
+# ---------------------------------------------------------------------------------------------------------- user errors
 
 
 def sentence(*arguments):
@@ -333,49 +406,69 @@ def graph_file(tmp_path, document):
     return path
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    (["--learner", "gapsnh"], "there is no learner 'gapsnh', did you mean 'gapsmh'? Choose one of 'gapsmh', 'gaphin'"),
-    (["--learner", ""], "there is no learner ''"),
-    (["--learner", "gapsmh", "--learner", "gapsmh"], "given twice"),
-    (["--graph", "bandits"], "there is no graph 'bandits', did you mean 'bandit'? Choose one of 'bandit'"),
-    (["--graph", "none.json"], "none.json"),
-    (["--graph", "filtering", "--revealing", "9"], "there is no class '9': choose one of '0', '1', '2'"),
-    (["--graph", "x.json", "--revealing", "1"], "leave it out"),
-    (["--revealing", "1"], "revealing"),
-    (["--exploration", "epsilon"], "'epsilon': choose one of"),
-    (["--tuning", "best"], "'best': choose one of 'expectation'"),
-    (["--optimizer", "adam"], "there is no optimizer 'adam'"),
-    (["--optimizer", "fixed-ogd:rate"], "not a number"),
-    (["--optimizer", "fixed-ogd:speed=1"], "'speed'"),
-    (["--optimizer", "fixed-ogd:rate=nan"], "rate"),
-    (["--optimizer", "fixed-ogd:rate=-1"], "above 0"),
-    (["--normalize", "l2"], "there is no normalization 'l2'"),
-    (["--gamma", "1", "--tuning", "theory"], "--gamma and --tuning were both given"),
-    (["--gamma", "nan"], "gamma must be a number"),
-    (["--gamma", "inf"], "finite"),
-    (["--gamma=-1"], "at least 0"),
-    (["--rounds", "0"], "rounds must be at least 1"),
-    (["--rounds=-5"], "rounds must be at least 1"),
-    (["--repeats", "0"], "repeats must be at least 1"),
-    (["--repeats", "1000000000"], "repeats must be at most"),
-    (["--seed=-1"], "seed must be at least 0"),
-    (["--seed", str(10**40)], "seed must be at most"),
-    (["--jobs", "0"], "jobs must be at least 1"),
-    (["--features", "5"], "features= is for files"),
-    (["--classes", "0,1"], "classes= is for files"),
-    (["--max-norm", "1"], "max_norm= is for files"),
-])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            ["--learner", "gapsnh"],
+            "there is no learner 'gapsnh', did you mean 'gapsmh'? Choose one of 'gapsmh', 'gaphin'",
+        ),
+        (["--learner", ""], "there is no learner ''"),
+        (["--learner", "gapsmh", "--learner", "gapsmh"], "given twice"),
+        (["--graph", "bandits"], "there is no graph 'bandits', did you mean 'bandit'? Choose one of 'bandit'"),
+        (["--graph", "none.json"], "none.json"),
+        (["--graph", "filtering", "--revealing", "9"], "there is no class '9': choose one of '0', '1', '2'"),
+        (["--graph", "x.json", "--revealing", "1"], "leave it out"),
+        (["--revealing", "1"], "revealing"),
+        (["--exploration", "epsilon"], "'epsilon': choose one of"),
+        (["--tuning", "best"], "'best': choose one of 'expectation'"),
+        (["--optimizer", "adam"], "there is no optimizer 'adam'"),
+        (["--optimizer", "fixed-ogd:rate"], "not a number"),
+        (["--optimizer", "fixed-ogd:speed=1"], "'speed'"),
+        (["--optimizer", "fixed-ogd:rate=nan"], "rate"),
+        (["--optimizer", "fixed-ogd:rate=-1"], "above 0"),
+        (["--normalize", "l2"], "there is no normalization 'l2'"),
+        (["--gamma", "1", "--tuning", "theory"], "--gamma and --tuning were both given"),
+        (["--gamma", "nan"], "gamma must be a number"),
+        (["--gamma", "inf"], "finite"),
+        (["--gamma=-1"], "at least 0"),
+        (["--rounds", "0"], "rounds must be at least 1"),
+        (["--rounds=-5"], "rounds must be at least 1"),
+        (["--repeats", "0"], "repeats must be at least 1"),
+        (["--repeats", "1000000000"], "repeats must be at most"),
+        (["--seed=-1"], "seed must be at least 0"),
+        (["--seed", str(10**40)], "seed must be at most"),
+        (["--jobs", "0"], "jobs must be at least 1"),
+        (["--features", "5"], "features= is for files"),
+        (["--classes", "0,1"], "classes= is for files"),
+        (["--max-norm", "1"], "max_norm= is for files"),
+    ],
+)
 def test_a_bad_option(options, words):
     assert words in sentence("run", SMALL, *options)
 
 
-@pytest.mark.parametrize(("spec", "words"), [
-    ("K=1", "at least 2"), ("K=1000000000", "at most"), ("d=41", "multiple of 40"), ("d=1e30", "at most"),
-    ("T=0", "at least 1"), ("T=1e30", "at most"), ("T=1.5", "whole number"), ("noise=2", "at most 1"), ("noise=nan", "finite"),
-    ("K", "not key=number"), ("k=3", "there is no setting"), ("K=3,K=4", "twice"), ("K=three", "not a number"),
-    ("seed=-1", "at least 0"),
-    ("K=" + "9" * 5000, "whole number"), ("K=100000,d=40,T=10", "at most 10000"),
-])
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("K=1", "at least 2"),
+        ("K=1000000000", "at most"),
+        ("d=41", "multiple of 40"),
+        ("d=1e30", "at most"),
+        ("T=0", "at least 1"),
+        ("T=1e30", "at most"),
+        ("T=1.5", "whole number"),
+        ("noise=2", "at most 1"),
+        ("noise=nan", "finite"),
+        ("K", "not key=number"),
+        ("k=3", "there is no setting"),
+        ("K=3,K=4", "twice"),
+        ("K=three", "not a number"),
+        ("seed=-1", "at least 0"),
+        ("K=" + "9" * 5000, "whole number"),
+        ("K=100000,d=40,T=10", "at most 10000"),
+    ],
+)
 def test_a_bad_synthetic_stream(spec, words):
     start = time.monotonic()
     assert words in sentence("run", f"synthetic:{spec}")
@@ -400,7 +493,7 @@ def test_what_would_not_fit_is_refused_at_once(svm, tmp_path):
     assert time.monotonic() - start < 10.0
 
 
-# ---------------------------------------------------------------------------------------------------------------- outputs
+# -------------------------------------------------------------------------------------------------------------- outputs
 
 
 @pytest.mark.parametrize("option", ["--json", "--plot"])
@@ -454,12 +547,20 @@ def test_pictures(name, start, tmp_path):
     assert (tmp_path / name).read_bytes().startswith(start)
 
 
-# ------------------------------------------------------------------------------------------------------------ the others
+# ----------------------------------------------------------------------------------------------------------- the others
 
 
-@pytest.mark.parametrize(("preset", "words"), [
-    ("bandit", "rho = 4"), ("full", "rho = 1"), ("filtering", "rho = 1"), ("label-efficient", "query"),
-    ("apple-tasting", "2 classes"), ("disease-prevention", "4 classes")])
+@pytest.mark.parametrize(
+    ("preset", "words"),
+    [
+        ("bandit", "rho = 4"),
+        ("full", "rho = 1"),
+        ("filtering", "rho = 1"),
+        ("label-efficient", "query"),
+        ("apple-tasting", "2 classes"),
+        ("disease-prevention", "4 classes"),
+    ],
+)
 def test_the_graph_command(preset, words, tmp_path):
     path = tmp_path / "graph.svg"
     code, out, err = ended("graph", preset, "--plot", path)
@@ -472,16 +573,24 @@ def test_the_graph_command(preset, words, tmp_path):
 
 def test_the_graph_command_with_names_and_files(tmp_path):
     assert "'spam'" in ended("graph", "filtering", "--classes", "ham,spam,news", "--revealing", "spam")[1]
-    path = graph_file(tmp_path, {"classes": ["a", "b", "c"], "edges": [["a", "b"], ["b", "a"], ["b", "c"]], "name": "mine"})
+    path = graph_file(
+        tmp_path, {"classes": ["a", "b", "c"], "edges": [["a", "b"], ["b", "a"], ["b", "c"]], "name": "mine"}
+    )
     code, out, _ = ended("graph", path)
     assert code == 0
     assert "Feedback graph 'mine': 3 classes" in out
     for arguments, words in (
-            (["bandits"], "there is no graph 'bandits'"), (["bandit", "--classes", "1"], "choose 2 to 10000"),
-            (["bandit", "--classes", "10001"], "choose 2 to 10000"), (["bandit", "--classes", "a,a"], "compare equal"),
-            (["bandit", "--classes", "9" * 5000], "number"), (["apple-tasting", "--classes", "3"], "exactly 2"),
-            ([path, "--classes", "3"], "leave it out"), ([path, "--plot", path], ".png, .svg or .pdf"),
-            ([tmp_path / "none.json"], "none.json"), ([tmp_path / "none" / "x.json"], "x.json")):
+        (["bandits"], "there is no graph 'bandits'"),
+        (["bandit", "--classes", "1"], "choose 2 to 10000"),
+        (["bandit", "--classes", "10001"], "choose 2 to 10000"),
+        (["bandit", "--classes", "a,a"], "compare equal"),
+        (["bandit", "--classes", "9" * 5000], "number"),
+        (["apple-tasting", "--classes", "3"], "exactly 2"),
+        ([path, "--classes", "3"], "leave it out"),
+        ([path, "--plot", path], ".png, .svg or .pdf"),
+        ([tmp_path / "none.json"], "none.json"),
+        ([tmp_path / "none" / "x.json"], "x.json"),
+    ):
         assert words in sentence("graph", *arguments)
     path.write_text('{"classes": ["a", "b", "c"],\n "edges": [["a", "a"]}')
     assert "line 2" in sentence("graph", path)
@@ -500,7 +609,7 @@ def test_the_demo(tmp_path):
         assert "cannot write" in sentence("demo", "--rounds", 10, "--out", place)
 
 
-# ------------------------------------------------------------------------------------------------------------ real processes
+# ------------------------------------------------------------------------------------------------------- real processes
 
 
 @pytest.fixture(scope="module")
@@ -552,9 +661,12 @@ def test_ctrl_c_leaves_what_was_measured(tmp_path, long_stream):
     # A bar on a terminal tells when playing has begun.
     main, terminal = pty.openpty()
     # A suite that a script started in the background ignores SIGINT, and its children inherit that.
-    running = subprocess.Popen([*COMMAND, "run", long_stream, "--json", str(path), "--plot", str(picture)],
-                               stdout=subprocess.PIPE, stderr=terminal,
-                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # noqa: PLW1509
+    running = subprocess.Popen(
+        [*COMMAND, "run", long_stream, "--json", str(path), "--plot", str(picture)],
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )
     os.close(terminal)
     rescue = threading.Timer(120, running.kill)  # else a read would wait for ever
     rescue.start()
@@ -584,8 +696,12 @@ def test_ctrl_c_leaves_what_was_measured(tmp_path, long_stream):
 
 def test_a_terminal_gets_a_bar_and_lines(tmp_path):
     main, terminal = pty.openpty()
-    running = subprocess.Popen([*COMMAND, "run", "synthetic:T=400000"], stdout=terminal, stderr=terminal,
-                               env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"})
+    running = subprocess.Popen(
+        [*COMMAND, "run", "synthetic:T=400000"],
+        stdout=terminal,
+        stderr=terminal,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"},
+    )
     os.close(terminal)
     shown = b""
     try:
@@ -610,8 +726,13 @@ def test_a_reader_that_has_had_enough():
     pipe.stderr.close()
     pipe.wait(timeout=60)
     assert err == ""
-    several = subprocess.run(f"'{sys.executable}' -m gappletron run synthetic:T=200 | head -1", shell=True, capture_output=True,
-                             check=False, timeout=60)
+    several = subprocess.run(
+        f"'{sys.executable}' -m gappletron run synthetic:T=200 | head -1",
+        shell=True,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
     assert several.stdout.startswith(b"synthetic:")
     assert several.stdout.count(b"\n") == 1
     assert several.stderr == b""
@@ -628,28 +749,122 @@ def test_names_that_the_terminal_cannot_show(svm, tmp_path):
     assert b"only whether it is right itself" in ran.stdout
 
 
-# --------------------------------------------------------------------------------------------------------------- surprise
+# ------------------------------------------------------------------------------------------------------------- surprise
 
 ODD = st.one_of(
-    st.sampled_from([
-        "", " ", "0", "-1", "1", "2", "3", "1.5", "nan", "inf", "-inf", "1e400", str(10**20), str(2**63), "9" * 5000, "\0",
-        "a\0b", "ä", "𝟙", "²", "\udcff", "a\nb", "-", "--", "--json", "bandit", "full", "filtering", "label-efficient",
-        "apple-tasting", "disease-prevention", "gapsmh", "gaplog", "paper", "top-up", "theory", "expectation", "unit",
-        "log1p-unit", "projected-ogd:radius=2", "fixed-ogd:rate=1e300", "fixed-ogd:=", "ada-grad:rate=", ":", ",", "0,1",
-        "0,1,2", "1,2,1", "a,b", "{}", "[]", "%s", "x.json", "x.png", "digits:", "synthetic", "synthetic:", "/", ".", "..",
-        "/dev/null", "../x.json"]),
-    st.text(max_size=8), st.integers(-3, 300).map(str), st.floats().map(repr))
-OPTIONS = ["--graph", "--revealing", "--learner", "--exploration", "--gamma", "--tuning", "--optimizer", "--repeats", "--seed",
-           "--normalize", "--features", "--classes", "--max-norm", "--jobs", "--json", "--plot", "--rounds"]
-FILE_OPTIONS = [("--features", "3"), ("--features", "12"), ("--classes", "0,1"), ("--bias",), ("--normalize", "unit"),
-                ("--normalize", "log1p-unit"), ("--tuning", "theory"), ("--rounds", "2"), ("--graph", "filtering"),
-                ("--max-norm", "2")]
-LINES = st.tuples(st.sampled_from(["0", "1", "-1", "2.5", "x", "nan"]), st.integers(-1, 12),
-                  st.sampled_from(["1", "0.5", "-3", "inf", "1e308"]))
+    st.sampled_from(
+        [
+            "",
+            " ",
+            "0",
+            "-1",
+            "1",
+            "2",
+            "3",
+            "1.5",
+            "nan",
+            "inf",
+            "-inf",
+            "1e400",
+            str(10**20),
+            str(2**63),
+            "9" * 5000,
+            "\0",
+            "a\0b",
+            "ä",
+            "𝟙",
+            "²",
+            "\udcff",
+            "a\nb",
+            "-",
+            "--",
+            "--json",
+            "bandit",
+            "full",
+            "filtering",
+            "label-efficient",
+            "apple-tasting",
+            "disease-prevention",
+            "gapsmh",
+            "gaplog",
+            "paper",
+            "top-up",
+            "theory",
+            "expectation",
+            "unit",
+            "log1p-unit",
+            "projected-ogd:radius=2",
+            "fixed-ogd:rate=1e300",
+            "fixed-ogd:=",
+            "ada-grad:rate=",
+            ":",
+            ",",
+            "0,1",
+            "0,1,2",
+            "1,2,1",
+            "a,b",
+            "{}",
+            "[]",
+            "%s",
+            "x.json",
+            "x.png",
+            "digits:",
+            "synthetic",
+            "synthetic:",
+            "/",
+            ".",
+            "..",
+            "/dev/null",
+            "../x.json",
+        ]
+    ),
+    st.text(max_size=8),
+    st.integers(-3, 300).map(str),
+    st.floats().map(repr),
+)
+OPTIONS = [
+    "--graph",
+    "--revealing",
+    "--learner",
+    "--exploration",
+    "--gamma",
+    "--tuning",
+    "--optimizer",
+    "--repeats",
+    "--seed",
+    "--normalize",
+    "--features",
+    "--classes",
+    "--max-norm",
+    "--jobs",
+    "--json",
+    "--plot",
+    "--rounds",
+]
+FILE_OPTIONS = [
+    ("--features", "3"),
+    ("--features", "12"),
+    ("--classes", "0,1"),
+    ("--bias",),
+    ("--normalize", "unit"),
+    ("--normalize", "log1p-unit"),
+    ("--tuning", "theory"),
+    ("--rounds", "2"),
+    ("--graph", "filtering"),
+    ("--max-norm", "2"),
+]
+LINES = st.tuples(
+    st.sampled_from(["0", "1", "-1", "2.5", "x", "nan"]),
+    st.integers(-1, 12),
+    st.sampled_from(["1", "0.5", "-3", "inf", "1e308"]),
+)
 CONTENTS = st.one_of(
-    st.binary(max_size=80), st.text(alphabet="01 :.-+e#\n", max_size=80).map(str.encode),
+    st.binary(max_size=80),
+    st.text(alphabet="01 :.-+e#\n", max_size=80).map(str.encode),
     st.lists(LINES, max_size=8).map(lambda rows: "".join(f"{y} {j}:{v}\n" for y, j, v in rows).encode()),
-    st.binary(max_size=30).map(gzip.compress), st.binary(max_size=30).map(lambda data: gzip.compress(data)[:-5]))
+    st.binary(max_size=30).map(gzip.compress),
+    st.binary(max_size=30).map(lambda data: gzip.compress(data)[:-5]),
+)
 WORDS = ["run", "graph", "demo", "--help", "--version", "--classes", "--plot", "--out", "--rounds"]
 FUZZ = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
@@ -673,7 +888,9 @@ def assert_no_surprise(playground, arguments):
 
 
 @FUZZ
-@given(st.lists(st.tuples(st.sampled_from(OPTIONS), ODD), max_size=3), st.sampled_from(["synthetic:K=3,d=40,T=12", "file"]))
+@given(
+    st.lists(st.tuples(st.sampled_from(OPTIONS), ODD), max_size=3), st.sampled_from(["synthetic:K=3,d=40,T=12", "file"])
+)
 def test_any_options(playground, options, data):
     """Whatever stands after an option, the command does its work or says one sentence."""
     (playground / "data.svm").write_text("0 1:1\n1 2:1 3:-2\n2 3:0.5\n0 1:2\n")
@@ -689,11 +906,23 @@ def test_any_file(playground, content, options):
 
 
 @FUZZ
-@given(st.one_of(st.binary(max_size=60), st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-2, 3), st.floats(), st.sampled_from(["a", "b", "c", "edges", ""])),
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(
-        st.sampled_from(["classes", "actions", "edges", "name", "dominating_set", "x"]), inner, max_size=5)),
-    max_leaves=14).map(lambda document: json.dumps(document).encode())))
+@given(
+    st.one_of(
+        st.binary(max_size=60),
+        st.recursive(
+            st.one_of(
+                st.none(), st.booleans(), st.integers(-2, 3), st.floats(), st.sampled_from(["a", "b", "c", "edges", ""])
+            ),
+            lambda inner: st.one_of(
+                st.lists(inner, max_size=4),
+                st.dictionaries(
+                    st.sampled_from(["classes", "actions", "edges", "name", "dominating_set", "x"]), inner, max_size=5
+                ),
+            ),
+            max_leaves=14,
+        ).map(lambda document: json.dumps(document).encode()),
+    )
+)
 def test_any_graph_file(playground, content):
     path = playground / "any.json"
     path.write_bytes(content)
@@ -720,21 +949,30 @@ def test_any_synthetic_stream(playground, settings_given):
         assert_no_surprise(playground, ["run", f"synthetic:{spec}", "--rounds", 5])
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    (["perceptron"], "the theorems are about Gappletron"), (["gapsmh", "--rounds", "0"], "rounds must be at least 1"),
-    (["gapsmh", "--max-norm", "0"], "the largest norm of the features is 0"),
-    (["gapsmh", "--delta", "2"], "delta must be at most 1"),
-    (["gapsmh", "--radius", "0"], "radius must be above 0"), (["gapsmh", "--graph", "x"], "there is no graph 'x'"),
-])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["perceptron"], "the theorems are about Gappletron"),
+        (["gapsmh", "--rounds", "0"], "rounds must be at least 1"),
+        (["gapsmh", "--max-norm", "0"], "the largest norm of the features is 0"),
+        (["gapsmh", "--delta", "2"], "delta must be at most 1"),
+        (["gapsmh", "--radius", "0"], "radius must be above 0"),
+        (["gapsmh", "--graph", "x"], "there is no graph 'x'"),
+    ],
+)
 def test_bad_bounds(options, words):
     assert words in sentence("bound", *options)
 
 
 def test_bounds_are_those_of_the_theorems():
-    code, out, _ = ended("bound", "gapsmh", "--graph", "filtering", "--classes", "3", "--rounds", "1000", "--max-norm", "1")
+    code, out, _ = ended(
+        "bound", "gapsmh", "--graph", "filtering", "--classes", "3", "--rounds", "1000", "--max-norm", "1"
+    )
     lines = out.splitlines()
     assert code == 0
     assert len(lines) == 10
-    assert lines[1] == "constants: K = 3, K' = 3, rho = 1, Q = 1, L = 4, h = 2.828, lmax = 3.828"  # lmax = 1 + 2 sqrt(2)
+    assert (
+        lines[1] == "constants: K = 3, K' = 3, rho = 1, Q = 1, L = 4, h = 2.828, lmax = 3.828"
+    )  # lmax = 1 + 2 sqrt(2)
     assert "value = 619.7" in lines[2]  # 2 sqrt(8) sqrt(3 * 4 * 1000)
     assert "does not apply: it is about full information" in lines[6]

@@ -27,8 +27,9 @@ def ended(*arguments, cwd):
 def here(tmp_path_factory):
     """A folder in which a small part was reproduced."""
     folder = tmp_path_factory.mktemp("here")
-    code, out, err = ended("reproduce", "--figure", "bounds", "--figure", "lower-full", "--rounds", 500, "--repeats", 1,
-                           cwd=folder)
+    code, out, err = ended(
+        "reproduce", "--figure", "bounds", "--figure", "lower-full", "--rounds", 500, "--repeats", 1, cwd=folder
+    )
     assert code == 0, err
     assert out.splitlines()[-1].endswith("runs; the report is results/report.html")
     return folder
@@ -38,7 +39,11 @@ def test_it_leaves_what_it_says(here):
     left = sorted(path.name for path in (here / "results").iterdir())
     assert left == ["figures", "report.html", "results.csv", "results.sqlite"]
     assert sorted(path.name for path in (here / "results" / "figures").iterdir()) == [
-        "bounds.png", "bounds.svg", "lower-full.png", "lower-full.svg"]
+        "bounds.png",
+        "bounds.svg",
+        "lower-full.png",
+        "lower-full.svg",
+    ]
 
 
 def test_again_it_plays_nothing(here):
@@ -63,35 +68,40 @@ def test_the_bounds_of_a_stored_run(here):
     code, out, _ = ended("bound", "--run", HINGE, "--plot", "bounds.svg", cwd=here)
     assert code == 0
     with sqlite3.connect(here / "results" / "results.sqlite") as connection:
-        mistakes, = connection.execute("SELECT mistakes FROM runs WHERE id = ?", (HINGE,)).fetchone()
+        (mistakes,) = connection.execute("SELECT mistakes FROM runs WHERE id = ?", (HINGE,)).fetchone()
     connection.close()
     assert f"mistakes {mistakes:,}, surrogate regret" in out
     assert "best comparator with norm at most 1.41421 (--radius sets another): loss" in out
     assert "full-expectation-separable" in out
     assert "it needs a comparator without loss, and the best in the ball loses" in out  # these data are noisy
-    assert "full-expectation                 E[mistakes] <= sum l_t(U) + value, value = 48.0\n" in out  # K L h^2 / 2 with h = 4
+    assert (
+        "full-expectation                 E[mistakes] <= sum l_t(U) + value, value = 48.0\n" in out
+    )  # K L h^2 / 2 with h = 4
     assert "<svg" in (here / "bounds.svg").read_text()
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (("reproduce", "--figure", "bandits"), "there is no figure 'bandits'"),
-    (("reproduce", "--rounds", "0"), "rounds must be"),
-    (("reproduce", "--repeats", "0"), "repeats must be"),
-    (("reproduce", "--jobs", "0"), "jobs must be"),
-    (("reproduce", "--figure", "lower-full", "--rounds", "9"), "give more rounds"),
-    (("reproduce", "--out", "results/report.html"), "is a file"),
-    (("export", "all.txt"), "let its name end in .csv or .parquet"),
-    (("export", "all.csv", "--results", "elsewhere"), "run `gappletron reproduce --out elsewhere` first"),
-    (("export", "nowhere/all.csv"), "there is no folder"),
-    (("bound",), "name either a learner"),
-    (("bound", "gapsmh", "--run", HINGE), "name either a learner"),
-    (("bound", "gapsmh", "--plot", "x.png"), "--plot draws a stored run"),
-    (("bound", "--run", HINGE[:-2]), f"the nearest is {HINGE!r}"),
-    (("bound", "--run", "nothing"), "there is no stored run"),
-    (("bound", "--run", HINGE, "--rounds", "7"), "with --run give only"),
-    (("bound", "--run", HINGE, "--radius", "50"), "give a smaller --radius"),
-    (("bound", "--run", BASELINE), "the theorems are about Gappletron"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("reproduce", "--figure", "bandits"), "there is no figure 'bandits'"),
+        (("reproduce", "--rounds", "0"), "rounds must be"),
+        (("reproduce", "--repeats", "0"), "repeats must be"),
+        (("reproduce", "--jobs", "0"), "jobs must be"),
+        (("reproduce", "--figure", "lower-full", "--rounds", "9"), "give more rounds"),
+        (("reproduce", "--out", "results/report.html"), "is a file"),
+        (("export", "all.txt"), "let its name end in .csv or .parquet"),
+        (("export", "all.csv", "--results", "elsewhere"), "run `gappletron reproduce --out elsewhere` first"),
+        (("export", "nowhere/all.csv"), "there is no folder"),
+        (("bound",), "name either a learner"),
+        (("bound", "gapsmh", "--run", HINGE), "name either a learner"),
+        (("bound", "gapsmh", "--plot", "x.png"), "--plot draws a stored run"),
+        (("bound", "--run", HINGE[:-2]), f"the nearest is {HINGE!r}"),
+        (("bound", "--run", "nothing"), "there is no stored run"),
+        (("bound", "--run", HINGE, "--rounds", "7"), "with --run give only"),
+        (("bound", "--run", HINGE, "--radius", "50"), "give a smaller --radius"),
+        (("bound", "--run", BASELINE), "the theorems are about Gappletron"),
+    ],
+)
 def test_errors_are_one_sentence(here, arguments, message):
     code, out, err = ended(*arguments, cwd=here)
     assert (code, out) == (2, "")
@@ -101,8 +111,12 @@ def test_errors_are_one_sentence(here, arguments, message):
 
 
 def test_ctrl_c_keeps_what_is_finished(tmp_path):
-    process = subprocess.Popen([*COMMAND, "reproduce", "--figure", "full", "--rounds", "50000"], cwd=tmp_path, text=True,
-                               stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*COMMAND, "reproduce", "--figure", "full", "--rounds", "50000"],
+        cwd=tmp_path,
+        text=True,
+        stderr=subprocess.PIPE,
+    )
     store = tmp_path / "results" / "results.sqlite"
 
     def stored():
@@ -121,16 +135,21 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.splitlines()[-1] == ("stopped: the runs finished so far are kept in results, and the same command goes on from "
-                                    "there")
+    assert err.splitlines()[-1] == (
+        "stopped: the runs finished so far are kept in results, and the same command goes on from there"
+    )
     assert 3 <= stored() < 891
 
 
 def test_a_terminal_shows_bars(tmp_path):
     main, child = pty.openpty()
-    process = subprocess.Popen([*COMMAND, "reproduce", "--figure", "lower-full", "--rounds", "40", "--repeats", "2"],
-                               cwd=tmp_path, stderr=child, stdout=child, env={**os.environ, "TERM": "xterm-256color",
-                                                                             "COLUMNS": "120"})
+    process = subprocess.Popen(
+        [*COMMAND, "reproduce", "--figure", "lower-full", "--rounds", "40", "--repeats", "2"],
+        cwd=tmp_path,
+        stderr=child,
+        stdout=child,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"},
+    )
     os.close(child)
     shown = b""
     while True:

@@ -78,34 +78,52 @@ def points_of_the_ball(rng, found, radius, count):
         yield V
 
 
-# ------------------------------------------------------------------------------------------------------------- the answer
+# ----------------------------------------------------------------------------------------------------------- the answer
 
 
 def other_solver(loss, X, y, K, radius):
-    """The least loss by SLSQP, each kink written as constraints: margins m_t below every s_y - s_k, and slacks of the hinge."""
+    """The least loss by SLSQP, each kink written as constraints: margins m_t below every s_y - s_k, and slacks of the
+    hinge.
+    """
     T, d = X.shape
     size = d * K
     ball = {"type": "ineq", "fun": lambda v: radius**2 - v[:size] @ v[:size]}
-    rows = np.array([np.outer(X[t], np.eye(K)[y[t]] - np.eye(K)[k]).ravel() for t in range(T) for k in range(K) if k != y[t]])
+    rows = np.array(
+        [np.outer(X[t], np.eye(K)[y[t]] - np.eye(K)[k]).ravel() for t in range(T) for k in range(K) if k != y[t]]
+    )
     which = np.repeat(np.arange(T), K - 1)
     if isinstance(loss, LogisticBaseK | LogisticBase2):
-        return optimize.minimize(lambda v: total(loss, X, y, v.reshape(d, K)), np.full(size, 1e-3), method="SLSQP",
-                                 constraints=[ball], options={"maxiter": 1000, "ftol": 1e-10}).fun
+        return optimize.minimize(
+            lambda v: total(loss, X, y, v.reshape(d, K)),
+            np.full(size, 1e-3),
+            method="SLSQP",
+            constraints=[ball],
+            options={"maxiter": 1000, "ftol": 1e-10},
+        ).fun
     jacobian = np.hstack([rows, -np.eye(T)[which]])
     below = {"type": "ineq", "fun": lambda v: jacobian @ v, "jac": lambda _: jacobian}
 
     def objective(v):
         m = v[size:]
         if isinstance(loss, SmoothHinge):
-            return (np.where(m < 0, 1 - 2 * m, np.maximum(0, 1 - m) ** 2).sum(),
-                    np.concatenate([np.zeros(size), np.where(m < 0, -2.0, -2 * np.maximum(0, 1 - m))]))
+            return (
+                np.where(m < 0, 1 - 2 * m, np.maximum(0, 1 - m) ** 2).sum(),
+                np.concatenate([np.zeros(size), np.where(m < 0, -2.0, -2 * np.maximum(0, 1 - m))]),
+            )
         return (1 - m).sum(), np.concatenate([np.zeros(size), -np.ones(T)])  # with m <= 1, max(0, 1 - m) is linear
 
     highest = 1.0 if isinstance(loss, Hinge) else None
     limits = [(None, None)] * size + [(None, highest)] * T
     start = np.concatenate([np.full(size, 1e-3), np.full(T, -0.1)])
-    found = optimize.minimize(objective, start, jac=True, method="SLSQP", bounds=limits, constraints=[ball, below],
-                              options={"maxiter": 1000, "ftol": 1e-10})
+    found = optimize.minimize(
+        objective,
+        start,
+        jac=True,
+        method="SLSQP",
+        bounds=limits,
+        constraints=[ball, below],
+        options={"maxiter": 1000, "ftol": 1e-10},
+    )
     assert found.success
     return found.fun
 
@@ -135,7 +153,9 @@ def test_in_closed_form(name, radius):
     def loss_of(c):
         return total(loss, np.eye(K)[x], y, c * (np.eye(K) - 1 / K))
 
-    best = optimize.minimize_scalar(loss_of, bounds=(0, radius / math.sqrt(K - 1)), method="bounded", options={"xatol": 1e-9})
+    best = optimize.minimize_scalar(
+        loss_of, bounds=(0, radius / math.sqrt(K - 1)), method="bounded", options={"xatol": 1e-9}
+    )
     found = best_comparator(loss, ArrayStream(np.eye(K)[x], y), FeedbackGraph.filtering(K), radius, tolerance=1e-5)
     assert found.gap <= 1e-5 * found.loss
     assert found.loss == pytest.approx(best.fun, rel=2e-5)
@@ -208,14 +228,19 @@ def test_a_larger_ball_is_no_worse():
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_tolerance_is_reached_on_the_papers_stream(name, radius):
     passes = []
-    found = best_comparator(LOSSES[name], "synthetic:K=6,d=80,noise=0.05,T=3000", "bandit", radius,
-                            progress=lambda done, most: passes.append((done, most)))
+    found = best_comparator(
+        LOSSES[name],
+        "synthetic:K=6,d=80,noise=0.05,T=3000",
+        "bandit",
+        radius,
+        progress=lambda done, most: passes.append((done, most)),
+    )
     assert found.gap <= 1e-3 * found.loss
     assert passes == [(i + 1, module.MOST_PASSES) for i in range(len(passes))]
     assert len(passes) < 900
 
 
-# --------------------------------------------------------------------------------------------------------- the certificate
+# ------------------------------------------------------------------------------------------------------ the certificate
 
 
 @pytest.mark.parametrize("tolerance", [0.3, 1e-4])  # a search that stopped early has a large gap, and a true one
@@ -256,7 +281,9 @@ def test_a_search_that_is_cut_short_says_so(monkeypatch):
     _, _, stream, graph = a_problem(19)
     full, passes = best_comparator(Hinge(), stream, graph, 2.0, tolerance=1e-5), []
     monkeypatch.setattr(module, "MOST_PASSES", 8)
-    short = best_comparator(Hinge(), stream, graph, 2.0, tolerance=1e-5, progress=lambda done, most: passes.append(done))
+    short = best_comparator(
+        Hinge(), stream, graph, 2.0, tolerance=1e-5, progress=lambda done, most: passes.append(done)
+    )
     assert passes[-1] <= 8
     assert short.gap > 1e-5 * short.loss
     assert short.loss - short.gap <= full.loss <= short.loss
@@ -280,7 +307,12 @@ def test_planes_lie_below_and_smoothed_losses_above(smoothing, mu):
     loss = getattr(smoothing, "loss", Hinge())
     for _ in range(60):
         K = int(rng.integers(2, 6))
-        s, y, out, unused = rng.normal(size=K) * rng.choice([0.01, 1.0, 5.0]), int(rng.integers(K)), np.zeros(K), np.zeros(K)
+        s, y, out, unused = (
+            rng.normal(size=K) * rng.choice([0.01, 1.0, 5.0]),
+            int(rng.integers(K)),
+            np.zeros(K),
+            np.zeros(K),
+        )
         plane = smoothing.plane(s, y, mu, out)
         value = losses(loss, s[None], np.array([y]))[0]
         assert plane.value == pytest.approx(value, abs=1e-12)
@@ -289,13 +321,17 @@ def test_planes_lie_below_and_smoothed_losses_above(smoothing, mu):
         assert (plane.constant + others @ out <= losses(loss, others, np.full(200, y)) + 1e-9).all()
         step = 1e-5 * mu
         for k in range(K):
-            ahead, behind = (smoothing.plane(s + sign * step * np.eye(K)[k], y, mu, unused).smoothed for sign in (1, -1))
+            ahead, behind = (
+                smoothing.plane(s + sign * step * np.eye(K)[k], y, mu, unused).smoothed for sign in (1, -1)
+            )
             assert out[k] == pytest.approx((ahead - behind) / (2 * step), abs=2e-4)
 
 
 @pytest.mark.parametrize("smoothing", SMOOTHINGS, ids=str)
 def test_a_pass_adds_up(smoothing):
-    """Compiled, over a chunk with skipped rounds: value, smoothed loss and constant; the gradient by finite differences."""
+    """Compiled, over a chunk with skipped rounds: value, smoothed loss and constant; the gradient by finite
+    differences.
+    """
     X, y, stream, _ = a_problem(29, rounds=20)
     chunk, rng = next(stream.chunks()), np.random.default_rng(1)
     skipped = rng.random(20) < 0.3
@@ -318,7 +354,7 @@ def test_a_pass_adds_up(smoothing):
         assert sums[2] + (gradient * V).sum() <= losses(loss, X @ V, y)[~skipped].sum() + 1e-9
 
 
-# ------------------------------------------------------------------------------------------------- the hinge's case split
+# ----------------------------------------------------------------------------------------------- the hinge's case split
 
 
 def hinge_run(loss=None, rounds=400):
@@ -357,7 +393,9 @@ def test_with_the_split_of_a_run():
 
 
 def learner_regret(X, skipped):
-    """h sqrt(sum ||g||^2) with h = 2 sqrt 2 B and ||g||^2 = 2 ||x||^2: full information, every unskipped round is seen."""
+    """h sqrt(sum ||g||^2) with h = 2 sqrt 2 B and ||g||^2 = 2 ||x||^2: full information, every unskipped
+    round is seen.
+    """
     return 2 * math.sqrt(2) * 3.0 * math.sqrt(2 * (X[~skipped] ** 2).sum())
 
 
@@ -367,7 +405,7 @@ def test_all_rounds_skipped_cost_nothing():
         assert best_comparator(loss, stream, graph, 1.0, skipped=[True] * 60)[1:] == (0.0, 0.0)
 
 
-# ------------------------------------------------------------------------------------------------------------ the theorem
+# ---------------------------------------------------------------------------------------------------------- the theorem
 
 
 @pytest.mark.parametrize("loss", [SmoothHinge(), Hinge()], ids=str)
@@ -376,7 +414,8 @@ def test_mistakes_stay_below_the_comparators_loss_and_the_bound(loss, graph):
     """The expectation theorem with the best U of the ball, not just any; for the hinge, with that of each run.
 
     By Azuma's inequality the mistakes of 6 runs of 20,000 rounds are 3,600 or more above the sum of their conditional
-    probabilities with a probability below 1e-90; the averages, which would move by 600, stay 1,200 and more below the bound.
+    probabilities with a probability below 1e-90; the averages, which would move by 600, stay 1,200 and more below the
+    bound.
     """
     rng, rounds = np.random.default_rng(41), 20_000
     clean = rng.integers(0, 2, rounds)
@@ -389,15 +428,18 @@ def test_mistakes_stay_below_the_comparators_loss_and_the_bound(loss, graph):
     for run in runs:
         skipped = np.diff(run.curve.loss_sum, prepend=0.0) == 0.0 if isinstance(loss, Hinge) else None
         found = best_comparator(loss, stream, graph, 1.0, skipped=skipped)
-        bound = next(bound for bound in bounds(learner, graph, rounds=rounds, max_norm=1.0, blind_rounds=run.blind_rounds)
-                     if bound.theorem == name)
+        bound = next(
+            bound
+            for bound in bounds(learner, graph, rounds=rounds, max_norm=1.0, blind_rounds=run.blind_rounds)
+            if bound.theorem == name
+        )
         assert bound.refusal is None
         assert found.gap <= 1e-3 * found.loss
         right.append(found.loss + bound.value)
     assert np.mean([run.mistakes for run in runs]) <= np.mean(right) < rounds / 2
 
 
-# -------------------------------------------------------------------------------------------------------- streams and errors
+# --------------------------------------------------------------------------------------------------- streams and errors
 
 
 class InPieces(Stream):
@@ -405,15 +447,24 @@ class InPieces(Stream):
 
     def __init__(self, stream):
         self.stream = stream
-        self.name, self.features, self.classes, self.rounds = "in pieces", stream.features, stream.classes, stream.rounds
+        self.name, self.features, self.classes, self.rounds = (
+            "in pieces",
+            stream.features,
+            stream.classes,
+            stream.rounds,
+        )
         self.max_norm = stream.max_norm
 
     def chunks(self):
         for chunk in self.stream.chunks():
             for some in np.array_split(np.arange(chunk.labels.size), 3):
                 begin, end = chunk.indptr[some[0]], chunk.indptr[some[-1] + 1]
-                yield module.frozen(chunk.indptr[some[0]: some[-1] + 2] - begin, chunk.indices[begin:end],
-                                    chunk.values[begin:end], chunk.labels[some])
+                yield module.frozen(
+                    chunk.indptr[some[0] : some[-1] + 2] - begin,
+                    chunk.indices[begin:end],
+                    chunk.values[begin:end],
+                    chunk.labels[some],
+                )
 
 
 def same(one, other):
@@ -435,7 +486,9 @@ def test_classes_are_those_of_the_graph():
     turned = best_comparator(SmoothHinge(), stream, FeedbackGraph.bandit([2, 0, 1]), 1.0, tolerance=1e-6)
     assert turned.loss == pytest.approx(found.loss, rel=1e-5)
     assert total(SmoothHinge(), X, y, turned.weights[:, [1, 2, 0]]) == pytest.approx(turned.loss)
-    wide = best_comparator(SmoothHinge(), stream, FeedbackGraph.bandit(5), 1.0)  # a class that never comes is still a rival
+    wide = best_comparator(
+        SmoothHinge(), stream, FeedbackGraph.bandit(5), 1.0
+    )  # a class that never comes is still a rival
     assert wide.weights.shape == (3, 5)
 
 
@@ -463,7 +516,14 @@ def test_errors_say_the_cure(tmp_path):
     refuses("radius must be finite", SmoothHinge(), stream, graph, math.inf)
     refuses("tolerance must be above 0", SmoothHinge(), stream, graph, 1.0, tolerance=0.0)
     refuses("has none, leave it out", SmoothHinge(), stream, graph, 1.0, skipped=[False] * 60)
-    refuses(r"each of the 60 rounds, not bool values in the shape \(59,\)", Hinge(), stream, graph, 1.0, skipped=[False] * 59)
+    refuses(
+        r"each of the 60 rounds, not bool values in the shape \(59,\)",
+        Hinge(),
+        stream,
+        graph,
+        1.0,
+        skipped=[False] * 59,
+    )
     refuses("not int64 values", Hinge(), stream, graph, 1.0, skipped=[0] * 60)
     with interpreted():
         refuses("finite", Nowhere(), stream, graph, 1.0)

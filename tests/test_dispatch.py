@@ -37,7 +37,7 @@ from gappletron import (
 from gappletron._dispatch import parsed, rebuilt, spelled
 from gappletron.numerics import rival
 
-# ---------------------------------------------------------------------------------------------------------- pieces as values
+# ----------------------------------------------------------------------------------------------------- pieces as values
 
 
 def test_pieces_of_different_classes_are_never_equal():
@@ -45,21 +45,42 @@ def test_pieces_of_different_classes_are_never_equal():
     assert SmoothHinge() != ()
     assert TopUp(1.0) != Paper(1.0)
     assert TopUp(1.0) != (1.0,)
-    assert len({SmoothHinge(), LogisticBaseK(), LogisticBase2(), TopUp(1.0), Paper(1.0), AdaGrad(1.0), AdaptiveOGD(1.0)}) == 7
+    assert (
+        len({SmoothHinge(), LogisticBaseK(), LogisticBase2(), TopUp(1.0), Paper(1.0), AdaGrad(1.0), AdaptiveOGD(1.0)})
+        == 7
+    )
     assert Gappletron(SmoothHinge()) != Gappletron(LogisticBaseK())
 
 
 def test_numbers_are_normalised_on_every_way_of_construction():
-    pieces = [FixedOGD(1), FixedOGD(1.0), FixedOGD(rate=np.float32(1)), FixedOGD(2)._replace(rate=1),
-              FixedOGD._make((1, math.inf)), copy.deepcopy(FixedOGD(1)), pickle.loads(pickle.dumps(FixedOGD(1)))]
+    pieces = [
+        FixedOGD(1),
+        FixedOGD(1.0),
+        FixedOGD(rate=np.float32(1)),
+        FixedOGD(2)._replace(rate=1),
+        FixedOGD._make((1, math.inf)),
+        copy.deepcopy(FixedOGD(1)),
+        pickle.loads(pickle.dumps(FixedOGD(1))),
+    ]
     assert len(set(pieces)) == 1
     assert {type(number) for piece in pieces for number in piece} == {float}
 
 
-@pytest.mark.parametrize("make", [
-    lambda: FixedOGD(-1), lambda: FixedOGD(1)._replace(rate=-1), lambda: FixedOGD._make((-1.0, 1.0)), lambda: FixedOGD("1"),
-    lambda: FixedOGD(1, 2, 3), lambda: FixedOGD(speed=1), lambda: FixedOGD(1, rate=1), lambda: Gappletron(loss=TopUp()),
-    lambda: Gappletron(loss="hinge"), Loss])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FixedOGD(-1),
+        lambda: FixedOGD(1)._replace(rate=-1),
+        lambda: FixedOGD._make((-1.0, 1.0)),
+        lambda: FixedOGD("1"),
+        lambda: FixedOGD(1, 2, 3),
+        lambda: FixedOGD(speed=1),
+        lambda: FixedOGD(1, rate=1),
+        lambda: Gappletron(loss=TopUp()),
+        lambda: Gappletron(loss="hinge"),
+        Loss,
+    ],
+)
 def test_bad_construction_is_a_user_error(make):
     with pytest.raises(UserError):
         make()
@@ -80,13 +101,20 @@ def test_spelled_and_rebuilt(learner):
 def test_parsed():
     assert parsed(gappletron.Optimizer, "ada-grad", "optimizer") == AdaGrad()
     assert parsed(gappletron.Optimizer, "fixed-ogd:rate=0.5,radius=2", "optimizer") == FixedOGD(0.5, 2)
-    for text in ("", "nonsense", "smooth-hinge", "fixed-ogd:rate", "fixed-ogd:rate=x", "fixed-ogd:speed=1",
-                 "fixed-ogd:rate=-1"):
+    for text in (
+        "",
+        "nonsense",
+        "smooth-hinge",
+        "fixed-ogd:rate",
+        "fixed-ogd:rate=x",
+        "fixed-ogd:speed=1",
+        "fixed-ogd:rate=-1",
+    ):
         with pytest.raises(UserError):
             parsed(gappletron.Optimizer, text, "optimizer")
 
 
-# -------------------------------------------------------------------------------------------------------- pieces of one's own
+# -------------------------------------------------------------------------------------------------- pieces of one's own
 
 
 def make_loss(slope, name="MyLoss"):
@@ -121,7 +149,9 @@ def make_loss(slope, name="MyLoss"):
 
 
 def weights_after_one_round(loss):
-    runs = gappletron.Runs(Gappletron(loss, FixedOGD(1.0)), (np.ones((2, 1)), [0, 1]), FeedbackGraph.full(2), rounds=1, jobs=1)
+    runs = gappletron.Runs(
+        Gappletron(loss, FixedOGD(1.0)), (np.ones((2, 1)), [0, 1]), FeedbackGraph.full(2), rounds=1, jobs=1
+    )
     list(runs)
     return runs.weights()[0].tolist()
 
@@ -143,17 +173,22 @@ def test_a_class_named_as_one_of_ours_is_not_ours():
 
 
 def test_a_piece_that_lacks_something_is_refused_before_compiling():
-    with pytest.raises(UserError, match="Half lacks gap, gradient, gradient_bound, is_regular, smoothness: a Loss needs them"):
+    with pytest.raises(
+        UserError, match="Half lacks gap, gradient, gradient_bound, is_regular, smoothness: a Loss needs them"
+    ):
+
         class Half(Loss):
             def value(self, scores, greedy, y):
                 return 1.0
 
     with pytest.raises(UserError, match=r"Other.value takes \(self, s, greedy, y\), but its family calls it with"):
+
         class Other(Loss):
             def value(self, s, greedy, y):
                 return 1.0
 
     with pytest.raises(UserError, match="a piece cannot be extended: extend Loss"):
+
         class Steeper(SmoothHinge):
             pass
 
@@ -187,7 +222,7 @@ def test_a_piece_that_cannot_be_compiled_says_how_to_debug_it():
         play(Gappletron(Printing()), (np.ones((2, 1)), [0, 1]), "full")
 
 
-# ------------------------------------------------------------------------------------------------------------------ the cache
+# ------------------------------------------------------------------------------------------------------------ the cache
 
 SCRIPT = """
     import json, sys
@@ -206,13 +241,18 @@ SCRIPT = """
     list(runs)
     misses = sum(sum(kernel.stats.cache_misses.values()) for kernel in kernels)
     hits = sum(sum(kernel.stats.cache_hits.values()) for kernel in kernels)
-    print(json.dumps([misses, hits, runs.weights().sum().item(), str(np.abs(runs.weights()).sum()), gappletron.__file__]))
+    W = runs.weights()
+    print(json.dumps([misses, hits, W.sum().item(), str(np.abs(W).sum()), gappletron.__file__]))
 """
 
 
 def run_script(package_folder: Path, cache: Path) -> list:
-    environment = {**os.environ, "PYTHONPATH": str(package_folder), "NUMBA_CACHE_DIR": str(cache),
-                   "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(package_folder),
+        "NUMBA_CACHE_DIR": str(cache),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     command = [sys.executable, "-c", textwrap.dedent(SCRIPT)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -227,7 +267,9 @@ def files_in(cache: Path) -> dict[str, tuple[int, int]]:
 
 def test_the_cache_is_hit_and_every_change_is_noticed(tmp_path):
     sources = tmp_path / "src"
-    shutil.copytree(Path(gappletron.__file__).parent, sources / "gappletron", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        Path(gappletron.__file__).parent, sources / "gappletron", ignore=shutil.ignore_patterns("__pycache__")
+    )
     cache = tmp_path / "cache"
     misses, hits, *first = run_script(sources, cache)
     assert (misses, hits) == (1, 0)
@@ -262,5 +304,7 @@ def test_code_with_a_piece_from_outside_is_not_cached(tmp_path, monkeypatch):
 
     graph, x = FeedbackGraph.bandit(2), Row(np.zeros(1, np.int32), np.ones(1), 0, 1)
     ours, theirs = Gappletron(), Gappletron(make_loss(1.0)())
-    kernels = [specialised(greedy_class, learner, learner.start(graph, 1), x, np.zeros(2)) for learner in (ours, theirs)]
+    kernels = [
+        specialised(greedy_class, learner, learner.start(graph, 1), x, np.zeros(2)) for learner in (ours, theirs)
+    ]
     assert [kernel._cache.cache_path is None for kernel in kernels] == [False, True]

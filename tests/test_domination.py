@@ -28,7 +28,8 @@ def brute_force(matrix):
     n_actions, n_classes = len(matrix), len(matrix[0])
     for size in range(1, n_actions + 1):
         covers = [
-            members for members in combinations(range(n_actions), size)
+            members
+            for members in combinations(range(n_actions), size)
             if all(any(matrix[i][y] for i in members) for y in range(n_classes))
         ]
         if covers:
@@ -104,9 +105,9 @@ def nested_halves():
     visible = np.zeros((126, 126), dtype=bool)
     start = 0
     for block, size in enumerate([64, 32, 16, 8, 4, 2]):
-        visible[block, start:start + size] = True
-        visible[6, start:start + size // 2] = True
-        visible[7, start + size // 2:start + size] = True
+        visible[block, start : start + size] = True
+        visible[6, start : start + size // 2] = True
+        visible[7, start + size // 2 : start + size] = True
         start += size
     return visible
 

@@ -68,8 +68,15 @@ def test_every_combination_interpreted(graph, optimizer, loss):
             assert_agrees_with_reference(GRAPHS[graph], X, y, loss, optimizer, exploration)
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(0, 2), st.sampled_from(list(LOSSES)),
-       st.sampled_from(list(OPTIMIZERS)), st.sampled_from(list(EXPLORATIONS)), st.sampled_from([0.0, 0.3, 2.0, 50.0]))
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(2, 6),
+    st.integers(0, 2),
+    st.sampled_from(list(LOSSES)),
+    st.sampled_from(list(OPTIMIZERS)),
+    st.sampled_from(list(EXPLORATIONS)),
+    st.sampled_from([0.0, 0.3, 2.0, 50.0]),
+)
 def test_random_graphs_interpreted(seed, classes, extra, loss, optimizer, exploration, gamma):
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, classes, extra)
@@ -117,8 +124,19 @@ def test_threads_chunks_and_neighbours_change_nothing(monkeypatch):
         monkeypatch.setattr("gappletron.streams.stream.CHUNK", size)
         runs = Runs(learners, stream_of(graph, X, y), graph, repeats=3, seed=1, jobs=jobs)
         assert len(list(runs)) == -(-1000 // size)
-        results.append([(run.name, run.repeat, run.mistakes, run.rate_sum, run.curve.mistakes.tobytes(),
-                         runs.weights(run.name, run.repeat).tobytes()) for run in runs.histories()])
+        results.append(
+            [
+                (
+                    run.name,
+                    run.repeat,
+                    run.mistakes,
+                    run.rate_sum,
+                    run.curve.mistakes.tobytes(),
+                    runs.weights(run.name, run.repeat).tobytes(),
+                )
+                for run in runs.histories()
+            ]
+        )
     assert results[0] == results[1] == results[2] == results[3]
     assert len({entry[2:] for entry in results[0]}) == 6  # every run its own draws or its own gamma
 
@@ -153,16 +171,33 @@ def test_one_compilation_whatever_the_input():
     for data in (X, X.astype(np.float32), np.asfortranarray(X), X.tolist(), sparse.csr_matrix(X), big):
         runs = Runs(learner, ArrayStream(data, y, classes=range(3)), graph, jobs=1)
         list(runs)
-    kernel = specialised(advance, learner, learner.start(graph, 5), graph.arrays, EMPTY, generator(0), new_desk(graph),
-                         new_tally(marked_rounds("log", 10)), Counts())
+    kernel = specialised(
+        advance,
+        learner,
+        learner.start(graph, 5),
+        graph.arrays,
+        EMPTY,
+        generator(0),
+        new_desk(graph),
+        new_tally(marked_rounds("log", 10)),
+        Counts(),
+    )
     assert len(kernel.signatures) == 1
     model = Online(learner, graph, features=5)
-    for x in ([1.0, 0, 2, 0, 0], ([0, 2], [1.0, 2.0]), ([2, 0, 2], [1, 1, 1]), {0: 1.0}, sparse.csr_matrix(X[:1]),
-              (np.array([1], np.uint8), np.array([2], np.float32))):
+    for x in (
+        [1.0, 0, 2, 0, 0],
+        ([0, 2], [1.0, 2.0]),
+        ([2, 0, 2], [1, 1, 1]),
+        {0: 1.0},
+        sparse.csr_matrix(X[:1]),
+        (np.array([1], np.uint8), np.array([2], np.float32)),
+    ):
         receipt = model.act(x)
         model.learn(receipt.id, receipt.action)
     desk, x = new_desk(graph), Row(np.zeros(0, np.int32), np.zeros(0), 0, 0)
     played = Round(desk.scores, desk.probabilities, 0, 0, 0)
-    for kernel in (specialised(decide, learner, model._state, graph.arrays, x, desk, 0.5),
-                   specialised(update, learner, model._state, graph.arrays, x, played)):
+    for kernel in (
+        specialised(decide, learner, model._state, graph.arrays, x, desk, 0.5),
+        specialised(update, learner, model._state, graph.arrays, x, played),
+    ):
         assert len(kernel.signatures) == 1

@@ -25,8 +25,13 @@ def distribution(rule, graph, greedy, gap, rounds_before=0):
 
 
 def graphs():
-    return st.builds(lambda seed, K, extra, density: random_graph(np.random.default_rng(seed), K, extra, density),
-                     st.integers(0, 2**32 - 1), st.integers(2, 9), st.integers(0, 2), st.sampled_from([0.05, 0.2, 0.5, 0.9]))
+    return st.builds(
+        lambda seed, K, extra, density: random_graph(np.random.default_rng(seed), K, extra, density),
+        st.integers(0, 2**32 - 1),
+        st.integers(2, 9),
+        st.integers(0, 2),
+        st.sampled_from([0.05, 0.2, 0.5, 0.9]),
+    )
 
 
 gaps = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0, 0.3]))
@@ -43,7 +48,8 @@ def test_a_distribution_that_equals_the_reference(graph, rule, gap, gamma, befor
     assert rate == pytest.approx(expected_rate, rel=1e-14)
     name = "top-up" if rule is TopUp else "paper"
     np.testing.assert_allclose(
-        p, reference.DISTRIBUTIONS[name](graph.visible, graph.dominating_set, greedy, gap, rate), rtol=0, atol=1e-12)
+        p, reference.DISTRIBUTIONS[name](graph.visible, graph.dominating_set, greedy, gap, rate), rtol=0, atol=1e-12
+    )
 
 
 @given(graphs(), gaps, gammas, st.integers(0, 100), st.data())
@@ -79,10 +85,18 @@ def test_on_the_bandit_graph_the_rules_agree(K, gap, gamma, before, data):
     np.testing.assert_allclose(ours, paper, rtol=0, atol=1e-12)
 
 
-@given(graphs(), st.sampled_from(RULES), st.sampled_from([loss for loss in LOSSES.values() if loss != LogisticBaseK()]), gammas,
-       st.integers(0, 50), st.data())
+@given(
+    graphs(),
+    st.sampled_from(RULES),
+    st.sampled_from([loss for loss in LOSSES.values() if loss != LogisticBaseK()]),
+    gammas,
+    st.integers(0, 50),
+    st.data(),
+)
 def test_lemma_1(graph, rule, loss, gamma, before, data):
-    """P(mistake) <= (K'-1)/K' l(y) + gamma_t for every label, at any scores; with N for K in the paper's rule (erratum 7)."""
+    """P(mistake) <= (K'-1)/K' l(y) + gamma_t for every label, at any scores; with N for K in the paper's rule (erratum
+    7).
+    """
     K = graph.n_classes
     s = np.array(data.draw(st.lists(st.floats(-3, 3), min_size=K, max_size=K)))
     greedy = int(np.argmax(s))
@@ -104,7 +118,9 @@ def test_lemma_1_fails_for_the_base_K_logistic_loss():
 
 @given(graphs(), st.sampled_from(RULES), st.sampled_from(list(LOSSES.values())), st.floats(0.05, 3), st.data())
 def test_the_weighted_loss_is_unbiased(graph, rule, loss, gamma, data):
-    """E[v_t grad l_t] = grad l_t: over all actions, the updates of a descent with rate 1 add up to minus the gradient."""
+    """E[v_t grad l_t] = grad l_t: over all actions, the updates of a descent with rate 1 add up to minus the
+    gradient.
+    """
     K, x = graph.n_classes, Row(np.array([0, 2], np.int32), np.array([0.5, -1.5]), 0, 2)
     learner = Gappletron(loss, FixedOGD(1.0), rule(gamma))
     W = np.array(data.draw(st.lists(st.floats(-1, 1), min_size=3 * K, max_size=3 * K))).reshape(3, K)
@@ -167,8 +183,12 @@ def test_the_profiles_are_the_minimal_triples(graph):
     n, k = graph.visible[:K].sum(axis=0), graph.visible[list(graph.dominating_set)].sum(axis=0)
     for star in range(K):
         triples = {(int(graph.visible[star, y]), int(n[y]), int(k[y])) for y in range(K)}
-        minimal = {t for t in triples if not any(o != t and all(a <= b for a, b in zip(o, t, strict=True)) for o in triples)}
-        found = list(zip(*(column[first[star]:first[star + 1]].astype(int).tolist() for column in columns), strict=True))
+        minimal = {
+            t for t in triples if not any(o != t and all(a <= b for a, b in zip(o, t, strict=True)) for o in triples)
+        }
+        found = list(
+            zip(*(column[first[star] : first[star + 1]].astype(int).tolist() for column in columns), strict=True)
+        )
         assert set(found) == minimal
         assert len(found) == len(minimal)
 

@@ -36,7 +36,7 @@ def everything() -> list[Result]:
     return fakes(rounds=100_000, repeats=2)
 
 
-# --------------------------------------------------------------------------------------------------------- reading a picture
+# ---------------------------------------------------------------------------------------------------- reading a picture
 
 
 def bars(ax: Axes) -> dict[str, dict[float, tuple[float, float, float]]]:
@@ -52,16 +52,19 @@ def bars(ax: Axes) -> dict[str, dict[float, tuple[float, float, float]]]:
 
 
 def hollows(ax: Axes) -> set[tuple[float, float]]:
-    return {(float(x), float(y)) for line in ax.get_lines()
-            if line.get_marker() not in ("None", "", None) and line.get_markerfacecolor() == "white"
-            for x, y in zip(*line.get_data(), strict=True)}
+    return {
+        (float(x), float(y))
+        for line in ax.get_lines()
+        if line.get_marker() not in ("None", "", None) and line.get_markerfacecolor() == "white"
+        for x, y in zip(*line.get_data(), strict=True)
+    }
 
 
 def spread(rates: list[float]) -> tuple[float, float, float]:
     return statistics.fmean(rates), min(rates), max(rates)
 
 
-# ------------------------------------------------------------------------------------------------------------------- styles
+# --------------------------------------------------------------------------------------------------------------- styles
 
 
 def test_there_is_a_distinct_style_for_every_learner() -> None:
@@ -71,8 +74,9 @@ def test_there_is_a_distinct_style_for_every_learner() -> None:
     assert style_of("label-efficient-perceptron:b=0.1") == STYLES["label-efficient-perceptron"]
 
 
-@pytest.mark.parametrize("sweep", ["bandit", "filtering", "full", "label-efficient", "exploration", "bounds",
-                                   "lower-filtering"])
+@pytest.mark.parametrize(
+    "sweep", ["bandit", "filtering", "full", "label-efficient", "exploration", "bounds", "lower-filtering"]
+)
 def test_learners_of_one_figure_have_colours_of_their_own(sweep: str) -> None:
     bare = {entrant.learner.partition(":")[0] for each in SWEEPS if each.id == sweep for entrant in each.entrants}
     assert len({to_rgba(STYLES[name].colour) for name in bare}) == len(bare)
@@ -88,18 +92,22 @@ def test_every_figure_has_a_drawing() -> None:
     assert set(DRAWINGS) == set(BY_ID)
 
 
-# ------------------------------------------------------------------------------------------------------------ the paper's grids
+# ---------------------------------------------------------------------------------------------------- the paper's grids
 
 
-def naive_cells(results: list[Result], figure: Figure) -> dict[tuple[int, int, float, str], tuple[str, tuple[float, ...]]]:
+def naive_cells(
+    results: list[Result], figure: Figure
+) -> dict[tuple[int, int, float, str], tuple[str, tuple[float, ...]]]:
     """By K, d, noise and learner: the tuning of the lower mean, and mean, least and most."""
     rates: dict[tuple[int, int, float, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
         task = result.task
         if task.figure == figure.sweeps[0] and (figure.tunings is None or task.tuning in figure.tunings):
             rates[task.classes, task.features, task.noise, task.learner][task.tuning].append(result.outcome.error_rate)
-    return {key: min(((tuning, spread(found)) for tuning, found in by_tuning.items()), key=lambda pair: pair[1][0])
-            for key, by_tuning in rates.items()}
+    return {
+        key: min(((tuning, spread(found)) for tuning, found in by_tuning.items()), key=lambda pair: pair[1][0])
+        for key, by_tuning in rates.items()
+    }
 
 
 @pytest.mark.parametrize("name", ["bandit-best", "bandit-only-t", "filtering-theory", "full"])
@@ -112,7 +120,11 @@ def test_grid_shows_means_and_ranges(name: str) -> None:
     assert len(axes) == 9
     places = [(K, d) for K in (6, 9, 12) for d in (80, 120, 160)]
     assert [ax.get_title() for ax in axes[:3]] == ["d = 80", "d = 120", "d = 160"]
-    assert [text.get_text() for text in picture.texts if text.get_text().startswith("K =")] == ["K = 6", "K = 9", "K = 12"]
+    assert [text.get_text() for text in picture.texts if text.get_text().startswith("K =")] == [
+        "K = 6",
+        "K = 9",
+        "K = 12",
+    ]
     seen = 0
     for (K, d), ax in zip(places, axes, strict=True):
         holes = hollows(ax)
@@ -130,7 +142,10 @@ def test_grid_shows_means_and_ranges(name: str) -> None:
 
 def test_figures_of_a_sweep_share_their_axis() -> None:
     results = [result for result in fakes("bandit") if result.task.features == 80]
-    limits = {draw(BY_ID[name], results).get_axes()[0].get_ylim() for name in ("bandit-best", "bandit-only-t", "bandit-theory")}
+    limits = {
+        draw(BY_ID[name], results).get_axes()[0].get_ylim()
+        for name in ("bandit-best", "bandit-only-t", "bandit-theory")
+    }
     assert len(limits) == 1
 
 
@@ -162,7 +177,9 @@ def test_a_run_without_mistakes_is_shown_at_half_a_mistake() -> None:
 
 def test_a_grid_of_one_cell_and_of_a_missing_panel() -> None:
     results = fakes("bandit")
-    one = [result for result in results if (result.task.classes, result.task.features, result.task.noise) == (9, 120, 0.05)]
+    one = [
+        result for result in results if (result.task.classes, result.task.features, result.task.noise) == (9, 120, 0.05)
+    ]
     assert len(panels(draw(BY_ID["bandit-best"], one))) == 1
     most = [result for result in results if (result.task.classes, result.task.features) != (9, 120)]
     axes = panels(draw(BY_ID["bandit-best"], most))
@@ -172,7 +189,7 @@ def test_a_grid_of_one_cell_and_of_a_missing_panel() -> None:
     assert any(label.get_visible() and label.get_text() for label in left)
 
 
-# ----------------------------------------------------------------------------------------------- label efficient, exploration
+# ----------------------------------------------------------------------------------------- label efficient, exploration
 
 
 def test_label_efficient_shows_queries_and_mistakes() -> None:
@@ -184,11 +201,16 @@ def test_label_efficient_shows_queries_and_mistakes() -> None:
     axes = panels(draw(BY_ID["label-efficient"], results))
     cells = [(K, noise) for K in (6, 9, 12) for noise in (0.0, 0.05, 0.1)]
     for (K, noise), ax in zip(cells, axes, strict=True):
-        points = {(learner, tuning): outcomes for (k, n, learner, tuning), outcomes in grouped.items() if (k, n) == (K, noise)}
+        points = {
+            (learner, tuning): outcomes for (k, n, learner, tuning), outcomes in grouped.items() if (k, n) == (K, noise)
+        }
         drawn = bars(ax)
         assert sum(map(len, drawn.values())) == len(points)
-        every = {(round(float(x), 9), round(float(y), 9)) for line in ax.get_lines()
-                 for x, y in zip(*line.get_data(), strict=True)}
+        every = {
+            (round(float(x), 9), round(float(y), 9))
+            for line in ax.get_lines()
+            for x, y in zip(*line.get_data(), strict=True)
+        }
         for (learner, tuning), outcomes in points.items():
             queries = statistics.fmean(outcome.labels_seen for outcome in outcomes)
             expected = spread([outcome.error_rate for outcome in outcomes])
@@ -202,8 +224,9 @@ def test_label_efficient_shows_queries_and_mistakes() -> None:
 def test_exploration_sets_the_two_rules_side_by_side() -> None:
     results = fakes("exploration", "filtering", "label-efficient")
     picture, words = draw(BY_ID["exploration"], results), caption(BY_ID["exploration"], results)
-    for graph, ax, name in zip(("filtering", "label-efficient"), panels(picture), ("multiclass filtering", "label-efficient"),
-                               strict=True):
+    for graph, ax, name in zip(
+        ("filtering", "label-efficient"), panels(picture), ("multiclass filtering", "label-efficient"), strict=True
+    ):
         rates: dict[tuple[str, str, int, int, float], list[float]] = defaultdict(list)
         for result in results:
             task = result.task
@@ -215,14 +238,15 @@ def test_exploration_sets_the_two_rules_side_by_side() -> None:
             keys = [key for key in rates if key[:2] == ("top-up", learner)]
             wanted = [(statistics.fmean(rates["paper", *key[1:]]), statistics.fmean(rates[key])) for key in keys]
             (data,) = lines(ax, STYLES[learner].label)
-            assert {(round(x, 12), round(y, 12)) for x, y in zip(*data, strict=True)} \
-                == {(round(x, 12), round(y, 12)) for x, y in wanted}
+            assert {(round(x, 12), round(y, 12)) for x, y in zip(*data, strict=True)} == {
+                (round(x, 12), round(y, 12)) for x, y in wanted
+            }
             less += sum(ours < paper for paper, ours in wanted)
             total += len(wanted)
         assert f"{less} of {total} times on the {name} graph" in words
 
 
-# ------------------------------------------------------------------------------------------------------------------ odd tables
+# ----------------------------------------------------------------------------------------------------------- odd tables
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.id)
@@ -257,7 +281,7 @@ def test_runs_of_different_length_are_not_averaged() -> None:
         draw(BY_ID["full"], mixed)
 
 
-# ------------------------------------------------------------------------------------------------------------------- captions
+# ------------------------------------------------------------------------------------------------------------- captions
 
 
 def test_captions_count(everything: list[Result]) -> None:
@@ -280,11 +304,22 @@ def test_captions_of_single_runs() -> None:
     assert "whisker" not in words
 
 
-# ------------------------------------------------------------------------------------------------------------ layout and files
+# ----------------------------------------------------------------------------------------------------- layout and files
 
 
-@pytest.mark.parametrize("name", ["bandit-intro", "bandit-best", "full", "label-efficient", "exploration", "bounds",
-                                  "lower-filtering", "lower-full"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bandit-intro",
+        "bandit-best",
+        "full",
+        "label-efficient",
+        "exploration",
+        "bounds",
+        "lower-filtering",
+        "lower-full",
+    ],
+)
 def test_nothing_is_cut_off_and_the_legend_is_free(name: str, everything: list[Result]) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -322,8 +357,11 @@ def test_both_files_are_written_and_text_stays_text(tmp_path: Path) -> None:
 
 
 def test_svg_depends_on_the_rows_alone(tmp_path: Path) -> None:
-    results = [result for result in fakes("filtering", "lower-full", repeats=2)
-               if (result.task.classes, result.task.features) in ((6, 80), (3, 28))]
+    results = [
+        result
+        for result in fakes("filtering", "lower-full", repeats=2)
+        if (result.task.classes, result.task.features) in ((6, 80), (3, 28))
+    ]
     before = dict(mpl.rcParams)
     for figure in (BY_ID["filtering-best"], BY_ID["lower-full"]):
         save(draw(figure, results), tmp_path / "one")

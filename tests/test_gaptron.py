@@ -31,8 +31,12 @@ def test_equals_the_reference(loss, graph, gamma):
     assert (np.diff(runs.histories()[0].curve.mistakes, prepend=0) == (np.array(actions) != y)).all()
 
 
-@given(st.integers(2, 9).flatmap(lambda K: st.lists(st.floats(-4, 4), min_size=K, max_size=K)), st.sampled_from(list(LOSSES)),
-       st.floats(0.1, 3.0), st.data())
+@given(
+    st.integers(2, 9).flatmap(lambda K: st.lists(st.floats(-4, 4), min_size=K, max_size=K)),
+    st.sampled_from(list(LOSSES)),
+    st.floats(0.1, 3.0),
+    st.data(),
+)
 def test_gaptrons_inequality(scores, loss, X, data):
     """(1-a) 1[y* != y] + a (K-1)/K + eta/2 ||grad l||^2 <= l(y) with ||x|| = X and its full-information rate."""
     s, piece = np.array(scores), LOSSES[loss]
@@ -44,8 +48,11 @@ def test_gaptrons_inequality(scores, loss, X, data):
     assert left <= piece.value(s, star, y) + 1e-9
 
 
-@given(st.integers(2, 9).flatmap(lambda K: st.lists(st.floats(-20, 20), min_size=K, max_size=K)), st.sampled_from(list(LOSSES)),
-       st.data())
+@given(
+    st.integers(2, 9).flatmap(lambda K: st.lists(st.floats(-20, 20), min_size=K, max_size=K)),
+    st.sampled_from(list(LOSSES)),
+    st.data(),
+)
 def test_values_gradients_and_gaps_equal_the_reference(scores, loss, data):
     s, piece = np.array(scores), LOSSES[loss]
     star, y, out = int(np.argmax(s)), data.draw(st.integers(0, s.size - 1)), np.zeros(s.size)
@@ -82,5 +89,7 @@ def test_tunings_by_hand():
 
 
 def test_other_graphs_are_refused():
-    with pytest.raises(UserError, match="gaptron-smh cannot play the graph 'filtering': it is made for bandit feedback"):
+    with pytest.raises(
+        UserError, match="gaptron-smh cannot play the graph 'filtering': it is made for bandit feedback"
+    ):
         Online(Gaptron(), FeedbackGraph.filtering(3), features=2)

@@ -139,6 +139,7 @@ def test_query_has_the_name_given():
 
 # The constructor
 
+
 def test_closure_completes_one_missing_edge_only():
     graph = FeedbackGraph([[1, 1, 0, 1], [0, 1, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 1, 1]])
     assert rows(graph) == [[1, 1, 1, 1], [0, 1, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1], [1, 1, 1, 1]]
@@ -155,8 +156,9 @@ def test_closure_can_make_a_class_observable():
 @settings(max_examples=100, deadline=None)
 @given(graphs())
 def test_closure_is_idempotent_and_never_removes(graph):
-    again = FeedbackGraph(graph.visible, graph.classes, graph.actions,
-                          dominating_set=[graph.actions[i] for i in graph.dominating_set])
+    again = FeedbackGraph(
+        graph.visible, graph.classes, graph.actions, dominating_set=[graph.actions[i] for i in graph.dominating_set]
+    )
     assert again == graph
     assert again.completed == ()
     assert not (graph.visible.sum(axis=1) == graph.n_classes - 1).any()
@@ -194,73 +196,142 @@ def test_own_dominating_set():
 EYE = np.eye(3, dtype=int)
 
 
-@pytest.mark.parametrize(("make", "sentence"), [
-    (lambda: FeedbackGraph.bandit(1), "a problem needs at least 2 classes, but 1 was given: name two or more"),
-    (lambda: FeedbackGraph.full([]), "a problem needs at least 2 classes, but 0 were given: name two or more"),
-    (lambda: FeedbackGraph(np.ones((1, 1))), "a problem needs at least 2 classes, but 1 was given: name two or more"),
-    (lambda: FeedbackGraph.bandit(-4), "the number of classes must be at least 0, not -4"),
-    (lambda: FeedbackGraph.bandit(True), "the number of classes must be a whole number, not True"),
-    (lambda: FeedbackGraph.bandit(2.5), "classes must be a list, not a float"),
-    (lambda: FeedbackGraph.bandit("abc"), "classes must be a list, not a str"),
-    (lambda: FeedbackGraph.bandit({"a", "b"}), "classes must be a list, not a set"),
-    (lambda: FeedbackGraph.bandit(np.array(3)), "classes must be a list, not a single value"),
-    (lambda: FeedbackGraph.bandit([1, 2.5]), "class 2.5 is a float: names may be str, int, bool or None"),
-    (lambda: FeedbackGraph.bandit([1, True]), "the names 1 and True compare equal: every class needs a name of its own"),
-    (lambda: FeedbackGraph.bandit([1, 10**5000]),
-     "class: a whole number that is a name must fit in 64 bits: write it as a string instead"),
-    (lambda: FeedbackGraph(np.ones((2, 3))),
-     "the matrix has 2 rows for 3 classes: give one row for each class, and more for extra actions"),
-    (lambda: FeedbackGraph([1, 0, 1]),
-     "the matrix must have 2 dimensions, not 1: give one row per action, one column per class"),
-    (lambda: FeedbackGraph([[1, 0], [1]]),
-     "the rows of the matrix differ in length: give each action one entry for every class"),
-    (lambda: FeedbackGraph([[1, 2], [0, 1]]), "the matrix must hold only 0 and 1: write 1 where the action reveals the class"),
-    (lambda: FeedbackGraph([[1, float("nan")], [0, 1]]),
-     "the matrix must hold only 0 and 1: write 1 where the action reveals the class"),
-    (lambda: FeedbackGraph([["1", "0"], ["0", "1"]]),
-     "the matrix must hold only 0 and 1: write 1 where the action reveals the class"),
-    (lambda: FeedbackGraph(EYE, ["a", "b"]),
-     "the matrix has 3 columns but there are 2 classes: give one column for each class"),
-    (lambda: FeedbackGraph(EYE, name=3), "the name of a graph must be a str, not int"),
-    (lambda: FeedbackGraph(EYE, actions=[0, 1]),
-     "the matrix has 3 rows but there are 2 actions: give one row for each action"),
-    (lambda: FeedbackGraph(EYE, actions=[0, 2, 1]),
-     "action 2 is 2 where class 1 was expected: name the classes first, in their order, then the rest"),
-    (lambda: FeedbackGraph(EYE, actions=[0, True, 2]),
-     "action 2 is True where class 1 was expected: name the classes first, in their order, then the rest"),
-    (lambda: FeedbackGraph([[0, 0], [0, 0], [1, 1]], ["query", "a"]),
-     "the extra action would be called 'query', which is a class: name the actions yourself"),
-    (lambda: FeedbackGraph.label_efficient(["ask", "a"], query="ask"),
-     "the names 'ask' and 'ask' compare equal: every action needs a name of its own"),
-    (lambda: FeedbackGraph([[1, 0, 0, 0], [0] * 4, [0] * 4, [0, 0, 0, 1]], ["a", "b", "c", "d"]),
-     "no action observes the classes 'b', 'c': give some action an edge to each"),
-    (lambda: FeedbackGraph([[1, 0, 0], [0, 1, 0], [0] * 3], ["a", "b", "c"]),
-     "no action observes the class 'c': give some action an edge to it"),
-    (lambda: FeedbackGraph(EYE, ["a", "b", "c"], dominating_set=["b"]),
-     "the dominating set ['b'] leaves out 'a', 'c': add actions that observe every class, or leave the choice to the package"),
-    (lambda: FeedbackGraph(EYE, dominating_set=[0, 1, 2, 3]), "there is no action 3: choose one of 0, 1, 2"),
-    (lambda: FeedbackGraph(EYE, dominating_set=[0, 1, 2, 2]),
-     "the names 2 and 2 compare equal: every member of the dominating set needs a name of its own"),
-    (lambda: FeedbackGraph.filtering(3, revealing=True), "there is no class True: choose one of 0, 1, 2"),
-    (lambda: FeedbackGraph.filtering(3, revealing=[]),
-     "a filtering graph needs a revealing class, but none was named: name at least one"),
-    (lambda: FeedbackGraph.apple_tasting(3), "apple tasting has exactly 2 classes, but 3 were given: use filtering for more"),
-    (lambda: FeedbackGraph.preset("bandits", 3),
-     "there is no graph 'bandits', did you mean 'bandit'? Choose one of 'bandit', 'full', 'filtering', "
-     "'label-efficient', 'apple-tasting', "
-     "'disease-prevention'"),
-    (lambda: FeedbackGraph.preset("bandit", 3, revealing=0),
-     "the bandit graph has no revealing class to choose: leave it out, or use filtering"),
-    (lambda: FeedbackGraph.from_edges(2, [(0, 0), (1, 2)]), "edge 2: there is no class 2: choose one of 0, 1"),
-    (lambda: FeedbackGraph.from_edges(2, [("0", 0)]), "edge 1: there is no action '0': choose one of 0, 1"),
-    (lambda: FeedbackGraph.from_edges(["a", "b"], ["ab"]), "edge 1 is not a pair of names: give each edge as (action, class)"),
-    (lambda: FeedbackGraph.from_edges(2, [(0, 0, 1)]), "edge 1 is not a pair of names: give each edge as (action, class)"),
-    (lambda: FeedbackGraph.from_edges(2, [([0], 0)]), "edge 1: action [0] is a list: names may be str, int, bool or None"),
-    (lambda: FeedbackGraph.from_edges(2, 7), "edges must be a list, not a int"),
-    (lambda: FeedbackGraph.from_edges(3, [], actions=[0, 1]),
-     "there are only 2 actions where class 2 was expected: name the classes first, in their order, then the rest"),
-    (lambda: FeedbackGraph.from_networkx([[1]]), "a networkx graph is wanted, not a list: give a Graph or a DiGraph"),
-])
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: FeedbackGraph.bandit(1), "a problem needs at least 2 classes, but 1 was given: name two or more"),
+        (lambda: FeedbackGraph.full([]), "a problem needs at least 2 classes, but 0 were given: name two or more"),
+        (
+            lambda: FeedbackGraph(np.ones((1, 1))),
+            "a problem needs at least 2 classes, but 1 was given: name two or more",
+        ),
+        (lambda: FeedbackGraph.bandit(-4), "the number of classes must be at least 0, not -4"),
+        (lambda: FeedbackGraph.bandit(True), "the number of classes must be a whole number, not True"),
+        (lambda: FeedbackGraph.bandit(2.5), "classes must be a list, not a float"),
+        (lambda: FeedbackGraph.bandit("abc"), "classes must be a list, not a str"),
+        (lambda: FeedbackGraph.bandit({"a", "b"}), "classes must be a list, not a set"),
+        (lambda: FeedbackGraph.bandit(np.array(3)), "classes must be a list, not a single value"),
+        (lambda: FeedbackGraph.bandit([1, 2.5]), "class 2.5 is a float: names may be str, int, bool or None"),
+        (
+            lambda: FeedbackGraph.bandit([1, True]),
+            "the names 1 and True compare equal: every class needs a name of its own",
+        ),
+        (
+            lambda: FeedbackGraph.bandit([1, 10**5000]),
+            "class: a whole number that is a name must fit in 64 bits: write it as a string instead",
+        ),
+        (
+            lambda: FeedbackGraph(np.ones((2, 3))),
+            "the matrix has 2 rows for 3 classes: give one row for each class, and more for extra actions",
+        ),
+        (
+            lambda: FeedbackGraph([1, 0, 1]),
+            "the matrix must have 2 dimensions, not 1: give one row per action, one column per class",
+        ),
+        (
+            lambda: FeedbackGraph([[1, 0], [1]]),
+            "the rows of the matrix differ in length: give each action one entry for every class",
+        ),
+        (
+            lambda: FeedbackGraph([[1, 2], [0, 1]]),
+            "the matrix must hold only 0 and 1: write 1 where the action reveals the class",
+        ),
+        (
+            lambda: FeedbackGraph([[1, float("nan")], [0, 1]]),
+            "the matrix must hold only 0 and 1: write 1 where the action reveals the class",
+        ),
+        (
+            lambda: FeedbackGraph([["1", "0"], ["0", "1"]]),
+            "the matrix must hold only 0 and 1: write 1 where the action reveals the class",
+        ),
+        (
+            lambda: FeedbackGraph(EYE, ["a", "b"]),
+            "the matrix has 3 columns but there are 2 classes: give one column for each class",
+        ),
+        (lambda: FeedbackGraph(EYE, name=3), "the name of a graph must be a str, not int"),
+        (
+            lambda: FeedbackGraph(EYE, actions=[0, 1]),
+            "the matrix has 3 rows but there are 2 actions: give one row for each action",
+        ),
+        (
+            lambda: FeedbackGraph(EYE, actions=[0, 2, 1]),
+            "action 2 is 2 where class 1 was expected: name the classes first, in their order, then the rest",
+        ),
+        (
+            lambda: FeedbackGraph(EYE, actions=[0, True, 2]),
+            "action 2 is True where class 1 was expected: name the classes first, in their order, then the rest",
+        ),
+        (
+            lambda: FeedbackGraph([[0, 0], [0, 0], [1, 1]], ["query", "a"]),
+            "the extra action would be called 'query', which is a class: name the actions yourself",
+        ),
+        (
+            lambda: FeedbackGraph.label_efficient(["ask", "a"], query="ask"),
+            "the names 'ask' and 'ask' compare equal: every action needs a name of its own",
+        ),
+        (
+            lambda: FeedbackGraph([[1, 0, 0, 0], [0] * 4, [0] * 4, [0, 0, 0, 1]], ["a", "b", "c", "d"]),
+            "no action observes the classes 'b', 'c': give some action an edge to each",
+        ),
+        (
+            lambda: FeedbackGraph([[1, 0, 0], [0, 1, 0], [0] * 3], ["a", "b", "c"]),
+            "no action observes the class 'c': give some action an edge to it",
+        ),
+        (
+            lambda: FeedbackGraph(EYE, ["a", "b", "c"], dominating_set=["b"]),
+            "the dominating set ['b'] leaves out 'a', 'c': add actions that observe every class, or leave "
+            "the choice to the package",
+        ),
+        (lambda: FeedbackGraph(EYE, dominating_set=[0, 1, 2, 3]), "there is no action 3: choose one of 0, 1, 2"),
+        (
+            lambda: FeedbackGraph(EYE, dominating_set=[0, 1, 2, 2]),
+            "the names 2 and 2 compare equal: every member of the dominating set needs a name of its own",
+        ),
+        (lambda: FeedbackGraph.filtering(3, revealing=True), "there is no class True: choose one of 0, 1, 2"),
+        (
+            lambda: FeedbackGraph.filtering(3, revealing=[]),
+            "a filtering graph needs a revealing class, but none was named: name at least one",
+        ),
+        (
+            lambda: FeedbackGraph.apple_tasting(3),
+            "apple tasting has exactly 2 classes, but 3 were given: use filtering for more",
+        ),
+        (
+            lambda: FeedbackGraph.preset("bandits", 3),
+            "there is no graph 'bandits', did you mean 'bandit'? Choose one of 'bandit', 'full', 'filtering', "
+            "'label-efficient', 'apple-tasting', "
+            "'disease-prevention'",
+        ),
+        (
+            lambda: FeedbackGraph.preset("bandit", 3, revealing=0),
+            "the bandit graph has no revealing class to choose: leave it out, or use filtering",
+        ),
+        (lambda: FeedbackGraph.from_edges(2, [(0, 0), (1, 2)]), "edge 2: there is no class 2: choose one of 0, 1"),
+        (lambda: FeedbackGraph.from_edges(2, [("0", 0)]), "edge 1: there is no action '0': choose one of 0, 1"),
+        (
+            lambda: FeedbackGraph.from_edges(["a", "b"], ["ab"]),
+            "edge 1 is not a pair of names: give each edge as (action, class)",
+        ),
+        (
+            lambda: FeedbackGraph.from_edges(2, [(0, 0, 1)]),
+            "edge 1 is not a pair of names: give each edge as (action, class)",
+        ),
+        (
+            lambda: FeedbackGraph.from_edges(2, [([0], 0)]),
+            "edge 1: action [0] is a list: names may be str, int, bool or None",
+        ),
+        (lambda: FeedbackGraph.from_edges(2, 7), "edges must be a list, not a int"),
+        (
+            lambda: FeedbackGraph.from_edges(3, [], actions=[0, 1]),
+            "there are only 2 actions where class 2 was expected: name the classes first, in their order, "
+            "then the rest",
+        ),
+        (
+            lambda: FeedbackGraph.from_networkx([[1]]),
+            "a networkx graph is wanted, not a list: give a Graph or a DiGraph",
+        ),
+    ],
+)
 def test_refusals_say_the_cure(make, sentence):
     with refused(sentence):
         make()
@@ -273,23 +344,28 @@ def test_a_graph_beyond_memory_is_refused_before_it_is_made():
 
 # Observability, by hand
 
-@pytest.mark.parametrize(("visible", "expected"), [
-    # Class 2 has no self-loop but both others see it.
-    ([[1, 0, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0], [0, 0, 1, 1]], "strong"),
-    # The same without the edge from action 1.
-    ([[1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 1]], "weak"),
-    # All classes see themselves, the extra action sees nothing.
-    ([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]], "strong"),
-    # Class 2 is seen by both other classes but not by the extra action.
-    ([[1, 0, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 0]], "weak"),
-    # A ring without self-loops.
-    ([[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]], "weak"),
-])
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        # Class 2 has no self-loop but both others see it.
+        ([[1, 0, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0], [0, 0, 1, 1]], "strong"),
+        # The same without the edge from action 1.
+        ([[1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 1]], "weak"),
+        # All classes see themselves, the extra action sees nothing.
+        ([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]], "strong"),
+        # Class 2 is seen by both other classes but not by the extra action.
+        ([[1, 0, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 0]], "weak"),
+        # A ring without self-loops.
+        ([[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]], "weak"),
+    ],
+)
 def test_observability_by_hand(visible, expected):
     assert FeedbackGraph(visible).observability == expected
 
 
 # Arrays and look-ups
+
 
 @settings(max_examples=50, deadline=None)
 @given(graphs())
@@ -331,6 +407,7 @@ def test_bool_classes_are_not_numbers():
 
 # Value semantics
 
+
 @settings(max_examples=50, deadline=None)
 @given(graphs())
 def test_copies_are_equal(graph):
@@ -368,6 +445,7 @@ def test_repr_and_str():
 
 # Edges and networkx
 
+
 @settings(max_examples=50, deadline=None)
 @given(graphs(), st.randoms(use_true_random=False))
 def test_edges_rebuild_the_graph(graph, random):
@@ -385,7 +463,8 @@ def test_edges_may_be_arrays():
 def test_directed_networkx():
     graph = networkx.DiGraph([("a", "a"), ("a", "b"), ("c", "c"), ("d", "d"), ("d", "a")])
     assert FeedbackGraph.from_networkx(graph) == FeedbackGraph(
-        [[1, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0], [1, 0, 0, 1]], ["a", "b", "c", "d"])
+        [[1, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0], [1, 0, 0, 1]], ["a", "b", "c", "d"]
+    )
 
 
 def test_undirected_networkx_counts_both_ways_and_adds_no_loops():
@@ -419,6 +498,7 @@ def test_networkx_is_optional(monkeypatch):
 
 # Files
 
+
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(graph=graphs())
 def test_json_round_trip(tmp_path, graph):
@@ -427,7 +507,10 @@ def test_json_round_trip(tmp_path, graph):
     again = FeedbackGraph.from_json(str(file))
     assert again == graph
     assert (again.name, again.completed, again.dominating_set_is_given) == (
-        graph.name, graph.completed, graph.dominating_set_is_given)
+        graph.name,
+        graph.completed,
+        graph.dominating_set_is_given,
+    )
     assert names_in(tmp_path) == ["graph.json"]
 
 
@@ -435,51 +518,87 @@ def test_json_as_documented(tmp_path):
     file = tmp_path / "graph.json"
     FeedbackGraph.label_efficient(["cat", "dog"]).to_json(file)
     assert json.loads(file.read_text()) == {
-        "name": "label-efficient", "classes": ["cat", "dog"], "actions": ["cat", "dog", "query"],
+        "name": "label-efficient",
+        "classes": ["cat", "dog"],
+        "actions": ["cat", "dog", "query"],
         "edges": [["query", "cat"], ["query", "dog"]],
     }
     file.write_text('\ufeff{"classes": [1, "b", null], "edges": [[1, 1], [1, "b"], [1, null]]}', encoding="utf-8")
     assert FeedbackGraph.from_json(file) == FeedbackGraph.filtering([1, "b", None])
 
 
-@pytest.mark.parametrize(("content", "sentence"), [
-    (b"", "line 1, column 1 is not JSON (Expecting value): correct it there"),
-    (b'{\n "classes": [1, 2],\n "edges" [[1, 1]]}',
-     "line 3, column 10 is not JSON (Expecting ':' delimiter): correct it there"),
-    (b"\xff\xfe{}", "byte 1 is not UTF-8: save the file as UTF-8"),
-    (b"[1, 2]", 'it holds a list: write an object with "classes" and "edges"'),
-    (b"null", 'it holds null: write an object with "classes" and "edges"'),
-    (b"{}", '"classes" is missing: a graph needs "classes" and "edges"'),
-    (b'{"classes": [1, 2]}', '"edges" is missing: a graph needs "classes" and "edges"'),
-    (b'{"classes": [1, 2], "edges": [], "weights": 3}',
-     "there is no key 'weights': choose one of 'classes', 'actions', 'edges', 'name', 'dominating_set'"),
-    (b'{"classes": [1, 2], "classes": [1, 2], "edges": []}', "the key 'classes' is there twice: keep one"),
-    (b'{"classes": 2, "edges": []}', '"classes" is a number: write a list of names'),
-    (b'{"classes": [1, 2.0], "edges": []}',
-     'entry 2 of "classes" holds a fraction: names may be strings, whole numbers, true, false or null'),
-    (b'{"classes": [1, [2]], "edges": []}',
-     'entry 2 of "classes" holds a list: names may be strings, whole numbers, true, false or null'),
-    (b'{"classes": [1, NaN], "edges": []}', "NaN is not a name: names may be strings, whole numbers, true, false or null"),
-    (b'{"classes": ["a", "a"], "edges": []}', "the names 'a' and 'a' compare equal: every class needs a name of its own"),
-    (b'{"classes": ["a"], "edges": []}', "a problem needs at least 2 classes, but 1 was given: name two or more"),
-    (b'{"classes": [1, 2], "actions": [2, 1], "edges": []}',
-     "action 1 is 2 where class 1 was expected: name the classes first, in their order, then the rest"),
-    (b'{"classes": [1, 2], "edges": {}}', '"edges" is an object: write a list of [action, class] pairs'),
-    (b'{"classes": [1, 2], "edges": [[1, 1], [2]]}', "edge 2 is not a pair: write it as [action, class]"),
-    (b'{"classes": [1, 2], "edges": [[1, 1], [2, {}]]}',
-     "edge 2 holds an object: names may be strings, whole numbers, true, false or null"),
-    (b'{"classes": [1, 2], "edges": [[1, 1], [2, true]]}', "edge 2: there is no class True: choose one of 1, 2"),
-    (b'{"classes": [1, 2, 3], "edges": [[1, 1]]}', "no action observes the classes 2, 3: give some action an edge to each"),
-    (b'{"classes": [1, 2], "edges": [[1, 1]], "name": 4}', '"name" is a number: write a string'),
-    (b'{"classes": [1, 2, 3], "edges": [[1, 1], [2, 2], [3, 3]], "dominating_set": [1]}',
-     "the dominating set [1] leaves out 2, 3: add actions that observe every class, or leave the choice to the package"),
-    (b'{"classes": [1, ' + b"9" * 5000 + b'], "edges": []}', "a number in it has too many digits: write it as a string"),
-    (b'{"classes": [1, ' + b"9" * 30 + b'], "edges": []}',
-     "class: a whole number that is a name must fit in 64 bits: write it as a string instead"),
-    (b"[" * 100_000, "it is nested too deeply: a graph needs lists of names and of pairs, nothing deeper"),
-    (b'{"classes": ' + b"[" * 600 + b"]" * 600 + b', "edges": []}',
-     'entry 1 of "classes" holds a list: names may be strings, whole numbers, true, false or null'),
-])
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "line 1, column 1 is not JSON (Expecting value): correct it there"),
+        (
+            b'{\n "classes": [1, 2],\n "edges" [[1, 1]]}',
+            "line 3, column 10 is not JSON (Expecting ':' delimiter): correct it there",
+        ),
+        (b"\xff\xfe{}", "byte 1 is not UTF-8: save the file as UTF-8"),
+        (b"[1, 2]", 'it holds a list: write an object with "classes" and "edges"'),
+        (b"null", 'it holds null: write an object with "classes" and "edges"'),
+        (b"{}", '"classes" is missing: a graph needs "classes" and "edges"'),
+        (b'{"classes": [1, 2]}', '"edges" is missing: a graph needs "classes" and "edges"'),
+        (
+            b'{"classes": [1, 2], "edges": [], "weights": 3}',
+            "there is no key 'weights': choose one of 'classes', 'actions', 'edges', 'name', 'dominating_set'",
+        ),
+        (b'{"classes": [1, 2], "classes": [1, 2], "edges": []}', "the key 'classes' is there twice: keep one"),
+        (b'{"classes": 2, "edges": []}', '"classes" is a number: write a list of names'),
+        (
+            b'{"classes": [1, 2.0], "edges": []}',
+            'entry 2 of "classes" holds a fraction: names may be strings, whole numbers, true, false or null',
+        ),
+        (
+            b'{"classes": [1, [2]], "edges": []}',
+            'entry 2 of "classes" holds a list: names may be strings, whole numbers, true, false or null',
+        ),
+        (
+            b'{"classes": [1, NaN], "edges": []}',
+            "NaN is not a name: names may be strings, whole numbers, true, false or null",
+        ),
+        (
+            b'{"classes": ["a", "a"], "edges": []}',
+            "the names 'a' and 'a' compare equal: every class needs a name of its own",
+        ),
+        (b'{"classes": ["a"], "edges": []}', "a problem needs at least 2 classes, but 1 was given: name two or more"),
+        (
+            b'{"classes": [1, 2], "actions": [2, 1], "edges": []}',
+            "action 1 is 2 where class 1 was expected: name the classes first, in their order, then the rest",
+        ),
+        (b'{"classes": [1, 2], "edges": {}}', '"edges" is an object: write a list of [action, class] pairs'),
+        (b'{"classes": [1, 2], "edges": [[1, 1], [2]]}', "edge 2 is not a pair: write it as [action, class]"),
+        (
+            b'{"classes": [1, 2], "edges": [[1, 1], [2, {}]]}',
+            "edge 2 holds an object: names may be strings, whole numbers, true, false or null",
+        ),
+        (b'{"classes": [1, 2], "edges": [[1, 1], [2, true]]}', "edge 2: there is no class True: choose one of 1, 2"),
+        (
+            b'{"classes": [1, 2, 3], "edges": [[1, 1]]}',
+            "no action observes the classes 2, 3: give some action an edge to each",
+        ),
+        (b'{"classes": [1, 2], "edges": [[1, 1]], "name": 4}', '"name" is a number: write a string'),
+        (
+            b'{"classes": [1, 2, 3], "edges": [[1, 1], [2, 2], [3, 3]], "dominating_set": [1]}',
+            "the dominating set [1] leaves out 2, 3: add actions that observe every class, or leave the "
+            "choice to the package",
+        ),
+        (
+            b'{"classes": [1, ' + b"9" * 5000 + b'], "edges": []}',
+            "a number in it has too many digits: write it as a string",
+        ),
+        (
+            b'{"classes": [1, ' + b"9" * 30 + b'], "edges": []}',
+            "class: a whole number that is a name must fit in 64 bits: write it as a string instead",
+        ),
+        (b"[" * 100_000, "it is nested too deeply: a graph needs lists of names and of pairs, nothing deeper"),
+        (
+            b'{"classes": ' + b"[" * 600 + b"]" * 600 + b', "edges": []}',
+            'entry 1 of "classes" holds a list: names may be strings, whole numbers, true, false or null',
+        ),
+    ],
+)
 def test_bad_files_say_the_place_and_the_cure(tmp_path, content, sentence):
     file = tmp_path / "g.json"
     file.write_bytes(content)
@@ -488,7 +607,9 @@ def test_bad_files_say_the_place_and_the_cure(tmp_path, content, sentence):
 
 
 def test_files_that_cannot_be_read(tmp_path):
-    with refused(f"graph file {tmp_path / 'no.json'}: it cannot be read (No such file or directory): name a readable file"):
+    with refused(
+        f"graph file {tmp_path / 'no.json'}: it cannot be read (No such file or directory): name a readable file"
+    ):
         FeedbackGraph.from_json(tmp_path / "no.json")
     with refused(f"graph file {tmp_path}: it cannot be read (Is a directory): name a readable file"):
         FeedbackGraph.from_json(tmp_path)
@@ -503,18 +624,36 @@ def test_endless_files_are_refused(monkeypatch):
 
 
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=4)
     | st.sampled_from(["a", "b", "classes", 0, 1, True, 10**30]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(
-        st.text(max_size=3) | st.sampled_from(["classes", "actions", "edges", "name", "dominating_set"]), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.text(max_size=3) | st.sampled_from(["classes", "actions", "edges", "name", "dominating_set"]),
+            inner,
+            max_size=4,
+        )
+    ),
     max_leaves=12,
 )
 NAMES = st.lists(st.sampled_from(["a", "b", "c", 0, 1, False, None]), max_size=4)
 NEARLY_GRAPHS = st.fixed_dictionaries(
-    {"classes": NAMES | JSON_VALUES,
-     "edges": st.lists(st.lists(st.sampled_from(["a", "b", "c", 0, 1, True, None]), min_size=1, max_size=3), max_size=8)
-     | JSON_VALUES},
-    optional={"actions": NAMES | JSON_VALUES, "name": st.text(max_size=3) | JSON_VALUES, "dominating_set": NAMES | JSON_VALUES},
+    {
+        "classes": NAMES | JSON_VALUES,
+        "edges": st.lists(
+            st.lists(st.sampled_from(["a", "b", "c", 0, 1, True, None]), min_size=1, max_size=3), max_size=8
+        )
+        | JSON_VALUES,
+    },
+    optional={
+        "actions": NAMES | JSON_VALUES,
+        "name": st.text(max_size=3) | JSON_VALUES,
+        "dominating_set": NAMES | JSON_VALUES,
+    },
 )
 
 
@@ -540,7 +679,7 @@ def test_any_json_is_a_graph_or_a_user_error(tmp_path, document):
 
 
 @FUZZ
-@given(content=st.binary(max_size=60) | st.text("[]{}\":,0123456789.eE-+ \nantrufls\\u", max_size=60).map(str.encode))
+@given(content=st.binary(max_size=60) | st.text('[]{}":,0123456789.eE-+ \nantrufls\\u', max_size=60).map(str.encode))
 def test_any_bytes_are_a_graph_or_a_user_error(tmp_path, content):
     check_any_content(tmp_path, content)
 
@@ -548,7 +687,9 @@ def test_any_bytes_are_a_graph_or_a_user_error(tmp_path, content):
 @FUZZ
 @given(data=st.data())
 def test_a_damaged_file_is_a_graph_or_a_user_error(tmp_path, data):
-    good = bytearray(b'{"classes": ["a", "b"], "actions": ["a", "b", "q"], "edges": [["a", "a"], ["q", "b"]], "name": "n"}')
+    good = bytearray(
+        b'{"classes": ["a", "b"], "actions": ["a", "b", "q"], "edges": [["a", "a"], ["q", "b"]], "name": "n"}'
+    )
     for _ in range(data.draw(st.integers(1, 3))):
         good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
     check_any_content(tmp_path, bytes(good))
@@ -585,18 +726,31 @@ def test_an_old_file_is_replaced_whole_with_ordinary_permissions(tmp_path):
 
 # For people
 
-@pytest.mark.parametrize(("graph", "phrases"), [
-    (FeedbackGraph.full(3), ["the label, whatever it is: 0, 1, 2", "there is nothing to explore"]),
-    (FeedbackGraph.bandit(["a", "b", "c"]),
-     ["only whether it is right itself: 'a', 'b', 'c'", "Observability: strong", "rho = 3, the smallest possible", "sqrt(9 T)",
-      "about 949 mistakes"]),
-    (FeedbackGraph.bandit(2), ["Added edges: 0 -> 1, 1 -> 0.", "a label that is none of the others is it"]),
-    (FeedbackGraph.label_efficient(4),
-     ["4 classes, 5 actions (1 of them extra: 'query'), 4 edges", "nothing: 0, 1, 2, 3", "Observability: weak"]),
-    (FeedbackGraph.from_networkx(networkx.cycle_graph(5)), ["some of the classes: 0, 1, 2, 3, 4"]),
-    (FeedbackGraph(np.ones((3, 3)), dominating_set=[0, 1]), ["(rho = 2, a smaller one may exist)"]),
-    (FeedbackGraph.disease_prevention(9), ["5 -> 5 and 3 more."]),
-])
+
+@pytest.mark.parametrize(
+    ("graph", "phrases"),
+    [
+        (FeedbackGraph.full(3), ["the label, whatever it is: 0, 1, 2", "there is nothing to explore"]),
+        (
+            FeedbackGraph.bandit(["a", "b", "c"]),
+            [
+                "only whether it is right itself: 'a', 'b', 'c'",
+                "Observability: strong",
+                "rho = 3, the smallest possible",
+                "sqrt(9 T)",
+                "about 949 mistakes",
+            ],
+        ),
+        (FeedbackGraph.bandit(2), ["Added edges: 0 -> 1, 1 -> 0.", "a label that is none of the others is it"]),
+        (
+            FeedbackGraph.label_efficient(4),
+            ["4 classes, 5 actions (1 of them extra: 'query'), 4 edges", "nothing: 0, 1, 2, 3", "Observability: weak"],
+        ),
+        (FeedbackGraph.from_networkx(networkx.cycle_graph(5)), ["some of the classes: 0, 1, 2, 3, 4"]),
+        (FeedbackGraph(np.ones((3, 3)), dominating_set=[0, 1]), ["(rho = 2, a smaller one may exist)"]),
+        (FeedbackGraph.disease_prevention(9), ["5 -> 5 and 3 more."]),
+    ],
+)
 def test_description(graph, phrases):
     text = graph.describe()
     for phrase in phrases:
@@ -614,13 +768,16 @@ def patches(figure, kind):
     return [patch for patch in figure.axes[0].patches if type(patch).__name__ == kind]
 
 
-@pytest.mark.parametrize(("graph", "circles", "squares", "arrows"), [
-    (FeedbackGraph.bandit(6), 6, 0, 6),
-    (FeedbackGraph.filtering(5), 5, 0, 5),
-    (FeedbackGraph.label_efficient(4), 4, 1, 4),
-    (FeedbackGraph([[0, 0, 0]] * 3 + [[1, 1, 1]] * 2), 3, 2, 6),
-    (FeedbackGraph.full(["long name of a class", "$x$", "\n"]), 3, 0, 9),
-])
+@pytest.mark.parametrize(
+    ("graph", "circles", "squares", "arrows"),
+    [
+        (FeedbackGraph.bandit(6), 6, 0, 6),
+        (FeedbackGraph.filtering(5), 5, 0, 5),
+        (FeedbackGraph.label_efficient(4), 4, 1, 4),
+        (FeedbackGraph([[0, 0, 0]] * 3 + [[1, 1, 1]] * 2), 3, 2, 6),
+        (FeedbackGraph.full(["long name of a class", "$x$", "\n"]), 3, 0, 9),
+    ],
+)
 def test_drawing_shows_every_node_and_edge(graph, circles, squares, arrows):
     figure = graph.draw()
     found = [len(patches(figure, kind)) for kind in ("Circle", "Rectangle", "FancyArrowPatch")]
@@ -630,7 +787,7 @@ def test_drawing_shows_every_node_and_edge(graph, circles, squares, arrows):
 
 def test_large_graphs_are_drawn_as_a_matrix():
     graph = FeedbackGraph.bandit(60)
-    image, = graph.draw().axes[0].images
+    (image,) = graph.draw().axes[0].images
     assert (image.get_array() == graph.visible).all()
     assert len(FeedbackGraph.full(12).draw().axes[0].images) == 1
     assert len(FeedbackGraph([[1, 1]] * 12).draw().axes[0].images) == 1

@@ -91,9 +91,13 @@ def test_a_graph_it_cannot_play_is_refused_in_a_sentence_that_names_others(name,
     monkeypatch.setattr("gappletron._dispatch.specialised", fail)
     for graph in GRAPHS:
         if named(name).refusal(graph) is not None:
-            for attempt in (lambda graph=graph: Runs(name, (np.eye(graph.n_classes), graph.classes), graph),
-                            lambda graph=graph: Online(name, graph, features=3)):
-                with pytest.raises(UserError, match=rf"^{name} cannot play the graph .*: it .*; choose for example") as caught:
+            for attempt in (
+                lambda graph=graph: Runs(name, (np.eye(graph.n_classes), graph.classes), graph),
+                lambda graph=graph: Online(name, graph, features=3),
+            ):
+                with pytest.raises(
+                    UserError, match=rf"^{name} cannot play the graph .*: it .*; choose for example"
+                ) as caught:
                     attempt()
                 for other in str(caught.value).split("for example ")[1].split(" and ")[0].split(", "):
                     assert named(other.strip("'")).refusal(graph) is None
@@ -208,7 +212,10 @@ def test_sparse_equals_dense(name):
     with interpreted():
         graph = playable(name)[0]
         X, y = small_stream(np.random.default_rng(12), 80, FEATURES, graph.n_classes)
-        assert bulk(named(name), graph, X, y)[1].tobytes() == bulk(named(name), graph, sparse.csc_matrix(X), y)[1].tobytes()
+        assert (
+            bulk(named(name), graph, X, y)[1].tobytes()
+            == bulk(named(name), graph, sparse.csc_matrix(X), y)[1].tobytes()
+        )
 
 
 def test_an_empty_row_changes_no_weights(name):
@@ -243,7 +250,9 @@ def test_bad_input_is_refused_and_changes_nothing(name, x):
         with pytest.raises(UserError):
             model.act(x)
         fresh = Online(name, playable(name)[0], FEATURES, seed=1)
-        assert model.act(np.ones(FEATURES)).probabilities.tobytes() == fresh.act(np.ones(FEATURES)).probabilities.tobytes()
+        assert (
+            model.act(np.ones(FEATURES)).probabilities.tobytes() == fresh.act(np.ones(FEATURES)).probabilities.tobytes()
+        )
 
 
 @pytest.mark.parametrize("norm", [0.0, 1e-200, 1e200])
@@ -269,9 +278,13 @@ NOT_SEPARATING = {
 
 @pytest.mark.parametrize("name", names(FeedbackGraph.full(6)))
 def test_with_full_information_the_noise_free_stream_is_separated(name):
-    """The last tenth of the paper's stream: (almost) no mistakes, at most 1 percent, for all but those with a reason."""
+    """The last tenth of the paper's stream: (almost) no mistakes, at most 1 percent, for all but those with a
+    reason.
+    """
     stream, graph = "synthetic:K=6,d=80,noise=0,T=20000,seed=3", FeedbackGraph.full(6)
-    learner = tuned(named(name), "theory", graph, rounds=20_000, features=80, max_norm=Synthetic.parse(stream[10:]).max_norm)
+    learner = tuned(
+        named(name), "theory", graph, rounds=20_000, features=80, max_norm=Synthetic.parse(stream[10:]).max_norm
+    )
     curve = play(learner, stream, graph, curve=[18_000])[0].curve
     late = int(curve.mistakes[1] - curve.mistakes[0])
     assert (late <= 20) == (name not in NOT_SEPARATING), late

@@ -1,4 +1,6 @@
-"""Regularity where it is claimed and counterexamples where it is not; gradients by finite differences and at the kinks."""
+"""Regularity where it is claimed and counterexamples where it is not; gradients by finite differences and at
+the kinks.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ def test_regular_where_claimed(s, loss):
     assert 0.0 <= a <= 1.0
     for y in set(range(s.size)) - {star}:
         if isinstance(loss, Hinge):
-            # Its Lemma is about the sum that the proof of Lemma 1 needs: 1 - a/K <= (K'-1)/K' l(y), K that of the uniform draw.
+            # Its Lemma is about the sum that the proof of Lemma 1 needs: 1 - a/K <= (K'-1)/K' l(y), K that of the
+            # uniform draw.
             assert 1.0 - a / s.size <= (K - 1) / K * loss.value(s, star, y) + 1e-12
         else:
             assert (K - 1) / K * loss.value(s, star, y) + a / K >= 1.0 - 1e-12
@@ -101,7 +104,9 @@ def test_gradients_are_derivatives(s, loss, data):
 
 @given(score_pairs(), st.sampled_from([SmoothHinge(), LogisticBaseK(), LogisticBase2()]), st.data())
 def test_subgradients_at_kinks_too(pair, loss, data):
-    """l(s') >= l(s) + <g, s' - s>: convexity, which at a kink is what "gradient" means. (The hinge's split is at W_t.)"""
+    """l(s') >= l(s) + <g, s' - s>: convexity, which at a kink is what "gradient" means. (The hinge's split is
+    at W_t.)
+    """
     s, other = pair
     y = data.draw(st.integers(0, s.size - 1))
     here, there = loss.value(s, int(np.argmax(s)), y), loss.value(other, int(np.argmax(other)), y)

@@ -76,7 +76,7 @@ def train(model, rounds=20, seed=0):
     return model
 
 
-# --------------------------------------------------------------------------------------------------------------- receipts
+# ------------------------------------------------------------------------------------------------------------- receipts
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -118,7 +118,7 @@ def test_a_receipt_cannot_be_spoiled(plain):
     assert receipt.id in repr(receipt)
 
 
-# --------------------------------------------------------------------------------------------------------- late feedback
+# -------------------------------------------------------------------------------------------------------- late feedback
 
 
 class ByHand:
@@ -213,7 +213,7 @@ def test_unseen_changes_no_weights_of_this_learner(plain):
     assert all(receipt.reveals for receipt in model.pending)
 
 
-# ---------------------------------------------------------------------------------------------------------------- predict
+# -------------------------------------------------------------------------------------------------------------- predict
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -246,7 +246,7 @@ def test_predict_is_pure(folder, plain):
     assert model.weights.tobytes() == twin.weights.tobytes()
 
 
-# --------------------------------------------------------------------------------------------------------------- refusals
+# ------------------------------------------------------------------------------------------------------------- refusals
 
 
 def revealing_and_blind(model):
@@ -301,7 +301,15 @@ def test_learn_refuses_a_foreign_receipt(filtering, folder, plain):
             filtering.learn(foreign, "ham")
     prefix = revealing.id.rpartition("-")[0]
     numbers = ("", "x", str(filtering.rounds), "-1", "+1", " 1", "1_0", "٠", "²", "9" * 5000, "\0", "0\n")
-    for name in ("", "-", "0", prefix, "x" * 100_000, revealing.id + "\n", *(f"{prefix}-{number}" for number in numbers)):
+    for name in (
+        "",
+        "-",
+        "0",
+        prefix,
+        "x" * 100_000,
+        revealing.id + "\n",
+        *(f"{prefix}-{number}" for number in numbers),
+    ):
         with refused(filtering, folder, "is not from this model"):
             filtering.learn(name, "ham")
     for thing in (0, None, 1.5, b"0", [revealing], object(), (revealing.id,), 10**30):
@@ -341,19 +349,39 @@ def test_waiting_receipts_are_bounded_and_the_oldest_expire(folder, plain):
     assert model.pending == ()
 
 
-@pytest.mark.parametrize("changes", [
-    {"features": 0}, {"features": 2**31}, {"features": 1.5}, {"features": True}, {"features": "3"}, {"features": None},
-    {"seed": -1}, {"seed": 0.5}, {"seed": None}, {"pending": 0}, {"pending": -1}, {"pending": 1.0}, {"learner": "gapsnh"},
-    {"learner": None}, {"learner": SmoothHinge()}, {"learner": Gappletron}, {"graph": "bandit"}, {"graph": None},
-    {"graph": np.eye(3)}, {"features": 2**31 - 1, "graph": FeedbackGraph.bandit(3000)},
-], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"features": 0},
+        {"features": 2**31},
+        {"features": 1.5},
+        {"features": True},
+        {"features": "3"},
+        {"features": None},
+        {"seed": -1},
+        {"seed": 0.5},
+        {"seed": None},
+        {"pending": 0},
+        {"pending": -1},
+        {"pending": 1.0},
+        {"learner": "gapsnh"},
+        {"learner": None},
+        {"learner": SmoothHinge()},
+        {"learner": Gappletron},
+        {"graph": "bandit"},
+        {"graph": None},
+        {"graph": np.eye(3)},
+        {"features": 2**31 - 1, "graph": FeedbackGraph.bandit(3000)},
+    ],
+    ids=str,
+)
 def test_a_model_is_refused(changes):
     arguments = {"learner": Gappletron(), "graph": FeedbackGraph.bandit(3), "features": 4, **changes}
     with interpreted(), pytest.raises(UserError, match=r"must be|is not a|there is no learner|would take"):
         Online(**arguments)
 
 
-# ------------------------------------------------------------------------------------------------------------- input rows
+# ----------------------------------------------------------------------------------------------------------- input rows
 
 BAD_ROWS = {
     "too short": ([1.0, 2], "shape"),
@@ -421,24 +449,67 @@ def good_rows():
     """One row in every form, beside what it is when written out."""
     plain_row = [0.0, 2.0, 0.0, 0.0, -1.0]
     dense = np.array(plain_row)
-    yield from ((form, plain_row) for form in (
-        plain_row, tuple(plain_row), dense, dense[None], dense.astype(np.float32), dense.astype(np.int8),
-        np.asfortranarray(dense), dense.astype(">f8"), dense.astype(np.longdouble), np.repeat(dense, 2)[::2],
-        dense[::-1].copy()[::-1],
-        ([1, 4], [2.0, -1.0]), ([4, 1], [-1, 2]), (np.array([1, 4], np.uint8), np.array([2, -1], np.float16)),
-        (np.array([4, 1])[::-1], np.array([-1.0, 2.0])[::-1]), (range(1, 5), (2, 0, 0, -1)), ((1, 4), (2, -1)),
-        (np.array([1, 4], ">i4"), np.array([2, -1], ">i2")), (np.array([1, 4], np.uint64), [2, -1]),
-        ([1, 1, 4, 1], [1.5, 1.5, -1, -1]), ([4, 1, 4], [-0.5, 2, -0.5]), {1: 2.0, 4: -1.0}, {4: -1, 1: 2, 0: 0},
-        types.MappingProxyType({1: 2.0, 4: -1.0}), collections.UserDict({1: 2.0, 4: -1.0}),
-        sparse.csr_matrix(dense[None]), sparse.csr_array(dense[None]), sparse.csr_array(dense), sparse.coo_array(dense),
-        sparse.coo_matrix(dense[None]), sparse.csc_array(dense[None]), sparse.lil_matrix(dense[None]),
-        sparse.dok_array(dense[None]), sparse.coo_array(([1.0, 1.0, -1.0], ([0, 0, 0], [1, 1, 4])), shape=(1, FEATURES))))
-    yield from ((form, [0, 1, 0, 0, 1]) for form in (
-        [False, True, False, False, True], np.array([0, 1, 0, 0, 1], bool), ([1, 4], [True, True]),
-        sparse.csr_matrix(np.array([[0, 1, 0, 0, 1]], bool))))
-    yield from ((form, [0] * 5) for form in (
-        ([], []), ((), ()), (np.array([]), np.array([])), {}, np.zeros(5), sparse.csr_matrix((1, 5)), ([2], [0.0]),
-        ([2, 2], [1, -1])))
+    yield from (
+        (form, plain_row)
+        for form in (
+            plain_row,
+            tuple(plain_row),
+            dense,
+            dense[None],
+            dense.astype(np.float32),
+            dense.astype(np.int8),
+            np.asfortranarray(dense),
+            dense.astype(">f8"),
+            dense.astype(np.longdouble),
+            np.repeat(dense, 2)[::2],
+            dense[::-1].copy()[::-1],
+            ([1, 4], [2.0, -1.0]),
+            ([4, 1], [-1, 2]),
+            (np.array([1, 4], np.uint8), np.array([2, -1], np.float16)),
+            (np.array([4, 1])[::-1], np.array([-1.0, 2.0])[::-1]),
+            (range(1, 5), (2, 0, 0, -1)),
+            ((1, 4), (2, -1)),
+            (np.array([1, 4], ">i4"), np.array([2, -1], ">i2")),
+            (np.array([1, 4], np.uint64), [2, -1]),
+            ([1, 1, 4, 1], [1.5, 1.5, -1, -1]),
+            ([4, 1, 4], [-0.5, 2, -0.5]),
+            {1: 2.0, 4: -1.0},
+            {4: -1, 1: 2, 0: 0},
+            types.MappingProxyType({1: 2.0, 4: -1.0}),
+            collections.UserDict({1: 2.0, 4: -1.0}),
+            sparse.csr_matrix(dense[None]),
+            sparse.csr_array(dense[None]),
+            sparse.csr_array(dense),
+            sparse.coo_array(dense),
+            sparse.coo_matrix(dense[None]),
+            sparse.csc_array(dense[None]),
+            sparse.lil_matrix(dense[None]),
+            sparse.dok_array(dense[None]),
+            sparse.coo_array(([1.0, 1.0, -1.0], ([0, 0, 0], [1, 1, 4])), shape=(1, FEATURES)),
+        )
+    )
+    yield from (
+        (form, [0, 1, 0, 0, 1])
+        for form in (
+            [False, True, False, False, True],
+            np.array([0, 1, 0, 0, 1], bool),
+            ([1, 4], [True, True]),
+            sparse.csr_matrix(np.array([[0, 1, 0, 0, 1]], bool)),
+        )
+    )
+    yield from (
+        (form, [0] * 5)
+        for form in (
+            ([], []),
+            ((), ()),
+            (np.array([]), np.array([])),
+            {},
+            np.zeros(5),
+            sparse.csr_matrix((1, 5)),
+            ([2], [0.0]),
+            ([2, 2], [1, -1]),
+        )
+    )
 
 
 def test_every_form_of_a_row(plain):
@@ -468,17 +539,43 @@ def test_every_form_of_a_row_compiled():
     assert model.weights.any()
 
 
-SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.complex_numbers(), st.text(max_size=5),
-                    st.binary(max_size=5), st.dates(), st.just(10**400), st.just(object()), st.just(len), st.just(np.float64),
-                    st.integers(0, FEATURES), st.fractions(), st.decimals())
-THINGS = st.recursive(SCALARS, lambda inner: st.one_of(
-    st.lists(inner, max_size=6), st.lists(inner, max_size=3).map(tuple), st.tuples(inner, inner),
-    st.dictionaries(st.one_of(st.integers(-1, 6), st.text(max_size=2), st.floats(), st.none()), inner, max_size=4),
-), max_leaves=12)
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.complex_numbers(),
+    st.text(max_size=5),
+    st.binary(max_size=5),
+    st.dates(),
+    st.just(10**400),
+    st.just(object()),
+    st.just(len),
+    st.just(np.float64),
+    st.integers(0, FEATURES),
+    st.fractions(),
+    st.decimals(),
+)
+THINGS = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=6),
+        st.lists(inner, max_size=3).map(tuple),
+        st.tuples(inner, inner),
+        st.dictionaries(st.one_of(st.integers(-1, 6), st.text(max_size=2), st.floats(), st.none()), inner, max_size=4),
+    ),
+    max_leaves=12,
+)
 ARRAYS = npst.arrays(st.one_of(npst.scalar_dtypes(), npst.array_dtypes()), npst.array_shapes(min_dims=0, max_side=6))
-ROWS = st.one_of(THINGS, ARRAYS, st.tuples(ARRAYS, ARRAYS), st.tuples(THINGS, ARRAYS), st.tuples(ARRAYS, THINGS),
-                 st.lists(st.floats(), min_size=FEATURES, max_size=FEATURES),
-                 st.tuples(st.lists(st.integers(-1, 6)), st.lists(st.floats())))
+ROWS = st.one_of(
+    THINGS,
+    ARRAYS,
+    st.tuples(ARRAYS, ARRAYS),
+    st.tuples(THINGS, ARRAYS),
+    st.tuples(ARRAYS, THINGS),
+    st.lists(st.floats(), min_size=FEATURES, max_size=FEATURES),
+    st.tuples(st.lists(st.integers(-1, 6)), st.lists(st.floats())),
+)
 
 
 @given(ROWS)
@@ -504,7 +601,7 @@ def test_a_list_within_itself(plain):
             a_model().act(thing)
 
 
-# ----------------------------------------------------------------------------------------------------------------- labels
+# --------------------------------------------------------------------------------------------------------------- labels
 
 
 def test_labels_of_every_kind(plain):
@@ -524,7 +621,7 @@ def test_labels_of_every_kind(plain):
             model.learn(model.act(X[0]), wrong)
 
 
-# ---------------------------------------------------------------------------------------------------------- save and load
+# -------------------------------------------------------------------------------------------------------- save and load
 
 
 def played(model, X, y, *, reload=lambda model, t: model, seed=0):
@@ -624,7 +721,7 @@ def test_pieces_of_ones_own_must_be_named(folder, plain):
     assert content(train(loaded, seed=7), folder) == content(train(model, seed=7), folder)
 
 
-# ------------------------------------------------------------------------------------------------------------- bad files
+# ------------------------------------------------------------------------------------------------------------ bad files
 
 
 @pytest.fixture(scope="module")
@@ -746,10 +843,21 @@ def test_files_of_other_kinds(folder, saved):
     np.save(plain_array, np.arange(5))
     np.savez(several, header=np.arange(5), other=np.zeros(3))
     broken_array = b"\x93NUMPY\x01\x00\x2c\x00{'descr': '<f8', 'fortran_order': False, 'sh(\n"
-    for data in (b"", b"\0" * 1000, b"hello", b"PK", pickle.dumps({"a": 1}), plain_array.getvalue(), several.getvalue(),
-                 archived(readme="hello"), archived(header="{}"), archived(**{"header.npy": "{}"}),
-                 archived(**{"header.npy": broken_array}), archived(**{"header.npy": b"\x93NUMPY\x09\x09"}),
-                 saved[0].replace(b"state", b"stale")):
+    for data in (
+        b"",
+        b"\0" * 1000,
+        b"hello",
+        b"PK",
+        pickle.dumps({"a": 1}),
+        plain_array.getvalue(),
+        several.getvalue(),
+        archived(readme="hello"),
+        archived(header="{}"),
+        archived(**{"header.npy": "{}"}),
+        archived(**{"header.npy": broken_array}),
+        archived(**{"header.npy": b"\x93NUMPY\x09\x09"}),
+        saved[0].replace(b"state", b"stale"),
+    ):
         assert DAMAGED in refusal(folder, data)
 
 
@@ -765,8 +873,14 @@ def test_members_packed_in_another_way(saved, folder, method):
 
 
 def test_places_that_are_no_files(folder):
-    for path, words in ((folder, "directory"), (folder / "missing.npz", "No such file"), (folder / "a" / "b", "No such file"),
-                        (folder / ("x" * 300), "too long"), ("", "directory"), ("a\0b", "damaged")):
+    for path, words in (
+        (folder, "directory"),
+        (folder / "missing.npz", "No such file"),
+        (folder / "a" / "b", "No such file"),
+        (folder / ("x" * 300), "too long"),
+        ("", "directory"),
+        ("a\0b", "damaged"),
+    ):
         with pytest.raises(UserError, match=words):
             Online.load(path)
 
@@ -781,6 +895,7 @@ def test_nothing_in_a_file_is_executed(saved, folder):
     def put(name):
         def change(header, arrays):
             arrays[name] = np.array([Trap()], dtype=object)
+
         return change
 
     for name in ("header", "visible", "state.optimizer.weights", "values", "something else"):
@@ -829,8 +944,11 @@ def test_a_header_with_wrong_types(saved, folder, junk):
     with zipfile.ZipFile(folder / "good.npz") as archive, archive.open("header.npy") as file:
         header = json.loads(bytes(np.lib.format.read_array(file)))
     for path in leaves(header):
-        changed = repacked(folder, saved[0], lambda header, arrays, path=path: put_at({"": header}, ("", *path), junk)
-                           if path else junk)
+        changed = repacked(
+            folder,
+            saved[0],
+            lambda header, arrays, path=path: put_at({"": header}, ("", *path), junk) if path else junk,
+        )
         with contextlib.suppress(UserError):
             model = load_bytes(folder, changed)
             for receipt in model.pending:
@@ -843,17 +961,38 @@ def test_what_a_header_must_not_say(saved, folder):
     def wrong(**changes):
         return refusal(folder, repacked(folder, saved[0], lambda header, arrays: header | changes))
 
-    for changes in ({"features": FEATURES + 1}, {"features": 2**31 - 1}, {"features": 10**12}, {"pending_limit": 1},
-                    {"learner": {"piece": "SmoothHinge"}}, {"learner": {"piece": "Gappletron", "loss": {"piece": "TopUp"}}},
-                    {"pending": []}, {"rounds": 3}, {"expired": [-1]}, {"id": 7}):
+    for changes in (
+        {"features": FEATURES + 1},
+        {"features": 2**31 - 1},
+        {"features": 10**12},
+        {"pending_limit": 1},
+        {"learner": {"piece": "SmoothHinge"}},
+        {"learner": {"piece": "Gappletron", "loss": {"piece": "TopUp"}}},
+        {"pending": []},
+        {"rounds": 3},
+        {"expired": [-1]},
+        {"id": 7},
+    ):
         wrong(**changes)
     deep = {"piece": "Gappletron"}
     for _ in range(400):
         deep = {"piece": "Gappletron", "loss": deep}
     wrong(learner=deep)
     row = [[20, 0, 0, 0.1, 1], [21, 0, 0, 0.1, 1], [22, 0, 0, 0.1, 1]]
-    for place, value in ((0, 19.5), (0, 22), (0, 25), (1, 4), (1, -1), (1, 1.0), (2, 3), (2, -1), (3, "x"), (4, 2), (4, -1),
-                         (4, 0)):
+    for place, value in (
+        (0, 19.5),
+        (0, 22),
+        (0, 25),
+        (1, 4),
+        (1, -1),
+        (1, 1.0),
+        (2, 3),
+        (2, -1),
+        (3, "x"),
+        (4, 2),
+        (4, -1),
+        (4, 0),
+    ):
         rows = [list(one) for one in row]
         rows[-1 if place else 0][place] = value
         wrong(pending=rows)
@@ -863,10 +1002,18 @@ def test_arrays_that_do_not_fit(saved, folder):
     def wrong(name, value):
         def change(header, arrays):
             arrays[name] = value(arrays[name])
+
         return refusal(folder, repacked(folder, saved[0], change))
 
-    for name in ("indices", "values", "scores", "probabilities", "state.optimizer.weights", "state.exploration.blind",
-                 "visible"):
+    for name in (
+        "indices",
+        "values",
+        "scores",
+        "probabilities",
+        "state.optimizer.weights",
+        "state.exploration.blind",
+        "visible",
+    ):
         wrong(name, lambda array: array[:-1])
         wrong(name, lambda array: array.astype("U8"))
         wrong(name, lambda array: array[None])
@@ -881,7 +1028,7 @@ def test_arrays_that_do_not_fit(saved, folder):
         assert DAMAGED in refusal(folder, missing)
 
 
-# ----------------------------------------------------------------------------------------------------------- failed saves
+# --------------------------------------------------------------------------------------------------------- failed saves
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch, plain):
@@ -931,10 +1078,15 @@ def test_places_where_nothing_can_be_saved(tmp_path, plain):
     model = a_model()
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    for path, words in ((tmp_path, "directory"), (tmp_path / "no" / "model", "No such file"),
-                        (tmp_path / "file" / "x", "directory"), (tmp_path / ("x" * 300), "too long"),
-                        (tmp_path / "loop", "circle|symbolic"), ("a\0b", "NUL"),
-                        ("/proc/model.npz", "cannot write")):
+    for path, words in (
+        (tmp_path, "directory"),
+        (tmp_path / "no" / "model", "No such file"),
+        (tmp_path / "file" / "x", "directory"),
+        (tmp_path / ("x" * 300), "too long"),
+        (tmp_path / "loop", "circle|symbolic"),
+        ("a\0b", "NUL"),
+        ("/proc/model.npz", "cannot write"),
+    ):
         with pytest.raises(UserError, match=words):
             model.save(path)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "loop"]

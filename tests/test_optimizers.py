@@ -66,7 +66,9 @@ def regret_ratio(optimizer, gradients, d, K, comparators):
     return worst / math.sqrt(squares)
 
 
-@given(st.integers(0, 2**32 - 1), st.sampled_from([0.3, 1.0, 4.0]), st.sampled_from(["random", "drift", "flip", "burst"]))
+@given(
+    st.integers(0, 2**32 - 1), st.sampled_from([0.3, 1.0, 4.0]), st.sampled_from(["random", "drift", "flip", "burst"])
+)
 def test_guarantees_hold_on_hostile_sequences(seed, B, kind):
     """regret <= h sqrt(sum ||g||^2) against the worst U of the ball, for linear losses (the hardest convex ones)."""
     rng = np.random.default_rng(seed)
@@ -74,11 +76,17 @@ def test_guarantees_hold_on_hostile_sequences(seed, B, kind):
     fixed = rng.normal(size=d)
     gradients = []
     for t in range(60):
-        x = {"random": rng.normal(size=d), "drift": fixed, "flip": fixed * (-1) ** t,
-             "burst": rng.normal(size=d) * 10.0 ** rng.integers(-3, 4)}[kind]
+        x = {
+            "random": rng.normal(size=d),
+            "drift": fixed,
+            "flip": fixed * (-1) ** t,
+            "burst": rng.normal(size=d) * 10.0 ** rng.integers(-3, 4),
+        }[kind]
         gradients.append((x, rng.choice([[1.0, -1.0], [-1.0, 1.0], [1.0, 0.0]]), float(rng.choice([1.0, 0.01, 30.0]))))
     for optimizer in (ProjectedOGD(B), ScaleFreeFTRL(B)):
-        ratio = regret_ratio(optimizer, gradients, d, K, lambda total: [-B * total / np.linalg.norm(total), np.zeros((d, K))])
+        ratio = regret_ratio(
+            optimizer, gradients, d, K, lambda total: [-B * total / np.linalg.norm(total), np.zeros((d, K))]
+        )
         assert ratio <= optimizer.guarantee() * (1 + 1e-9)
 
 
@@ -103,7 +111,9 @@ def test_never_leaves_its_ball(optimizer):
 
 
 def test_the_scale_is_folded_in_before_it_underflows():
-    """A rate so large that every projection shrinks W a thousandfold: after 200 rounds the bare scale would be 1e-600."""
+    """A rate so large that every projection shrinks W a thousandfold: after 200 rounds the bare scale would
+    be 1e-600.
+    """
     gradients = [(np.array([1.0, (-1.0) ** t]), [1.0, -1.0], 1000.0) for t in range(200)]
     optimizer = FixedOGD(1.0, 1.0)
     _, W, state = play_gradients(optimizer, gradients, 2, 2)
@@ -126,9 +136,18 @@ def test_nothing_happens_without_a_gradient(optimizer):
     assert np.abs(before).max() > 0
 
 
-@pytest.mark.parametrize("make", [
-    lambda: AdaptiveOGD(0), lambda: ProjectedOGD(-1), lambda: ProjectedOGD(math.inf), lambda: FixedOGD(math.nan),
-    lambda: FixedOGD(1, 0), lambda: AdaGrad("1"), lambda: ScaleFreeFTRL(0)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: AdaptiveOGD(0),
+        lambda: ProjectedOGD(-1),
+        lambda: ProjectedOGD(math.inf),
+        lambda: FixedOGD(math.nan),
+        lambda: FixedOGD(1, 0),
+        lambda: AdaGrad("1"),
+        lambda: ScaleFreeFTRL(0),
+    ],
+)
 def test_numbers_are_checked(make):
     with pytest.raises(UserError):
         make()

@@ -1,7 +1,7 @@
 """Perceptron, passive-aggressive, label-efficient and second-order Perceptrons, AROW and Exp3.G.
 
-Each against its naive transcription, interpreted and compiled, and against what is known of it: the optimisation problem
-that an update solves, a direct solution of a linear system, a mistake bound, unbiasedness, a regret bound.
+Each against its naive transcription, interpreted and compiled, and against what is known of it: the optimisation
+problem that an update solves, a direct solution of a linear system, a mistake bound, unbiasedness, a regret bound.
 """
 
 from __future__ import annotations
@@ -29,10 +29,15 @@ FULL_INFORMATION = {
     "PA": (PassiveAggressive(), lambda X, y, K: reference.passive_aggressive(X, y, K, math.inf)),
     "PA-I": (PassiveAggressive(0.03), lambda X, y, K: reference.passive_aggressive(X, y, K, 0.03)),
     "diagonal": (SecondOrderPerceptronDiag(), lambda X, y, K: reference.second_order_perceptron(X, y, K, 1.0, True)),
-    "diagonal, a = 0.2": (SecondOrderPerceptronDiag(0.2),
-                          lambda X, y, K: reference.second_order_perceptron(X, y, K, 0.2, True)),
+    "diagonal, a = 0.2": (
+        SecondOrderPerceptronDiag(0.2),
+        lambda X, y, K: reference.second_order_perceptron(X, y, K, 0.2, True),
+    ),
     "full": (SecondOrderPerceptron(), lambda X, y, K: reference.second_order_perceptron(X, y, K, 1.0, False)),
-    "full, a = 0.2": (SecondOrderPerceptron(0.2), lambda X, y, K: reference.second_order_perceptron(X, y, K, 0.2, False)),
+    "full, a = 0.2": (
+        SecondOrderPerceptron(0.2),
+        lambda X, y, K: reference.second_order_perceptron(X, y, K, 0.2, False),
+    ),
     "AROW": (Arow(), lambda X, y, K: reference.arow(X, y, K, 1.0)[:2]),
     "AROW, r = 0.1": (Arow(0.1), lambda X, y, K: reference.arow(X, y, K, 0.1)[:2]),
 }
@@ -59,7 +64,7 @@ EXP3_GRAPHS = {
 }
 
 
-# ----------------------------------------------------------------------------------------------------- against the reference
+# ------------------------------------------------------------------------------------------------ against the reference
 
 
 def draws_of(seed, rounds):
@@ -75,7 +80,9 @@ def run_bulk(learner, graph, X, y, seed=3):
 
 
 def assert_agrees(learner, graph, X, y, expected):
-    """In bulk and one at a time, with arrays and with a sparse matrix, against the reference's actions and W (K x d)."""
+    """In bulk and one at a time, with arrays and with a sparse matrix, against the reference's actions and W
+    (K x d).
+    """
     expected_actions, expected_W = expected
     history, W = run_bulk(learner, graph, X, y)
     actions, W_online = play_one_at_a_time(learner, graph, X, y, seed=3)
@@ -130,10 +137,11 @@ def exp3_reference(graph, y, gamma, eta):
     return actions, -losses[: graph.n_classes, np.newaxis]
 
 
-# A rounding error in the losses is multiplied by up to eta / P(seen) in every round, so a large eta allows few rounds: with
-# eta = 3 on the bandit graph a change of 1e-15 in the transcription changes its own actions after 130.
-@pytest.mark.parametrize(("gamma", "eta", "rounds"), [(0.1, 0.05, 150), (0.5, 0.01, 150), (0.02, 3.0, 20), (1.0, 0.1, 150),
-                                                      (0.0, 0.05, 80)])
+# A rounding error in the losses is multiplied by up to eta / P(seen) in every round, so a large eta allows few rounds:
+# with eta = 3 on the bandit graph a change of 1e-15 in the transcription changes its own actions after 130.
+@pytest.mark.parametrize(
+    ("gamma", "eta", "rounds"), [(0.1, 0.05, 150), (0.5, 0.01, 150), (0.02, 3.0, 20), (1.0, 0.1, 150), (0.0, 0.05, 80)]
+)
 @pytest.mark.parametrize("graph", EXP3_GRAPHS, ids=str)
 def test_exp3_is_its_transcription(graph, gamma, eta, rounds):
     graph = EXP3_GRAPHS[graph]
@@ -142,8 +150,13 @@ def test_exp3_is_its_transcription(graph, gamma, eta, rounds):
         assert_agrees(Exp3G(gamma, eta), graph, X, y, exp3_reference(graph, y, gamma, eta))
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(0, 2), st.sampled_from([0.05, 0.5]),
-       st.sampled_from([0.01, 0.1]))
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(2, 6),
+    st.integers(0, 2),
+    st.sampled_from([0.05, 0.5]),
+    st.sampled_from([0.01, 0.1]),
+)
 def test_exp3_on_random_graphs(seed, classes, extra, gamma, eta):
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, classes, extra)
@@ -153,7 +166,9 @@ def test_exp3_on_random_graphs(seed, classes, extra, gamma, eta):
 
 
 def test_ties_go_to_the_lowest_class():
-    """Features of 0 and 1 keep a Perceptron's scores whole numbers, so the ties of the reference are ties of the learner."""
+    """Features of 0 and 1 keep a Perceptron's scores whole numbers, so the ties of the reference are ties of the
+    learner.
+    """
     rng = np.random.default_rng(0)
     X = (rng.random((300, 5)) < 0.5).astype(float)
     y = rng.integers(0, 4, 300)
@@ -205,21 +220,31 @@ def test_arow_keeps_the_variances_of_its_transcription():
     np.testing.assert_allclose(model._state.variances.T, reference.arow(X, y, 3, 0.5)[2], rtol=1e-9)
 
 
-# ------------------------------------------------------------------------------------------------- which graphs, which numbers
+# ------------------------------------------------------------------------------------------ which graphs, which numbers
 
 
 def test_names_settings_and_references():
     learners = {**perceptron.LEARNERS, **second_order.LEARNERS, **exp3.LEARNERS}
-    assert list(learners) == ["perceptron", "passive-aggressive", "label-efficient-perceptron", "second-order-perceptron-diag",
-                              "second-order-perceptron", "arow", "exp3-g"]
+    assert list(learners) == [
+        "perceptron",
+        "passive-aggressive",
+        "label-efficient-perceptron",
+        "second-order-perceptron-diag",
+        "second-order-perceptron",
+        "arow",
+        "exp3-g",
+    ]
     for name, learner in learners.items():
         assert learner.name == name
         assert learner.setting
         assert learner.reference[-6:-5] == "("
 
 
-@pytest.mark.parametrize("learner", [Perceptron(), PassiveAggressive(), SecondOrderPerceptronDiag(), SecondOrderPerceptron(),
-                                     Arow()], ids=lambda learner: learner.name)
+@pytest.mark.parametrize(
+    "learner",
+    [Perceptron(), PassiveAggressive(), SecondOrderPerceptronDiag(), SecondOrderPerceptron(), Arow()],
+    ids=lambda learner: learner.name,
+)
 def test_full_information_learners_refuse_hidden_labels(learner):
     for graph in (FeedbackGraph.bandit(3), FeedbackGraph.filtering(3), FeedbackGraph.label_efficient(3)):
         with pytest.raises(UserError, match="full information, where predicting any class shows the label"):
@@ -242,10 +267,20 @@ def test_the_label_efficient_perceptron_needs_a_query():
     assert tuned(learner, "theory", QUERYING["two classes"]) == learner
 
 
-@pytest.mark.parametrize(("piece", "numbers"), [
-    (PassiveAggressive, {"C": 0.0}), (LabelEfficientPerceptron, {"b": 0.0}), (LabelEfficientPerceptron, {"b": math.inf}),
-    (SecondOrderPerceptronDiag, {"a": -1.0}), (SecondOrderPerceptron, {"a": 0.0}), (Arow, {"r": 0.0}),
-    (Exp3G, {"gamma": -0.1}), (Exp3G, {"gamma": 1.1}), (Exp3G, {"eta": 0.0})])
+@pytest.mark.parametrize(
+    ("piece", "numbers"),
+    [
+        (PassiveAggressive, {"C": 0.0}),
+        (LabelEfficientPerceptron, {"b": 0.0}),
+        (LabelEfficientPerceptron, {"b": math.inf}),
+        (SecondOrderPerceptronDiag, {"a": -1.0}),
+        (SecondOrderPerceptron, {"a": 0.0}),
+        (Arow, {"r": 0.0}),
+        (Exp3G, {"gamma": -0.1}),
+        (Exp3G, {"gamma": 1.1}),
+        (Exp3G, {"eta": 0.0}),
+    ],
+)
 def test_numbers_that_make_no_sense(piece, numbers):
     with pytest.raises(UserError, match=f"{piece.__name__}'s {next(iter(numbers))} must be"):
         piece(**numbers)
@@ -261,7 +296,11 @@ def test_tunings_of_exp3():
     assert (bandit.observability, filtering.observability, query.observability) == ("strong", "weak", "weak")
     assert tuned(Exp3G(), "theory", bandit, rounds=500) == Exp3G(0.02, 0.04)  # 1 / sqrt(5 * 500)
     assert tuned(Exp3G(), "only-t", bandit, rounds=400) == Exp3G(0.05, 0.1)
-    for graph, N in ((filtering, 4), (query, 4), (FeedbackGraph([[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]]), 4)):
+    for graph, N in (
+        (filtering, 4),
+        (query, 4),
+        (FeedbackGraph([[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]]), 4),
+    ):
         gamma = (graph.rho * math.log(N) / 10_000) ** (1 / 3)
         learner = tuned(Exp3G(), "theory", graph, rounds=10_000)
         assert learner.gamma == pytest.approx(gamma, rel=1e-12)
@@ -278,14 +317,20 @@ def test_tunings_of_exp3():
 
 def test_surrogates():
     scores = np.array([0.5, 2.0, 1.75, -3.0])
-    for learner in (Perceptron(), PassiveAggressive(), SecondOrderPerceptronDiag(), SecondOrderPerceptron(), Arow(),
-                    LabelEfficientPerceptron()):
+    for learner in (
+        Perceptron(),
+        PassiveAggressive(),
+        SecondOrderPerceptronDiag(),
+        SecondOrderPerceptron(),
+        Arow(),
+        LabelEfficientPerceptron(),
+    ):
         assert [learner.surrogate(scores, 1, y) for y in range(4)] == [2.5, 0.75, 1.25, 6.0]
         assert learner.surrogate(np.array([0.0, 3.0]), 1, 1) == 0.0
     assert [Exp3G().surrogate(scores, 1, y) for y in range(4)] == [1.0, 0.0, 1.0, 1.0]
 
 
-# ------------------------------------------------------------------------------------------------------- what an update is
+# ---------------------------------------------------------------------------------------------------- what an update is
 
 
 def row(x):
@@ -326,7 +371,9 @@ def test_passive_aggressive_gives_a_margin_of_one_over_the_rival():
 @pytest.mark.parametrize("C", [math.inf, 0.1])
 @pytest.mark.parametrize("seed", range(6))
 def test_passive_aggressive_solves_its_problem(seed, C):
-    """min ||W' - W||^2 / 2 + C xi subject to <W', z> >= 1 - xi, xi >= 0 (PA: xi = 0), by sequential quadratic programming."""
+    """min ||W' - W||^2 / 2 + C xi subject to <W', z> >= 1 - xi, xi >= 0 (PA: xi = 0), by sequential quadratic
+    programming.
+    """
     rng = np.random.default_rng(seed)
     W, x, _, s, _ = random_round(rng, 3, 3)
     y = int(np.argmin(s))
@@ -340,8 +387,15 @@ def test_passive_aggressive_solves_its_problem(seed, C):
         lambda v: ((v[:-1] - W.ravel()) ** 2).sum() / 2 + price * v[-1],
         np.append(W.ravel(), max(0.0, 1 - z @ W.ravel())),
         jac=lambda v: np.append(v[:-1] - W.ravel(), price),
-        method="SLSQP", options={"ftol": 1e-14, "maxiter": 500}, bounds=[(None, None)] * 9 + [(0, None if slack else 0.0)],
-        constraints={"type": "ineq", "fun": lambda v: v[:-1] @ z - 1 + slack * v[-1], "jac": lambda v: np.append(z, slack)})
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+        bounds=[(None, None)] * 9 + [(0, None if slack else 0.0)],
+        constraints={
+            "type": "ineq",
+            "fun": lambda v: v[:-1] @ z - 1 + slack * v[-1],
+            "jac": lambda v: np.append(z, slack),
+        },
+    )
     assert best.success
     np.testing.assert_allclose(state.weights.T.ravel(), best.x[:-1], atol=1e-6)
     assert np.abs(state.weights.T - W).max() > 0.01
@@ -369,7 +423,9 @@ def test_delayed_feedback_uses_the_scores_of_prediction_time():
 
 
 def arow_objective(parameters, W, S, z, r):
-    """KL(N(mu, Sigma) || N(W, S)) + hinge^2 / (2 r) + z^T Sigma z / (2 r) for Sigma = diag(exp(rest)), and its gradient."""
+    """KL(N(mu, Sigma) || N(W, S)) + hinge^2 / (2 r) + z^T Sigma z / (2 r) for Sigma = diag(exp(rest)), and its
+    gradient.
+    """
     mu, log_s = np.split(parameters, 2)
     s = np.exp(log_s)
     divergence = 0.5 * (np.log(S).sum() - log_s.sum() + (s / S).sum() + ((mu - W) ** 2 / S).sum() - mu.size)
@@ -381,7 +437,9 @@ def arow_objective(parameters, W, S, z, r):
 @pytest.mark.parametrize("r", [1.0, 0.2, 5.0])
 @pytest.mark.parametrize("seed", range(5))
 def test_arow_is_the_optimum_of_its_objective(seed, r):
-    """Over every mean and every diagonal covariance of all K d weights; only the rows of the label and its rival move."""
+    """Over every mean and every diagonal covariance of all K d weights; only the rows of the label and its
+    rival move.
+    """
     rng = np.random.default_rng(seed)
     K, d = 3, 4
     W, x, _, s, _ = random_round(rng, K, d)
@@ -399,8 +457,12 @@ def test_arow_is_the_optimum_of_its_objective(seed, r):
 
     start = np.concatenate([W.ravel(), np.log(S.ravel())])
     arguments = (W.ravel(), S.ravel(), z, r)
-    assert optimize.check_grad(lambda v: arow_objective(v, *arguments)[0], lambda v: arow_objective(v, *arguments)[1],
-                               start) < 1e-5
+    assert (
+        optimize.check_grad(
+            lambda v: arow_objective(v, *arguments)[0], lambda v: arow_objective(v, *arguments)[1], start
+        )
+        < 1e-5
+    )
     best = optimize.minimize(arow_objective, start, args=arguments, jac=True, method="BFGS", options={"gtol": 1e-9})
     np.testing.assert_allclose(found, best.x, atol=1e-6)
     assert arow_objective(found, *arguments)[0] <= best.fun + 1e-12
@@ -416,7 +478,9 @@ def test_arow_rests_where_the_hinge_is_zero():
 
 
 def in_flight(learner, graph, X, y, rng):
-    """Play with up to five rounds waiting for feedback; the model, and theta and the z of every mistake, made by hand."""
+    """Play with up to five rounds waiting for feedback; the model, and theta and the z of every mistake, made
+    by hand.
+    """
     K, d = graph.n_classes, X.shape[1]
     model = Online(learner, graph, features=d)
     zs, waiting = [], []
@@ -462,7 +526,7 @@ def test_the_inverse_stays_accurate_over_many_updates():
     np.testing.assert_allclose(W.T, expected, rtol=1e-6, atol=1e-9)
 
 
-# ---------------------------------------------------------------------------------------------------------- what they achieve
+# ---------------------------------------------------------------------------------------------------- what they achieve
 
 
 def separable_stream(rng, rounds, features, classes, margin):
@@ -483,8 +547,8 @@ def separable_stream(rng, rounds, features, classes, margin):
 def test_the_perceptron_keeps_its_mistake_bound(seed, classes, features):
     """At most 2 X^2 ||U||^2 / margin^2 mistakes where <U^y - U^k, x> >= margin for every k != y.
 
-    With z = (e_y - e_yhat) (x) x a mistake adds at least the margin to <W, U>, and at most ||z||^2 = 2 ||x||^2 to ||W||^2,
-    since <W, z> = s_y - s_yhat <= 0. So M margin <= <W, U> <= ||U|| ||W|| <= ||U|| sqrt(2 X^2 M).
+    With z = (e_y - e_yhat) (x) x a mistake adds at least the margin to <W, U>, and at most ||z||^2 = 2 ||x||^2 to
+    ||W||^2, since <W, z> = s_y - s_yhat <= 0. So M margin <= <W, U> <= ||U|| ||W|| <= ||U|| sqrt(2 X^2 M).
     """
     rng = np.random.default_rng([seed, classes])
     X, y = separable_stream(rng, 200, features, classes, margin=0.15)
@@ -493,14 +557,26 @@ def test_the_perceptron_keeps_its_mistake_bound(seed, classes, features):
     history, W = run_bulk(Perceptron(), FeedbackGraph.full(classes), np.tile(X, (passes, 1)), np.tile(y, passes))
     assert 0 < history.mistakes <= bound
     assert np.linalg.norm(W) ** 2 <= 2 * history.mistakes * (1 + 1e-9)
-    assert (np.argmax(X @ W, axis=1) == y).all()  # with more passes than mistakes, one pass had none, nor had any after it
+    assert (
+        np.argmax(X @ W, axis=1) == y
+    ).all()  # with more passes than mistakes, one pass had none, nor had any after it
 
 
 NOISE_FREE = "synthetic:K=6,d=80,noise=0,T=20000"
 
 
-@pytest.mark.parametrize("learner", [Perceptron(), PassiveAggressive(), PassiveAggressive(0.1), SecondOrderPerceptronDiag(),
-                                     SecondOrderPerceptron(), Arow()], ids=repr)
+@pytest.mark.parametrize(
+    "learner",
+    [
+        Perceptron(),
+        PassiveAggressive(),
+        PassiveAggressive(0.1),
+        SecondOrderPerceptronDiag(),
+        SecondOrderPerceptron(),
+        Arow(),
+    ],
+    ids=repr,
+)
 def test_no_mistakes_at_the_end_of_the_noise_free_stream(learner):
     curve = play(learner, NOISE_FREE, "full", curve=[18_000, 20_000])[0].curve
     assert curve.mistakes[1] - curve.mistakes[0] <= 2
@@ -524,8 +600,8 @@ def test_queries_are_actions_of_their_exact_probability():
 def test_queries_are_counted():
     """labels_seen is the queries, all of them mistakes; rate_sum is their conditional mean.
 
-    queries - rate_sum is a sum of 20,000 martingale differences of length 1: by Azuma and Hoeffding it leaves +-380 with
-    probability below 2 exp(-2 380^2 / 20000) < 2e-6, on each of three streams.
+    queries - rate_sum is a sum of 20,000 martingale differences of length 1: by Azuma and Hoeffding it leaves +-380
+    with probability below 2 exp(-2 380^2 / 20000) < 2e-6, on each of three streams.
     """
     for noise in (0, 0.1, 0.5):
         run = play(LabelEfficientPerceptron(20), f"synthetic:K=6,d=80,noise={noise},T=20000", "label-efficient")[0]
@@ -567,8 +643,11 @@ def test_exp3_estimates_are_unbiased(seed, classes, extra, density):
 
 
 def test_both_kinds_of_graphs_were_tested():
-    kinds = [random_graph(np.random.default_rng(seed), 2 + seed % 5, seed % 3, density).observability
-             for seed in range(20) for density in (0.15, 0.35, 0.8)]
+    kinds = [
+        random_graph(np.random.default_rng(seed), 2 + seed % 5, seed % 3, density).observability
+        for seed in range(20)
+        for density in (0.15, 0.35, 0.8)
+    ]
     assert min(kinds.count("strong"), kinds.count("weak")) >= 5
 
 
@@ -585,10 +664,17 @@ def test_exp3_is_stable_at_large_losses():
     np.testing.assert_allclose(p, [0, 0, 0, 1], atol=1e-300)
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.integers(0, 1), st.sampled_from([0.03, 0.3]),
-       st.sampled_from([0.05, 0.5]))
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(2, 5),
+    st.integers(0, 1),
+    st.sampled_from([0.03, 0.3]),
+    st.sampled_from([0.05, 0.5]),
+)
 def test_exp3_keeps_the_inequality_of_exponential_weights(seed, classes, extra, gamma, eta):
-    """On every path: sum <q, lhat> - sum lhat(i) <= ln N / eta + eta/2 sum <q, lhat^2> for every action i, as lhat >= 0."""
+    """On every path: sum <q, lhat> - sum lhat(i) <= ln N / eta + eta/2 sum <q, lhat^2> for every action i, as lhat >=
+    0.
+    """
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, classes, extra)
     N = graph.n_actions
@@ -604,7 +690,9 @@ def test_exp3_keeps_the_inequality_of_exponential_weights(seed, classes, extra, 
         q = (p - gamma * explored) / (1 - gamma)
         action = int(rng.choice(N, p=p / p.sum()))
         before = state.losses.copy()
-        learner.update(state, graph.arrays, x, Round(scores, p, decision.greedy, action, y if graph.visible[action, y] else -1))
+        learner.update(
+            state, graph.arrays, x, Round(scores, p, decision.greedy, action, y if graph.visible[action, y] else -1)
+        )
         estimate = np.append(state.losses - before, np.ones(N - classes))
         ours += q @ estimate
         squares += q @ estimate**2
@@ -614,22 +702,28 @@ def test_exp3_keeps_the_inequality_of_exponential_weights(seed, classes, extra, 
 
 @pytest.mark.parametrize("graph", ["bandit", "filtering", "label efficient", "no self-loops", "full"])
 def test_exp3_regret(graph):
-    """E[regret] <= gamma T + ln N / eta + eta/2 T V against the best fixed class, and half of a uniform player's regret.
+    """E[regret] <= gamma T + ln N / eta + eta/2 T V against the best fixed class, and half of a uniform player's
+    regret.
 
     This is the inequality above in expectation: E[lhat(i)^2] <= 1 / P(seen i), so V bounds sum_i q(i) / P(seen i). V is
-    N / (1 - gamma) where every class sees itself (P >= (1 - gamma) q), else rho / gamma + 1 (P >= gamma / rho, and 1 for the
-    query).
+    N / (1 - gamma) where every class sees itself (P >= (1 - gamma) q), else rho / gamma + 1 (P >= gamma / rho, and 1
+    for the query).
 
-    The regret of one run spreads far less than the bound's slack: the mean of 40 runs and five of its standard errors must
-    stay below, so the test raises a false alarm with probability below 1e-6 for any seed of the draws.
+    The regret of one run spreads far less than the bound's slack: the mean of 40 runs and five of its standard errors
+    must stay below, so the test raises a false alarm with probability below 1e-6 for any seed of the draws.
     """
     graph = EXP3_GRAPHS[graph]
     K, N, T = graph.n_classes, graph.n_actions, 40_000
     learner = tuned(Exp3G(), "theory", graph, rounds=T)
     rng = np.random.default_rng(0)
     y = rng.choice(K, size=T, p=[0.1] * (K - 2) + [0.9 - 0.1 * (K - 2), 0.1])
-    runs = play(learner, ArrayStream(np.ones((T, 1)), [graph.classes[label] for label in y], classes=graph.classes), graph,
-                repeats=40, seed=1)
+    runs = play(
+        learner,
+        ArrayStream(np.ones((T, 1)), [graph.classes[label] for label in y], classes=graph.classes),
+        graph,
+        repeats=40,
+        seed=1,
+    )
     best = T - np.bincount(y).max()
     regrets = np.array([run.mistakes - best for run in runs])
     sees_itself = graph.visible[:K].diagonal().all()

@@ -106,11 +106,13 @@ frame.onload = async () => {{
   const page = frame.contentDocument;
   const pictures = [...page.images];
   await Promise.all(pictures.map(picture => picture.decode().catch(() => 0)));
-  const shown = element => element && element.getClientRects().length > 0 && element.getBoundingClientRect().height > 20;
+  const shown = element => element &&
+    element.getClientRects().length > 0 && element.getBoundingClientRect().height > 20;
   document.getElementById("seen").textContent = JSON.stringify({{
     title: page.title,
     drawn: pictures.map(picture => [picture.closest("figure").id, picture.naturalWidth > 100 && shown(picture)]),
-    tables: [...page.querySelectorAll("table[id]")].map(table => [table.id, shown(table), table.tBodies[0].rows.length]),
+    tables: [...page.querySelectorAll("table[id]")]
+      .map(table => [table.id, shown(table), table.tBodies[0].rows.length]),
     claims: page.querySelectorAll("tr[id^=claim-] .badge").length,
     sideways: page.documentElement.scrollWidth - page.documentElement.clientWidth,
     small: [...page.querySelectorAll("p, td, li, dd")].filter(
@@ -122,14 +124,30 @@ frame.onload = async () => {{
 
 @pytest.mark.parametrize("width", [1200, 390])
 def test_in_a_browser(folder, tmp_path, width):
-    browser = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+    browser = next(
+        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    )
     if browser is None:
         pytest.skip("no Chromium on this machine")
     (folder / f"look-{width}.html").write_text(LOOK.format(width=width))
     with served(folder) as address:
-        shown = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}",
-                                "--window-size=1300,900", "--virtual-time-budget=30000", "--dump-dom",
-                                f"{address}/look-{width}.html"], capture_output=True, text=True, check=True, timeout=240).stdout
+        shown = subprocess.run(
+            [
+                browser,
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                f"--user-data-dir={tmp_path}",
+                "--window-size=1300,900",
+                "--virtual-time-budget=30000",
+                "--dump-dom",
+                f"{address}/look-{width}.html",
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=240,
+        ).stdout
     seen = json.loads(re.search(r'<pre id="seen">(.*?)</pre>', shown, re.DOTALL)[1])
     assert seen["title"] == "Gappletron: the paper's experiments"
     assert seen["drawn"] == [[f"figure-{figure.id}", True] for figure in FIGURES]

@@ -28,8 +28,24 @@ from gappletron.experiments.sweeps import selected
 from gappletron.progress import View
 
 FREE = ("seconds", "machine", "finished_at")
-NEEDED = ["id", "figure", "graph", "exploration", "learner", "tuning", "classes", "features", "noise", "rounds", "repeat",
-          "seed", "mistakes", "labels_seen", "error_rate", "seconds"]
+NEEDED = [
+    "id",
+    "figure",
+    "graph",
+    "exploration",
+    "learner",
+    "tuning",
+    "classes",
+    "features",
+    "noise",
+    "rounds",
+    "repeat",
+    "seed",
+    "mistakes",
+    "labels_seen",
+    "error_rate",
+    "seconds",
+]
 
 
 def table_of(folder):
@@ -58,7 +74,7 @@ class Watching(View):
         self.done += 1
 
 
-# ------------------------------------------------------------------------------------------------------------------- rows
+# ----------------------------------------------------------------------------------------------------------------- rows
 
 
 def test_a_row_is_what_play_says():
@@ -66,7 +82,11 @@ def test_a_row_is_what_play_says():
     outcome = execute(task)
     history = play(player(task), task.stream, graph_of(task), repeats=5, losses=True)[4]
     assert (outcome.mistakes, outcome.labels_seen, outcome.explored, outcome.blind_rounds) == (
-        history.mistakes, history.labels_seen, history.explored, history.blind_rounds)
+        history.mistakes,
+        history.labels_seen,
+        history.explored,
+        history.blind_rounds,
+    )
     assert outcome.error_rate == history.mistakes / 700
     assert outcome.loss_sum == history.loss_sum
     assert json.loads(outcome.parameters)["exploration"] == {"piece": "Paper", "gamma": player(task).exploration.gamma}
@@ -97,7 +117,7 @@ def test_processes_change_nothing(tmp_path):
     assert table_of(tmp_path / "processes") == table_of(tmp_path / "threads")
 
 
-# ------------------------------------------------------------------------------------------------------------------ resume
+# --------------------------------------------------------------------------------------------------------------- resume
 
 
 def test_nothing_is_played_twice(undisturbed):
@@ -153,7 +173,9 @@ if __name__ == "__main__":
 
 def stored_in(folder):
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{folder}/results.sqlite?mode=ro", uri=True, timeout=30)) as connection:
+        with contextlib.closing(
+            sqlite3.connect(f"file:{folder}/results.sqlite?mode=ro", uri=True, timeout=30)
+        ) as connection:
             return connection.execute("SELECT count(*) FROM runs").fetchone()[0]
     except sqlite3.OperationalError:  # not there yet
         return 0
@@ -206,7 +228,7 @@ def test_ctrl_c_while_compiling_waits_for_the_loop_and_stops():
     assert signal.getsignal(signal.SIGINT) is before
 
 
-# ------------------------------------------------------------------------------------------------------------------- store
+# ---------------------------------------------------------------------------------------------------------------- store
 
 
 def test_two_writers_are_one_too_many(tmp_path):
@@ -217,8 +239,10 @@ def test_two_writers_are_one_too_many(tmp_path):
 
 
 def result_for(task):
-    return Result(task, Outcome("{}", 1.0, 1, 1, 0, 1, 0.5, 0.0, None, None, None, "[[1], [1]]", "0", source_hash(), "m", 0.1,
-                                "now"))
+    return Result(
+        task,
+        Outcome("{}", 1.0, 1, 1, 0, 1, 0.5, 0.0, None, None, None, "[[1], [1]]", "0", source_hash(), "m", 0.1, "now"),
+    )
 
 
 def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path):
@@ -235,7 +259,9 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path):
 
 
 def test_what_is_no_store_is_refused(tmp_path):
-    (tmp_path / "results.sqlite").write_text("this is not a data base, but it is long enough to be looked at as one" * 40)
+    (tmp_path / "results.sqlite").write_text(
+        "this is not a data base, but it is long enough to be looked at as one" * 40
+    )
     with pytest.raises(UserError, match="cannot be used as a file of results"):
         Store(tmp_path)
     with pytest.raises(UserError, match="cannot be used as a file of results"):
@@ -296,7 +322,7 @@ def test_results_of_other_sources_on_a_worker_are_refused(tmp_path, monkeypatch)
     assert read_results(tmp_path) == []
 
 
-# ----------------------------------------------------------------------------------------------------------------- cluster
+# -------------------------------------------------------------------------------------------------------------- cluster
 
 
 def address_in(scheduler_file):
@@ -314,18 +340,35 @@ def cluster(tmp_path):
     """A real scheduler and two real workers, each a process; their address, and the workers."""
     pytest.importorskip("distributed", reason="Dask is not installed")
     scheduler_file = tmp_path / "scheduler.json"
-    environment = {**os.environ, "DASK_TEMPORARY_DIRECTORY": str(tmp_path),
-                   "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "20s"}
+    environment = {
+        **os.environ,
+        "DASK_TEMPORARY_DIRECTORY": str(tmp_path),
+        "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "20s",
+    }
     with contextlib.ExitStack() as stack:
+
         def started(*words):
-            process = subprocess.Popen([sys.executable, "-m", "distributed.cli." + words[0], *words[1:]],
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path, env=environment)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "distributed.cli." + words[0], *words[1:]],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=tmp_path,
+                env=environment,
+            )
             stack.callback(process.wait)
             stack.callback(process.kill)
             return process
 
-        started("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
-                "--scheduler-file", str(scheduler_file))
+        started(
+            "dask_scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--no-dashboard",
+            "--scheduler-file",
+            str(scheduler_file),
+        )
         address = address_in(scheduler_file)
         worker = ("dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
         yield address, [started(*worker) for _ in range(2)]
@@ -346,8 +389,15 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_table(cluster, undisturbed
     with dask_executor(address, print) as (executor, in_flight):
         while in_flight() < 4:  # two workers, two runs for each
             time.sleep(0.05)
-        reproduce(tmp_path / "dask", figures=["full"], rounds=300, repeats=2, executor=executor, in_flight=in_flight,
-                  view=view)
+        reproduce(
+            tmp_path / "dask",
+            figures=["full"],
+            rounds=300,
+            repeats=2,
+            executor=executor,
+            in_flight=in_flight,
+            view=view,
+        )
     assert view.done == 27 * 9
     assert workers[0].wait() == -signal.SIGKILL
     assert table_of(tmp_path / "dask") == table_of(undisturbed)
@@ -359,6 +409,5 @@ def test_no_cluster_is_one_sentence():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "SECONDS_TO_CONNECT", 1)
-        with pytest.raises(UserError, match="no Dask scheduler at"), module.dask_executor(
-                "tcp://127.0.0.1:9", print):
+        with pytest.raises(UserError, match="no Dask scheduler at"), module.dask_executor("tcp://127.0.0.1:9", print):
             pass

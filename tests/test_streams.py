@@ -62,17 +62,40 @@ def same(one, other):
     return all(x.tobytes() == y.tobytes() for a, b in pairs for x, y in zip(a, b, strict=True))
 
 
-# ------------------------------------------------------------------------------------------------------------------ arrays
+# --------------------------------------------------------------------------------------------------------------- arrays
 
 
-@pytest.mark.parametrize("X", [
-    np.array(ROWS), np.asfortranarray(ROWS), np.array(ROWS, np.float32), np.array(ROWS, np.float16), np.array(ROWS, ">f8"),
-    np.array(ROWS, np.longdouble), np.array(ROWS + ROWS)[:4], np.repeat(ROWS, 2, axis=1)[:, ::2], tuple(map(tuple, ROWS)),
-    sp.csr_matrix(ROWS), sp.csc_array(ROWS), sp.coo_array(ROWS), sp.lil_matrix(ROWS), sp.dok_array(ROWS), sp.dia_array(ROWS),
-    sp.bsr_array(ROWS), sp.csr_array(np.array(ROWS, np.float32)),
-    sp.csr_array((np.array([2.0, -1.5, 1.0, 0.0, 4.0, 1.0, 2.0]), np.array([1, 2, 0, 2, 1, 0, 0], np.int64),
-                  np.array([0, 2, 2, 4, 7], np.int64)), shape=(4, 3)),  # unsorted, a duplicate, a stored zero
-], ids=str)
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.array(ROWS),
+        np.asfortranarray(ROWS),
+        np.array(ROWS, np.float32),
+        np.array(ROWS, np.float16),
+        np.array(ROWS, ">f8"),
+        np.array(ROWS, np.longdouble),
+        np.array(ROWS + ROWS)[:4],
+        np.repeat(ROWS, 2, axis=1)[:, ::2],
+        tuple(map(tuple, ROWS)),
+        sp.csr_matrix(ROWS),
+        sp.csc_array(ROWS),
+        sp.coo_array(ROWS),
+        sp.lil_matrix(ROWS),
+        sp.dok_array(ROWS),
+        sp.dia_array(ROWS),
+        sp.bsr_array(ROWS),
+        sp.csr_array(np.array(ROWS, np.float32)),
+        sp.csr_array(
+            (
+                np.array([2.0, -1.5, 1.0, 0.0, 4.0, 1.0, 2.0]),
+                np.array([1, 2, 0, 2, 1, 0, 0], np.int64),
+                np.array([0, 2, 2, 4, 7], np.int64),
+            ),
+            shape=(4, 3),
+        ),  # unsorted, a duplicate, a stored zero
+    ],
+    ids=str,
+)
 def test_every_kind_of_array_makes_the_same_chunk(X):
     expected = ArrayStream(ROWS, LABELS)
     before = X.copy() if hasattr(X, "copy") else X
@@ -101,9 +124,14 @@ def test_duplicates_do_not_overflow_small_integers():
 
 
 @settings(deadline=None, max_examples=60)
-@given(X=hnp.arrays(np.float64, st.tuples(st.integers(1, 9), st.integers(1, 7)),
-                    elements=st.sampled_from([0.0, -0.0, 1.0, -2.5, 5e-324, 1e300])),
-       kind=st.sampled_from([sp.csr_array, sp.csc_matrix, sp.coo_array]))
+@given(
+    X=hnp.arrays(
+        np.float64,
+        st.tuples(st.integers(1, 9), st.integers(1, 7)),
+        elements=st.sampled_from([0.0, -0.0, 1.0, -2.5, 5e-324, 1e300]),
+    ),
+    kind=st.sampled_from([sp.csr_array, sp.csc_matrix, sp.coo_array]),
+)
 def test_a_sparse_matrix_and_its_dense_twin(X, kind):
     y = np.arange(len(X))
     dense, sparse = (ArrayStream(data, y, classes=range(10)) for data in (X, kind(X)))
@@ -124,20 +152,34 @@ def test_chunks_are_cut_by_rows_and_by_entries(monkeypatch):
             monkeypatch.setattr(stream, "CHUNK", rows)
             monkeypatch.setattr(stream, "ENTRIES", entries)
             parts = list(ArrayStream(data, y).chunks())
-            assert all(len(part.labels) <= rows and (len(part.values) <= entries or len(part.labels) == 1) for part in parts)
+            assert all(
+                len(part.labels) <= rows and (len(part.values) <= entries or len(part.labels) == 1) for part in parts
+            )
             assert np.concatenate([part.values for part in parts]).tobytes() == whole.values.tobytes()
             assert np.concatenate([np.diff(part.indptr) for part in parts]).tolist() == np.diff(whole.indptr).tolist()
             assert np.concatenate([part.labels for part in parts]).tolist() == y.tolist()
         monkeypatch.undo()
 
 
-@pytest.mark.parametrize(("y", "classes"), [
-    (["b", "a"], ("a", "b")), ([3, -1], (-1, 3)), ([True, False], (False, True)), ([None, "x"], (None, "x")),
-    ([2, "x"], (2, "x")),
-    (np.array([5, 2], np.uint8), (2, 5)), (np.array(["b", "a"]), ("a", "b")), (np.array([True, False]), (False, True)),
-    (np.array(["b", None], object), ("b", None)), ([np.int64(4), np.str_("s")], (4, "s")), (np.array([1.0, -2.0]), (-2, 1)),
-    ([1.0, 0.0], (0, 1)), (dict.fromkeys("ba"), ("a", "b")),
-], ids=repr)
+@pytest.mark.parametrize(
+    ("y", "classes"),
+    [
+        (["b", "a"], ("a", "b")),
+        ([3, -1], (-1, 3)),
+        ([True, False], (False, True)),
+        ([None, "x"], (None, "x")),
+        ([2, "x"], (2, "x")),
+        (np.array([5, 2], np.uint8), (2, 5)),
+        (np.array(["b", "a"]), ("a", "b")),
+        (np.array([True, False]), (False, True)),
+        (np.array(["b", None], object), ("b", None)),
+        ([np.int64(4), np.str_("s")], (4, "s")),
+        (np.array([1.0, -2.0]), (-2, 1)),
+        ([1.0, 0.0], (0, 1)),
+        (dict.fromkeys("ba"), ("a", "b")),
+    ],
+    ids=repr,
+)
 def test_labels_of_every_kind(y, classes):
     found = ArrayStream([[1], [2]], y)
     assert found.classes == classes
@@ -149,50 +191,62 @@ def test_given_classes_fix_the_positions():
         found = ArrayStream(np.ones((3, 1)), y, classes=["c", "a", "b"])
         assert found.classes == ("c", "a", "b")
         assert next(found.chunks()).labels.tolist() == [2, 0, 2]
-        with pytest.raises(UserError, match=r"row 1 of y \(counting from 0\) has the label 'c', which is not among .*'a', 'b'"):
+        with pytest.raises(
+            UserError, match=r"row 1 of y \(counting from 0\) has the label 'c', which is not among .*'a', 'b'"
+        ):
             ArrayStream(np.ones((3, 1)), y, classes=["a", "b"])
     assert ArrayStream([[1]], [1], classes=[0, 1]).rounds == 1
 
 
-@pytest.mark.parametrize(("X", "y", "message"), [
-    ([[1, 2], [3, np.nan]], [0, 1], r"X has nan in row 1, column 1"),
-    ([[1, 2], [-np.inf, 3]], [0, 1], r"X has -inf in row 1, column 0"),
-    (sp.csr_array([[0, 2], [np.inf, 0]]), [0, 1], r"X has inf in row 1, column 0"),
-    (sp.coo_array(([1e308, 1e308], ([0, 0], [1, 1])), shape=(2, 2)), [0, 1], r"X has inf in row 0, column 1"),
-    (np.array([[1], [np.longdouble("1e400")]]), [0, 1], "X has inf in row 1"),
-    (np.array([[1j], [0]]), [0, 1], "complex128"),
-    (sp.csr_array([[1j], [0]]), [0, 1], "complex128"),
-    ([["a"], ["b"]], [0, 1], "real numbers"),
-    (np.array([[1], [None]]), [0, 1], "object"),
-    ([[1, 2], [3]], [0, 1], "all of one length"),
-    ([1, 2], [0, 1], "two dimensions"),
-    (np.ones((2, 2, 2)), [0, 1], "two dimensions"),
-    (sp.coo_array(np.ones(3)), [0, 1], "two dimensions"),
-    (np.empty((0, 3)), [], "at least one row"),
-    (np.empty((2, 0)), [0, 1], "at least one row and one column"),
-    (sp.csr_array((2, 0)), [0, 1], "at least one row and one column"),
-    (np.ma.masked_equal([[1, 2], [3, 4]], 2), [0, 1], "masked"),
-    ([[1], [2]], [0, 0], "only 0"),
-    ([[1], [2]], [0, 1, 2], "2 rows and y has 3 labels"),
-    ([[1], [2]], [0], "2 rows and y has 1 labels"),
-    ([[1], [2]], 3, "must be a sequence"),
-    ([[1], [2]], "ab", "not one text"),
-    ([[1], [2]], [[0], [1]], "list"),
-    ([[1], [2]], np.array([[0], [1]]), "one dimension"),
-    ([[1], [2]], [0, 0.5], "in row 1 of y the class 0.5 is a float"),
-    ([[1], [2]], np.array([0, 0.5]), "0.5 is a float"),
-    ([[1], [2]], np.array([0, np.nan]), "nan is a float"),
-    ([[1], [2]], [True, 1], "compare equal"),
-    ([[1], [2]], [b"a", b"b"], "is a bytes"),
-], ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        ([[1, 2], [3, np.nan]], [0, 1], r"X has nan in row 1, column 1"),
+        ([[1, 2], [-np.inf, 3]], [0, 1], r"X has -inf in row 1, column 0"),
+        (sp.csr_array([[0, 2], [np.inf, 0]]), [0, 1], r"X has inf in row 1, column 0"),
+        (sp.coo_array(([1e308, 1e308], ([0, 0], [1, 1])), shape=(2, 2)), [0, 1], r"X has inf in row 0, column 1"),
+        (np.array([[1], [np.longdouble("1e400")]]), [0, 1], "X has inf in row 1"),
+        (np.array([[1j], [0]]), [0, 1], "complex128"),
+        (sp.csr_array([[1j], [0]]), [0, 1], "complex128"),
+        ([["a"], ["b"]], [0, 1], "real numbers"),
+        (np.array([[1], [None]]), [0, 1], "object"),
+        ([[1, 2], [3]], [0, 1], "all of one length"),
+        ([1, 2], [0, 1], "two dimensions"),
+        (np.ones((2, 2, 2)), [0, 1], "two dimensions"),
+        (sp.coo_array(np.ones(3)), [0, 1], "two dimensions"),
+        (np.empty((0, 3)), [], "at least one row"),
+        (np.empty((2, 0)), [0, 1], "at least one row and one column"),
+        (sp.csr_array((2, 0)), [0, 1], "at least one row and one column"),
+        (np.ma.masked_equal([[1, 2], [3, 4]], 2), [0, 1], "masked"),
+        ([[1], [2]], [0, 0], "only 0"),
+        ([[1], [2]], [0, 1, 2], "2 rows and y has 3 labels"),
+        ([[1], [2]], [0], "2 rows and y has 1 labels"),
+        ([[1], [2]], 3, "must be a sequence"),
+        ([[1], [2]], "ab", "not one text"),
+        ([[1], [2]], [[0], [1]], "list"),
+        ([[1], [2]], np.array([[0], [1]]), "one dimension"),
+        ([[1], [2]], [0, 0.5], "in row 1 of y the class 0.5 is a float"),
+        ([[1], [2]], np.array([0, 0.5]), "0.5 is a float"),
+        ([[1], [2]], np.array([0, np.nan]), "nan is a float"),
+        ([[1], [2]], [True, 1], "compare equal"),
+        ([[1], [2]], [b"a", b"b"], "is a bytes"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
 def test_wrong_arrays(X, y, message):
     with pytest.raises(UserError, match=message):
         ArrayStream(X, y)
 
 
 def test_wrong_classes():
-    for classes, message in ((["a"], "at least 2 classes"), ([], "there is none"), ("ab", "list of names"), (7, "list of"),
-                             (["a", "a"], "compare equal"), ([0.5, 1], "float")):
+    for classes, message in (
+        (["a"], "at least 2 classes"),
+        ([], "there is none"),
+        ("ab", "list of names"),
+        (7, "list of"),
+        (["a", "a"], "compare equal"),
+        ([0.5, 1], "float"),
+    ):
         with pytest.raises(UserError, match=message):
             ArrayStream([[1]], ["a"], classes=classes)
     broken = sp.csr_array([[1.0, 2.0], [0.0, 3.0]])
@@ -217,7 +271,7 @@ def test_digits():
     assert found.classes == tuple(range(10))
 
 
-# ------------------------------------------------------------------------------------------------------------------ limits
+# --------------------------------------------------------------------------------------------------------------- limits
 
 
 def test_limited_takes_what_there_is(monkeypatch):
@@ -231,7 +285,12 @@ def test_limited_takes_what_there_is(monkeypatch):
             check_chunk(chunk, 3, 3)
         assert np.concatenate([chunk.labels for chunk in found]).tolist() == [1, 0, 1, 2][:rounds]
         assert np.concatenate([np.diff(chunk.indptr) for chunk in found]).tolist() == [2, 0, 1, 2][:rounds]
-    assert (cut.name, cut.features, cut.classes, cut.max_norm) == (whole.name, whole.features, whole.classes, whole.max_norm)
+    assert (cut.name, cut.features, cut.classes, cut.max_norm) == (
+        whole.name,
+        whole.features,
+        whole.classes,
+        whole.max_norm,
+    )
     for wrong in (0, -1, 2.5, None, True):
         with pytest.raises(UserError, match="rounds"):
             limited(whole, wrong)
@@ -250,7 +309,7 @@ def test_limited_asks_for_no_chunk_it_does_not_need():
     assert transformed(Once(), bias=True).max_norm is None
 
 
-# ---------------------------------------------------------------------------------------------------------- transformations
+# ------------------------------------------------------------------------------------------------------ transformations
 
 
 def naive_transform(row, normalize, bias):
@@ -275,8 +334,8 @@ def test_transformed_as_written_down(normalize, bias):
     (before,), (after,) = plain.chunks(), changed.chunks()
     check_chunk(after, 6 + bias, 3)
     for row in range(300):
-        a, b = before.indptr[row: row + 2]
-        c, d = after.indptr[row: row + 2]
+        a, b = before.indptr[row : row + 2]
+        c, d = after.indptr[row : row + 2]
         assert after.values[c:d].tolist() == naive_transform(before.values[a:b].tolist(), normalize, bias)
         assert after.indices[c:d].tolist() == before.indices[a:b].tolist() + [6] * bias
     assert changed.features == 6 + bias
@@ -307,7 +366,7 @@ def test_wrong_transformations():
         transformed(plain, bias=1)
 
 
-# -------------------------------------------------------------------------------------------------------------------- door
+# ----------------------------------------------------------------------------------------------------------------- door
 
 
 def test_open_stream(tmp_path):
@@ -326,18 +385,21 @@ def test_open_stream(tmp_path):
     assert open_stream(path, normalize="unit", bias=True).features == 3
 
 
-@pytest.mark.parametrize(("data", "options", "message"), [
-    ("synthetic:K=3", {"features": 3}, "features= is for files"),
-    ("digits", {"classes": [0, 1]}, "classes= is for files"),
-    ((ROWS, LABELS), {"max_norm": 1.0}, "max_norm= is for files"),
-    ((ROWS,), {}, "2 parts, not 1"),
-    (np.array(ROWS), {}, "a ndarray is not a stream"),
-    (None, {}, "a NoneType is not a stream"),
-    ("sinthetic:K=3", {}, "there is no file 'sinthetic:K=3': .*synthetic:K=9"),
-    ("digits", {"rounds": 0}, "rounds must be at least 1"),
-    ("digits", {"normalize": "max"}, "normalization"),
-    ("-", {}, "is a pipe"),
-])
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        ("synthetic:K=3", {"features": 3}, "features= is for files"),
+        ("digits", {"classes": [0, 1]}, "classes= is for files"),
+        ((ROWS, LABELS), {"max_norm": 1.0}, "max_norm= is for files"),
+        ((ROWS,), {}, "2 parts, not 1"),
+        (np.array(ROWS), {}, "a ndarray is not a stream"),
+        (None, {}, "a NoneType is not a stream"),
+        ("sinthetic:K=3", {}, "there is no file 'sinthetic:K=3': .*synthetic:K=9"),
+        ("digits", {"rounds": 0}, "rounds must be at least 1"),
+        ("digits", {"normalize": "max"}, "normalization"),
+        ("-", {}, "is a pipe"),
+    ],
+)
 def test_open_stream_errors(data, options, message):
     with pytest.raises(UserError, match=message):
         open_stream(data, **options)
@@ -356,7 +418,14 @@ def test_kernels_are_compiled_for_one_set_of_types(tmp_path):
     path.write_text("0 1:1\n1 2:1\n1 2:1\n")
     frozen_rows = np.array(ROWS)
     frozen_rows.setflags(write=False)
-    for source in (path, "digits", "synthetic:T=20", (ROWS, LABELS), (frozen_rows, LABELS), (sp.csc_array(ROWS), LABELS)):
+    for source in (
+        path,
+        "digits",
+        "synthetic:T=20",
+        (ROWS, LABELS),
+        (frozen_rows, LABELS),
+        (sp.csc_array(ROWS), LABELS),
+    ):
         for normalize in ("unit", "log1p-unit"):
             opened = open_stream(source, rounds=2, normalize=normalize, bias=True)
             for chunk in opened.chunks():
@@ -396,22 +465,32 @@ def test_a_foreign_stream_is_brought_into_the_kernels_types():
     assert not any(array.flags.writeable for array in chunk)
 
 
-@pytest.mark.parametrize(("arrays", "problem"), [
-    (([0, 1, 2], [0, 2], [1.0, 1.0], [0, 1]), "indices must lie between 0 and 1"),
-    (([0, 1, 2], [0, -1], [1.0, 1.0], [0, 1]), "indices must lie between 0 and 1"),
-    (([0, 1, 2], [0, 1], [1.0, 1.0], [0, 2]), "labels must be positions from 0 to 1"),
-    (([0, 1, 2], [0, 1], [1.0, np.nan], [0, 1]), "values must be finite"),
-    (([0, 1, 3], [0, 1], [1.0, 1.0], [0, 1]), r"indices and values must have indptr\[-1\] entries"),
-    (([1, 1, 2], [0, 1], [1.0, 1.0], [0, 1]), "indptr must begin at 0"),
-    (([0, 2, 1], [0], [1.0], [0, 1]), "indptr must begin at 0, never fall"),
-    (([0, 1], [0], [1.0], [0, 1]), "one entry more than labels"),
-    (([[0, 1]], [0], [1.0], [0]), "its arrays must be flat"),
-    (([0, 1], ["a"], [1.0], [0]), "is not made of flat arrays of numbers"),
-    (([0, 2, 2], [1, 0], [1.0, 1.0], [0, 1]), "indices must rise within a row"),
-    (([0, 2, 2], [1, 1], [1.0, 1.0], [0, 1]), "indices must rise within a row"),
-])
-@pytest.mark.parametrize("wrap", [open_stream, lambda s: limited(s, 3), lambda s: open_stream(limited(s, 3), bias=True),
-                                  lambda s: transformed(s, "unit", True)])
+@pytest.mark.parametrize(
+    ("arrays", "problem"),
+    [
+        (([0, 1, 2], [0, 2], [1.0, 1.0], [0, 1]), "indices must lie between 0 and 1"),
+        (([0, 1, 2], [0, -1], [1.0, 1.0], [0, 1]), "indices must lie between 0 and 1"),
+        (([0, 1, 2], [0, 1], [1.0, 1.0], [0, 2]), "labels must be positions from 0 to 1"),
+        (([0, 1, 2], [0, 1], [1.0, np.nan], [0, 1]), "values must be finite"),
+        (([0, 1, 3], [0, 1], [1.0, 1.0], [0, 1]), r"indices and values must have indptr\[-1\] entries"),
+        (([1, 1, 2], [0, 1], [1.0, 1.0], [0, 1]), "indptr must begin at 0"),
+        (([0, 2, 1], [0], [1.0], [0, 1]), "indptr must begin at 0, never fall"),
+        (([0, 1], [0], [1.0], [0, 1]), "one entry more than labels"),
+        (([[0, 1]], [0], [1.0], [0]), "its arrays must be flat"),
+        (([0, 1], ["a"], [1.0], [0]), "is not made of flat arrays of numbers"),
+        (([0, 2, 2], [1, 0], [1.0, 1.0], [0, 1]), "indices must rise within a row"),
+        (([0, 2, 2], [1, 1], [1.0, 1.0], [0, 1]), "indices must rise within a row"),
+    ],
+)
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        open_stream,
+        lambda s: limited(s, 3),
+        lambda s: open_stream(limited(s, 3), bias=True),
+        lambda s: transformed(s, "unit", True),
+    ],
+)
 def test_a_foreign_chunk_that_would_break_compiled_code_is_refused(arrays, problem, wrap):
     with pytest.raises(UserError, match=problem):
         list(wrap(Foreign(*arrays)).chunks())

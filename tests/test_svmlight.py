@@ -27,6 +27,7 @@ def write(tmp_path):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return path
+
     return write
 
 
@@ -57,17 +58,58 @@ def check_against_sklearn(content, path):
     return stream
 
 
-# ------------------------------------------------------------------------------------------------------- what is accepted
+# ----------------------------------------------------------------------------------------------------- what is accepted
 
 SPELLINGS = [
-    "+1", ".5", "5.", "1e-3", "1E5", "1e+05", "-0.0", "-.25e1", "007", "0.1", "0.30000000000000004", "123456789012345678",
-    "1234567890123456789", "9007199254740993", "9007199254740992.5", "18014398509481985", "4.35", "8.5e-17", "1e-300",
-    "1.7976931348623157e308", "2.2250738585072014e-308", "2.225073858507201e-308", "4.9e-324", "5e-324", "2e-324", "1e-999",
-    "0e999999999999999999999", "0." + "0" * 400 + "1e400", "1" + "0" * 400 + "e-400", "123456789e-300",
-    "999999999999999999e280", "1e23", "8.41e+21", "9.5e-23", "0.000000000000000000000000123456789012345678",
-    "3.14159265358979323846264338327950288", "0.1e-1", "1e22", "1e-22", "9007199254740991e22", "9007199254740991e-22",
-    "6.02214076e23", "5e-290", "7e280", "7e281", "00000000000000000000000000000000012.5", "1090544144181609348671888949248",
-    "2.47032822920623272e-324", "-2.2250738585072011e-308",
+    "+1",
+    ".5",
+    "5.",
+    "1e-3",
+    "1E5",
+    "1e+05",
+    "-0.0",
+    "-.25e1",
+    "007",
+    "0.1",
+    "0.30000000000000004",
+    "123456789012345678",
+    "1234567890123456789",
+    "9007199254740993",
+    "9007199254740992.5",
+    "18014398509481985",
+    "4.35",
+    "8.5e-17",
+    "1e-300",
+    "1.7976931348623157e308",
+    "2.2250738585072014e-308",
+    "2.225073858507201e-308",
+    "4.9e-324",
+    "5e-324",
+    "2e-324",
+    "1e-999",
+    "0e999999999999999999999",
+    "0." + "0" * 400 + "1e400",
+    "1" + "0" * 400 + "e-400",
+    "123456789e-300",
+    "999999999999999999e280",
+    "1e23",
+    "8.41e+21",
+    "9.5e-23",
+    "0.000000000000000000000000123456789012345678",
+    "3.14159265358979323846264338327950288",
+    "0.1e-1",
+    "1e22",
+    "1e-22",
+    "9007199254740991e22",
+    "9007199254740991e-22",
+    "6.02214076e23",
+    "5e-290",
+    "7e280",
+    "7e281",
+    "00000000000000000000000000000000012.5",
+    "1090544144181609348671888949248",
+    "2.47032822920623272e-324",
+    "-2.2250738585072011e-308",
 ]
 
 
@@ -85,7 +127,9 @@ def test_a_hundred_thousand_doubles_are_rounded_as_python_rounds_them(write):
     """Shortest, 17-digit and 18-digit spellings of random bit patterns, most of them outside the exact fast path."""
     rng = np.random.default_rng(0)
     doubles = rng.integers(0, 2**63, 40_000, dtype=np.int64).view(np.float64)
-    doubles = np.concatenate((doubles[np.isfinite(doubles)], rng.standard_normal(30_000), np.exp(rng.uniform(-60, 60, 30_000))))
+    doubles = np.concatenate(
+        (doubles[np.isfinite(doubles)], rng.standard_normal(30_000), np.exp(rng.uniform(-60, 60, 30_000)))
+    )
     texts = [("%r", "%.17g", "%.16e", "%.17e")[i % 4] % float(x) for i, x in enumerate(doubles)]
     # Halfway cases: the decimal expansion of the middle between two doubles, exact and cut.
     between = zip(rng.integers(2**52, 2**53, 2000).tolist(), rng.integers(0, 8, 2000).tolist(), strict=True)
@@ -109,10 +153,16 @@ def test_most_numbers_need_no_help_from_python(write, monkeypatch):
         return settle(text, cursor, *rest)
 
     monkeypatch.setattr(svmlight, "_settle", counting)
-    for texts, least, most in (([f"{x:.17g}" for x in rng.standard_normal(20_000)], 0, 0),
-                               ([f"0.{n}" for n in rng.integers(10**17, 10**18, 20_000)], 5, 100)):
+    for texts, least, most in (
+        ([f"{x:.17g}" for x in rng.standard_normal(20_000)], 0, 0),
+        ([f"0.{n}" for n in rng.integers(10**17, 10**18, 20_000)], 5, 100),
+    ):
         helped.clear()
-        played(SvmlightFile(write("".join(f"{i % 2} 1:{text}\n" for i, text in enumerate(texts))), features=1, classes=[0, 1]))
+        played(
+            SvmlightFile(
+                write("".join(f"{i % 2} 1:{text}\n" for i, text in enumerate(texts))), features=1, classes=[0, 1]
+            )
+        )
         assert least <= sum(helped) <= most
 
 
@@ -151,22 +201,39 @@ numbers = st.one_of(
     st.sampled_from(SPELLINGS),
 )
 spaces = st.text(" \t\r\v\f", min_size=1, max_size=3)
-features = st.lists(st.tuples(st.one_of(st.integers(1, 40), st.integers(1, 2**31 - 1)), numbers, spaces), max_size=6).map(
-    lambda items: "".join(f"{space}{index}:{value}" for index, value, space in sorted({i[0]: i for i in items}.values())))
+features = st.lists(
+    st.tuples(st.one_of(st.integers(1, 40), st.integers(1, 2**31 - 1)), numbers, spaces), max_size=6
+).map(
+    lambda items: "".join(
+        f"{space}{index}:{value}" for index, value, space in sorted({i[0]: i for i in items}.values())
+    )
+)
 lines = st.one_of(
-    st.builds("{}{}{}{}{}".format, st.sampled_from(["", " ", "\t"]), st.one_of(numbers, st.integers(-3, 3).map(str)),
-              st.sampled_from(["", " qid:7", "\tqid:x"]), features, st.sampled_from(["", " ", "\r", "#", " # c 1:2", "#\t\r"])),
+    st.builds(
+        "{}{}{}{}{}".format,
+        st.sampled_from(["", " ", "\t"]),
+        st.one_of(numbers, st.integers(-3, 3).map(str)),
+        st.sampled_from(["", " qid:7", "\tqid:x"]),
+        features,
+        st.sampled_from(["", " ", "\r", "#", " # c 1:2", "#\t\r"]),
+    ),
     st.sampled_from(["", "  ", "#", "# x", "\r"]),
 )
-files = st.builds(lambda rows, end: "\n".join(rows) + end, st.lists(lines, min_size=1, max_size=8), st.sampled_from(["", "\n"]))
+files = st.builds(
+    lambda rows, end: "\n".join(rows) + end, st.lists(lines, min_size=1, max_size=8), st.sampled_from(["", "\n"])
+)
 has_rows = st.builds(lambda text, label: f"{label}\n{text}", files, st.integers(-2, 2)).map(str.encode)
 
 
 @QUICK
 @given(content=has_rows)
 def test_valid_files_have_the_bits_of_sklearn(content, tmp_path):
-    if any(not np.isfinite(float(token.split(b":")[-1])) for line in content.split(b"\n")
-           for token in line.partition(b"#")[0].split() if not token.startswith(b"qid")):
+    if any(
+        not np.isfinite(float(token.split(b":")[-1]))
+        for line in content.split(b"\n")
+        for token in line.partition(b"#")[0].split()
+        if not token.startswith(b"qid")
+    ):
         path = tmp_path / "generated.svm"
         path.write_bytes(content)
         with pytest.raises(UserError, match=r"line .* too large"):
@@ -181,55 +248,62 @@ def test_real_files_have_the_bits_of_sklearn(name, tmp_path, shared_data):
     stream = check_against_sklearn(gzip.decompress(source.read_bytes()), tmp_path / "real.svm")
     packed = SvmlightFile(source)
     assert (packed.rounds, packed.features, packed.classes, packed.max_norm) == (
-        stream.rounds, stream.features, stream.classes, stream.max_norm)
+        stream.rounds,
+        stream.features,
+        stream.classes,
+        stream.max_norm,
+    )
     assert all(np.array_equal(a, b) for a, b in zip(played(packed), played(stream), strict=True))
 
 
-# --------------------------------------------------------------------------------------------------------- what is refused
+# ------------------------------------------------------------------------------------------------------ what is refused
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    ("", "has no rows"),
-    ("\n\n# nothing\n", "has no rows"),
-    ("0\n0 1:1\n", "has only the label 0"),
-    ("0.5\n", "has only the label '0.5'"),
-    ("0\n1 1:nan\n", "line 2: '1:nan' has a value that is not a number"),
-    ("0\n1 1:-INF\n", "line 2: '1:-INF' has a value that is infinite"),
-    ("0\n1 1:1e999\n", "line 2: '1e999' is too large for a double"),
-    ("0\n-9e999 1:1\n", "line 2: '-9e999' is too large"),
-    ("0\n1 2:1 3:" + "9" * 400 + "\n", f"line 2: '{'9' * 40}...' is too large"),
-    ("nan 1:1\n", "line 1: the label 'nan' is not a number"),
-    ("infinity 1:1\n", "line 1: the label 'infinity' is infinite"),
-    ("0\n\n1_0 1:1\n", "line 3: the label '1_0' is not spelled as a number"),
-    ("0\n1 1:1_0\n", "line 2: '1:1_0' has a value that is not spelled"),
-    ("0\n1 1_0:1\n", "line 2: '1_0:1' is not index:value"),
-    ("0\n1 0:1\n", "line 2: '0:1' has an index below 1: count the features from 1"),
-    ("0\n1 -3:1\n", "line 2: '-3:1' has an index below 1"),
-    ("0\n1 2147483648:1\n", "has an index above 2147483647"),
-    ("0\n1 99999999999999999999999:1\n", "has an index above 2147483647"),
-    ("0\n1 3:1 3:1\n", "line 2: '3:1' comes after index 3: sort"),
-    ("0\n1 qid:9 3:1 2:1\n", "line 2: '2:1' comes after index 3: sort"),
-    ("0\n1 3\n", "line 2: '3' is not index:value"),
-    ("0\n1 3:\n", "line 2: '3:' has a value that is not a number"),
-    ("0\n1 3:1:1\n", "line 2: '3:1:1' has a value"),
-    ("0\n1 3 :1\n", "line 2: '3' is not"),
-    ("0\n1 qid\n", "line 2: 'qid' is not index:value"),
-    ("0\n1 1:1 qid:3\n", "line 2: 'qid:3' is not index:value"),
-    ("0\n1 1:1e\n", "line 2: '1:1e' has"),
-    ("0\n1 1:.\n", r"line 2: '1:\.' has"),
-    ("0\n1 1:+-1\n", "has a value"),
-    ("1,2 1:1\n", "line 1: the label '1,2'"),
-    ("0 1:0x10\n", "line 1: '1:0x10' has"),
-    ("spam " + "x" * 100, "line 1: the label 'spam'"),
-    ("0 " + "x" * 100, f"line 1: '{'x' * 40}...' is not"),
-    (b"0\n1 1:\xff\xfe\n", "line 2: .* has a value"),
-    (b"\xef\xbb\xbf1 1:1\n", "line 1: the label"),
-    (b"0\n1 1:1\0\n", "line 2: there is a NUL byte"),
-    (b"0 # \0 hidden\n1\n", "line 1: there is a NUL byte"),
-    (b"# \0\n1\n", "line 1: there is a NUL byte"),
-    (b"0 qid:\0\n1\n", "line 1: there is a NUL byte"),
-    (b"\x7fELF\0\0\0", "line 1: there is a NUL byte"),
-])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "has no rows"),
+        ("\n\n# nothing\n", "has no rows"),
+        ("0\n0 1:1\n", "has only the label 0"),
+        ("0.5\n", "has only the label '0.5'"),
+        ("0\n1 1:nan\n", "line 2: '1:nan' has a value that is not a number"),
+        ("0\n1 1:-INF\n", "line 2: '1:-INF' has a value that is infinite"),
+        ("0\n1 1:1e999\n", "line 2: '1e999' is too large for a double"),
+        ("0\n-9e999 1:1\n", "line 2: '-9e999' is too large"),
+        ("0\n1 2:1 3:" + "9" * 400 + "\n", f"line 2: '{'9' * 40}...' is too large"),
+        ("nan 1:1\n", "line 1: the label 'nan' is not a number"),
+        ("infinity 1:1\n", "line 1: the label 'infinity' is infinite"),
+        ("0\n\n1_0 1:1\n", "line 3: the label '1_0' is not spelled as a number"),
+        ("0\n1 1:1_0\n", "line 2: '1:1_0' has a value that is not spelled"),
+        ("0\n1 1_0:1\n", "line 2: '1_0:1' is not index:value"),
+        ("0\n1 0:1\n", "line 2: '0:1' has an index below 1: count the features from 1"),
+        ("0\n1 -3:1\n", "line 2: '-3:1' has an index below 1"),
+        ("0\n1 2147483648:1\n", "has an index above 2147483647"),
+        ("0\n1 99999999999999999999999:1\n", "has an index above 2147483647"),
+        ("0\n1 3:1 3:1\n", "line 2: '3:1' comes after index 3: sort"),
+        ("0\n1 qid:9 3:1 2:1\n", "line 2: '2:1' comes after index 3: sort"),
+        ("0\n1 3\n", "line 2: '3' is not index:value"),
+        ("0\n1 3:\n", "line 2: '3:' has a value that is not a number"),
+        ("0\n1 3:1:1\n", "line 2: '3:1:1' has a value"),
+        ("0\n1 3 :1\n", "line 2: '3' is not"),
+        ("0\n1 qid\n", "line 2: 'qid' is not index:value"),
+        ("0\n1 1:1 qid:3\n", "line 2: 'qid:3' is not index:value"),
+        ("0\n1 1:1e\n", "line 2: '1:1e' has"),
+        ("0\n1 1:.\n", r"line 2: '1:\.' has"),
+        ("0\n1 1:+-1\n", "has a value"),
+        ("1,2 1:1\n", "line 1: the label '1,2'"),
+        ("0 1:0x10\n", "line 1: '1:0x10' has"),
+        ("spam " + "x" * 100, "line 1: the label 'spam'"),
+        ("0 " + "x" * 100, f"line 1: '{'x' * 40}...' is not"),
+        (b"0\n1 1:\xff\xfe\n", "line 2: .* has a value"),
+        (b"\xef\xbb\xbf1 1:1\n", "line 1: the label"),
+        (b"0\n1 1:1\0\n", "line 2: there is a NUL byte"),
+        (b"0 # \0 hidden\n1\n", "line 1: there is a NUL byte"),
+        (b"# \0\n1\n", "line 1: there is a NUL byte"),
+        (b"0 qid:\0\n1\n", "line 1: there is a NUL byte"),
+        (b"\x7fELF\0\0\0", "line 1: there is a NUL byte"),
+    ],
+)
 def test_malformed_files(content, message, write):
     path = write(content)
     with pytest.raises(UserError, match=message) as caught:
@@ -246,9 +320,19 @@ def test_explicit_limits(write):
         played(SvmlightFile(path, features=9, classes=[0, 1]))
     with pytest.raises(UserError, match=r"line 3: the label 2 is not among"):
         SvmlightFile(path, classes=[0, 1]).features  # noqa: B018
-    for bad in ({"features": 0}, {"features": 2**31}, {"classes": [1]}, {"classes": ["ham", "spam"]}, {"classes": [None, 1]},
-                {"classes": "01"}, {"classes": 3}, {"classes": ["1", 1]}, {"classes": [float("nan"), 1]}, {"max_norm": 0},
-                {"rounds": 0}):
+    for bad in (
+        {"features": 0},
+        {"features": 2**31},
+        {"classes": [1]},
+        {"classes": ["ham", "spam"]},
+        {"classes": [None, 1]},
+        {"classes": "01"},
+        {"classes": 3},
+        {"classes": ["1", 1]},
+        {"classes": [float("nan"), 1]},
+        {"max_norm": 0},
+        {"rounds": 0},
+    ):
         with pytest.raises(UserError):
             SvmlightFile(path, **bad)
     with pytest.raises(UserError, match="path"):
@@ -285,8 +369,13 @@ def test_files_that_cannot_be_opened(tmp_path, write):
         stream.scan()
 
 
-@pytest.mark.parametrize(("error", "message"), [(PermissionError(13, "no"), "may not be read by you: change its permissions"),
-                                                (OSError(5, "Input/output error"), "cannot be read .Input/output error")])
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (PermissionError(13, "no"), "may not be read by you: change its permissions"),
+        (OSError(5, "Input/output error"), "cannot be read .Input/output error"),
+    ],
+)
 def test_the_operating_system_refuses(write, monkeypatch, error, message):
     def refuse(*_):
         raise error
@@ -328,9 +417,11 @@ def test_a_file_of_numbers_is_not_a_classification(write, monkeypatch):
 
 def test_a_file_that_changes_after_the_scan(write):
     path = write("0 1:1\n1 2:1\n")
-    for content, message in (("0 1:1\n1 3:1\n", "line 2: '3:1' has an index above the 2 found when the file was scanned"),
-                             ("0 1:1\n2 1:1\n", "line 2: the label 2 is not among the classes 0, 1: it was not there"),
-                             ("0 1:1\n1\n1\n", "had 2 rows when it was scanned and now has 3")):
+    for content, message in (
+        ("0 1:1\n1 3:1\n", "line 2: '3:1' has an index above the 2 found when the file was scanned"),
+        ("0 1:1\n2 1:1\n", "line 2: the label 2 is not among the classes 0, 1: it was not there"),
+        ("0 1:1\n1\n1\n", "had 2 rows when it was scanned and now has 3"),
+    ):
         path.write_text("0 1:1\n1 2:1\n")
         stream = SvmlightFile(path)
         stream.scan()
@@ -356,9 +447,12 @@ def test_no_other_exception_for_damaged_files(content, data, tmp_path):
     damaged = bytearray(content)
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(damaged)))
-        damaged[at: at + data.draw(st.integers(0, 3))] = data.draw(st.one_of(
-            st.binary(max_size=3),
-            st.sampled_from([b":", b" ", b"nan", b"inf", b"_", b"\0", b"#", b"qid", b"e", b"-", b"\n", b"0"])))
+        damaged[at : at + data.draw(st.integers(0, 3))] = data.draw(
+            st.one_of(
+                st.binary(max_size=3),
+                st.sampled_from([b":", b" ", b"nan", b"inf", b"_", b"\0", b"#", b"qid", b"e", b"-", b"\n", b"0"]),
+            )
+        )
     attempt(bytes(damaged), tmp_path)
     attempt(gzip.compress(content)[: data.draw(st.integers(0, 300))], tmp_path)
 
@@ -380,15 +474,18 @@ def attempt(content, folder):
     assert [float(stream.classes[label]) for label in labels] == y.tolist()
 
 
-# ------------------------------------------------------------------------------------------------------ classes and options
+# -------------------------------------------------------------------------------------------------- classes and options
 
 
 def test_names_of_classes(write):
     assert SvmlightFile(write("3\n+1\n1.0\n-0\n")).classes == (0, 1, 3)
     assert SvmlightFile(write("2\n0.5\n1e-7\n")).classes == ("1e-07", "0.5", "2.0")
     path = write("0.50\n2\n")
-    for classes, names, labels in (([2, "0.5"], ("2.0", "0.5"), [1, 0]), (["2.0", ".5"], ("2.0", "0.5"), [1, 0]),
-                                   (np.array([0.5, 2.0, 3.0]), ("0.5", "2.0", "3.0"), [0, 1])):
+    for classes, names, labels in (
+        ([2, "0.5"], ("2.0", "0.5"), [1, 0]),
+        (["2.0", ".5"], ("2.0", "0.5"), [1, 0]),
+        (np.array([0.5, 2.0, 3.0]), ("0.5", "2.0", "3.0"), [0, 1]),
+    ):
         stream = SvmlightFile(path, features=1, classes=classes)
         assert stream.classes == names
         assert next(stream.chunks()).labels.tolist() == labels
@@ -433,7 +530,7 @@ def test_progress(write, monkeypatch):
         assert calls == sorted(calls)
 
 
-# -------------------------------------------------------------------------------------------------------- blocks and memory
+# ---------------------------------------------------------------------------------------------------- blocks and memory
 
 
 def test_blocks_and_chunks_may_end_anywhere(write, monkeypatch):
@@ -471,7 +568,9 @@ def test_memory_stays_bounded(write, monkeypatch):
     monkeypatch.setattr(svmlight, "BLOCK", 1 << 16)
     monkeypatch.setattr(svmlight, "CHUNK", 1 << 12)
     monkeypatch.setattr(svmlight, "ENTRIES", 1 << 16)
-    path = write(gzip.compress("".join(f"{i % 2} 1:1 2:1 3:1 4:1 5:1 6:1 7:1 8:1 9:1\n" for i in range(320_000)).encode(), 1))
+    path = write(
+        gzip.compress("".join(f"{i % 2} 1:1 2:1 3:1 4:1 5:1 6:1 7:1 8:1 9:1\n" for i in range(320_000)).encode(), 1)
+    )
     for chunk in SvmlightFile(path, features=9, classes=[0, 1], rounds=10).chunks():
         assert len(chunk.labels) == 10
     tracemalloc.start()
@@ -484,7 +583,7 @@ def test_memory_stays_bounded(write, monkeypatch):
         tracemalloc.stop()
 
 
-# ------------------------------------------------------------------------------------------------------------------- pipes
+# ---------------------------------------------------------------------------------------------------------------- pipes
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")

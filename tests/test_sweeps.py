@@ -25,8 +25,11 @@ def test_the_paper_s_sweeps_have_the_runs_of_the_notes():
     assert len(BY_FIGURE["filtering"]) == 27 * 4 * 2 * 10
     assert len(BY_FIGURE["full"]) == 27 * (3 * 10 + 3)
     everyone = Counter((task.learner, task.tuning) for task in BY_FIGURE["bandit"])
-    assert set(everyone) == {(name, tuning) for tuning in ("theory", "only-t")
-                             for name in ("gaplog", "gaphin", "gapsmh", "pnewtron", "soba-diag", "banditron-iw")}
+    assert set(everyone) == {
+        (name, tuning)
+        for tuning in ("theory", "only-t")
+        for name in ("gaplog", "gaphin", "gapsmh", "pnewtron", "soba-diag", "banditron-iw")
+    }
     assert set(everyone.values()) == {270}
     assert Counter(task.repeat for task in BY_FIGURE["full"] if task.learner == "perceptron") == {0: 27}
 
@@ -47,8 +50,12 @@ def test_ids_are_unique_and_stay_as_they_are():
 
 
 def test_the_figures_use_the_paper_s_exploration_and_losses():
-    gaps = [task for name in ("bandit", "filtering", "full", "label-efficient") for task in BY_FIGURE[name]
-            if task.learner.startswith("gap")]
+    gaps = [
+        task
+        for name in ("bandit", "filtering", "full", "label-efficient")
+        for task in BY_FIGURE[name]
+        if task.learner.startswith("gap")
+    ]
     assert {task.exploration for task in gaps} == {"paper"}
     assert {task.learner for task in gaps} == {"gaplog", "gaphin", "gapsmh"}
     assert {task.optimizer for task in gaps} == {""}
@@ -56,17 +63,26 @@ def test_the_figures_use_the_paper_s_exploration_and_losses():
 
 
 def task_of(figure, learner, tuning, cell=(9, 120, 0.05)):
-    return next(task for task in BY_FIGURE[figure] if task.learner == learner and task.tuning == tuning
-                and (task.classes, task.features, task.noise) == cell)
+    return next(
+        task
+        for task in BY_FIGURE[figure]
+        if task.learner == learner and task.tuning == tuning and (task.classes, task.features, task.noise) == cell
+    )
 
 
 def test_the_numbers_in_the_players_are_those_of_the_notes():
     X, T, K, d = Synthetic(9, 120, 0.05).max_norm, 100_000, 9, 120
-    assert player(task_of("bandit", "gapsmh", "theory")).exploration.gamma == pytest.approx(math.sqrt(K * K * 4 * X**2) / 2)
-    assert player(task_of("bandit", "gaphin", "theory")).exploration.gamma == pytest.approx(math.sqrt(K * K * 2 * X**2) / 2)
+    assert player(task_of("bandit", "gapsmh", "theory")).exploration.gamma == pytest.approx(
+        math.sqrt(K * K * 4 * X**2) / 2
+    )
+    assert player(task_of("bandit", "gaphin", "theory")).exploration.gamma == pytest.approx(
+        math.sqrt(K * K * 2 * X**2) / 2
+    )
     gaplog = player(task_of("bandit", "gaplog", "theory"))
     assert gaplog.exploration.gamma == pytest.approx(math.sqrt(K * K * X**2 / math.log(K)) / 2)
-    assert player(task_of("filtering", "gapsmh", "theory")).exploration.gamma == pytest.approx(math.sqrt(K * 4 * X**2) / 2)
+    assert player(task_of("filtering", "gapsmh", "theory")).exploration.gamma == pytest.approx(
+        math.sqrt(K * 4 * X**2) / 2
+    )
     assert player(task_of("bandit", "gaplog", "only-t")).exploration.gamma == 1.0
     assert player(task_of("bandit", "banditron-iw", "theory")).gamma == pytest.approx((K * X**2 / T) ** (1 / 3))
     assert player(task_of("filtering", "banditron-iw", "theory")).gamma == pytest.approx((X**2 / T) ** (1 / 3))
@@ -109,7 +125,11 @@ def test_figures_choose_their_runs():
     assert {task.tuning for task in theory} == {"theory"}
     both = selected(["exploration"], repeats=1)
     assert {(task.graph, task.exploration) for task in both if task.learner == "gapsmh"} == {
-        ("filtering", "paper"), ("filtering", "top-up"), ("label-efficient", "paper"), ("label-efficient", "top-up")}
+        ("filtering", "paper"),
+        ("filtering", "top-up"),
+        ("label-efficient", "paper"),
+        ("label-efficient", "top-up"),
+    }
     with pytest.raises(UserError, match="did you mean 'bandit-theory'"):
         selected(["bandit-theroy"])
     assert [figure.id for figure in drawable((), {sweep.id for sweep in SWEEPS})] == [figure.id for figure in FIGURES]

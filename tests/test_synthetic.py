@@ -27,8 +27,10 @@ def everything(stream):
 def naive(classes, features, noise, rounds, seed):
     """The generator as the paper words it, with one draw for each choice; nothing shared with the package."""
     scale = features // 40
-    for_keywords, for_rounds = (np.random.Generator(np.random.PCG64(s)) for s in (
-        np.random.SeedSequence(seed, spawn_key=(0, part)) for part in (0, 1)))
+    for_keywords, for_rounds = (
+        np.random.Generator(np.random.PCG64(s))
+        for s in (np.random.SeedSequence(seed, spawn_key=(0, part)) for part in (0, 1))
+    )
 
     def pick(rng, order, count):
         for i in range(count):
@@ -52,8 +54,9 @@ def naive(classes, features, noise, rounds, seed):
     return keywords, rows, labels
 
 
-@pytest.mark.parametrize(("classes", "features", "noise", "seed"),
-                         [(9, 120, 0.05, 0), (6, 80, 0.0, 1), (12, 160, 1.0, 2), (2, 40, 0.3, 3)])
+@pytest.mark.parametrize(
+    ("classes", "features", "noise", "seed"), [(9, 120, 0.05, 0), (6, 80, 0.0, 1), (12, 160, 1.0, 2), (2, 40, 0.3, 3)]
+)
 def test_same_bits_as_the_naive_transcription(classes, features, noise, seed):
     stream = Synthetic(classes, features, noise, 300, seed)
     keywords, rows, labels = naive(classes, features, noise, 300, seed)
@@ -102,7 +105,7 @@ def test_distributions():
 
     bits = np.zeros((rounds, 40 * scale), np.float32)
     bits[np.repeat(np.arange(rounds), np.diff(chunk.indptr)), chunk.indices] = 1
-    unrelated = bits[:, 10 * scale:]
+    unrelated = bits[:, 10 * scale :]
     assert (unrelated.sum(axis=1) == 5 * scale).all()
     together = unrelated.T @ unrelated
     n = 30 * scale
@@ -116,7 +119,7 @@ def test_distributions():
     expected = stats.hypergeom(n, 5 * scale, 5 * scale).pmf(np.arange(5 * scale + 1)) * (rounds - 1)
     seen = np.bincount(overlap.astype(int), minlength=5 * scale + 1)
     tail = int(np.argmax(expected[::-1] > 20))
-    merged = [np.append(x[:-tail - 1], x[-tail - 1:].sum()) for x in (seen.astype(float), expected)]
+    merged = [np.append(x[: -tail - 1], x[-tail - 1 :].sum()) for x in (seen.astype(float), expected)]
     assert stats.chisquare(merged[0], merged[1] * merged[0].sum() / merged[1].sum()).pvalue > FALSE_ALARM
 
     noise = 0.1
@@ -156,23 +159,26 @@ def test_parse():
     assert Synthetic.parse(stream.name.partition(":")[2]).name == stream.name
 
 
-@pytest.mark.parametrize(("spec", "message"), [
-    ("k=9", "no setting of a synthetic stream 'k'"),
-    ("K=9,K=9", "K is given twice"),
-    ("K=nine", "K='nine' in a synthetic stream is not a number"),
-    ("K=9.5", "the number of classes K must be a whole number"),
-    ("K=1", "at least 2"),
-    ("T=1e999", "T must be a whole number"),
-    ("T=0", "at least 1"),
-    ("noise=1.5", "noise must be at most 1"),
-    ("noise=nan", "noise must be finite"),
-    ("d=100", "multiple of 40, not 100: the nearest is 80"),
-    ("d=101", "the nearest is 120"),
-    ("d=1", "the nearest is 40"),
-    ("seed=-1", "seed must be at least 0"),
-    ("K=9,,d=120", "is not key=number"),
-    ("K", "is not key=number"),
-])
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("k=9", "no setting of a synthetic stream 'k'"),
+        ("K=9,K=9", "K is given twice"),
+        ("K=nine", "K='nine' in a synthetic stream is not a number"),
+        ("K=9.5", "the number of classes K must be a whole number"),
+        ("K=1", "at least 2"),
+        ("T=1e999", "T must be a whole number"),
+        ("T=0", "at least 1"),
+        ("noise=1.5", "noise must be at most 1"),
+        ("noise=nan", "noise must be finite"),
+        ("d=100", "multiple of 40, not 100: the nearest is 80"),
+        ("d=101", "the nearest is 120"),
+        ("d=1", "the nearest is 40"),
+        ("seed=-1", "seed must be at least 0"),
+        ("K=9,,d=120", "is not key=number"),
+        ("K", "is not key=number"),
+    ],
+)
 def test_parse_errors(spec, message):
     with pytest.raises(UserError, match=message):
         Synthetic.parse(spec)

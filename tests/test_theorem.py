@@ -1,9 +1,10 @@
 """The expectation theorem in simulation, where its bound is not vacuous; and a sabotaged learner that breaks it.
 
-The stream is one unit vector per class, with label noise. The comparator U = c (I - 11'/K) has margin c and the norm
-c sqrt(K - 1) = B, so its loss is known in closed form. The bounds hold for every U of the ball, hence for this one. Averages
-are over 12 repeats; mistakes stay so far below the bounds (half of them or less) that chance raises no alarm: by Hoeffding's
-inequality the average of 12 runs would have to be off by thousands of mistakes, with probability below 1e-12.
+The stream is one unit vector per class, with label noise. The comparator U = c (I - 11'/K) has margin c and the norm c
+sqrt(K - 1) = B, so its loss is known in closed form. The bounds hold for every U of the ball, hence for this one.
+Averages are over 12 repeats; mistakes stay so far below the bounds (half of them or less) that chance raises no alarm:
+by Hoeffding's inequality the average of 12 runs would have to be off by thousands of mistakes, with probability below
+1e-12.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Case(NamedTuple):
     rounds: int
 
 
-# The loss of the comparator on a clean and on a noisy label; the hinge's is an upper bound, since its split is the learner's.
+# The loss of the comparator on a clean and on a noisy label; the hinge's is an upper bound, since its split is the
+# learner's.
 SMOOTH = Case(SmoothHinge(), 1.0, 3.0, 0.0, 60_000)
 HINGE = Case(Hinge(), 1.0, 2.0, 0.0, 60_000)
 
@@ -78,16 +80,26 @@ def measured(case, graph, noise, tuning, optimizer):
     stream, noisy = one_hot_stream(graph, case.rounds, noise)
     learner = tuned(Gappletron(case.loss, optimizer(B)), tuning, graph, max_norm=1.0)
     runs = play(learner, stream, graph, repeats=REPEATS, seed=7, losses=True)
-    h, L, rho, Q = learner.optimizer.guarantee(), case.loss.smoothness(K, 1.0), graph.rho, max(1, len(graph.revealing_classes))
+    h, L, rho, Q = (
+        learner.optimizer.guarantee(),
+        case.loss.smoothness(K, 1.0),
+        graph.rho,
+        max(1, len(graph.revealing_classes)),
+    )
     effective = case.loss.effective_classes(K)
     comparator = noisy * case.wrong + (case.rounds - noisy) * case.right
     if tuning == "expectation":
-        bounds = [comparator + max(2 * effective * K * L * h**2 / Q, 2 * h * math.sqrt(rho * effective * L * run.blind_rounds))
-                  for run in runs]
+        bounds = [
+            comparator
+            + max(2 * effective * K * L * h**2 / Q, 2 * h * math.sqrt(rho * effective * L * run.blind_rounds))
+            for run in runs
+        ]
     else:
         assert comparator == 0
-        bounds = [max(4 * h * math.sqrt(rho * L * run.blind_rounds), 8 * K * L * h**2 / Q) - run.loss_sum / effective
-                  for run in runs]
+        bounds = [
+            max(4 * h * math.sqrt(rho * L * run.blind_rounds), 8 * K * L * h**2 / Q) - run.loss_sum / effective
+            for run in runs
+        ]
     return np.mean([run.mistakes for run in runs]), np.mean(bounds)
 
 
@@ -158,7 +170,9 @@ def test_a_sabotaged_learner_breaks_it(graph):
 
 
 def test_no_learner_can_have_the_theorem_with_the_base_K_logistic_loss():
-    """Erratum 1: x = 1 and a fair coin between two of K >= 5 labels cost T/2 mistakes; the comparator loses T log_K 2."""
+    """Erratum 1: x = 1 and a fair coin between two of K >= 5 labels cost T/2 mistakes; the comparator loses T
+    log_K 2.
+    """
     from gappletron import LogisticBaseK
 
     K, rounds = 9, 20_000

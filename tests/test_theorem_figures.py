@@ -32,8 +32,14 @@ def test_bounds_are_drawn_over_the_mistakes() -> None:
             assert theorem in ([ax.get_title(), *(text.get_text() for text in ax.texts)])
             noise = 0.0 if "separable" in row else 0.05
             for learner in ("gapsmh", "gaphin", "gaplog2", "gaplog"):
-                runs = [result for result in results if result.task.graph == graph and result.task.learner == learner
-                        and result.task.noise == noise and result.task.tuning in ("", row)]
+                runs = [
+                    result
+                    for result in results
+                    if result.task.graph == graph
+                    and result.task.learner == learner
+                    and result.task.noise == noise
+                    and result.task.tuning in ("", row)
+                ]
                 label = STYLES[learner].label
                 if not runs or (noise == 0.0 and "log" in learner):  # the logistic loss is never 0
                     assert not lines(ax, label)
@@ -47,8 +53,10 @@ def test_bounds_are_drawn_over_the_mistakes() -> None:
                     continue
                 ((_, bound),) = lines(ax, f"{label}: bound")
                 for t, value in list(zip(at, bound, strict=True))[::5]:
-                    found = {each.theorem: each for each in bounds(player(runs[0].task), graph_of(runs[0].task), rounds=int(t),
-                                                                   max_norm=1.0)}[theorem]
+                    found = {
+                        each.theorem: each
+                        for each in bounds(player(runs[0].task), graph_of(runs[0].task), rounds=int(t), max_norm=1.0)
+                    }[theorem]
                     assert found.refusal is None
                     assert value == pytest.approx(found.value + (0.0 if noise == 0.0 else 200.0 * t / 2000))
     words = caption(BY_ID["bounds"], results)
@@ -58,8 +66,10 @@ def test_bounds_are_drawn_over_the_mistakes() -> None:
 
 
 def test_bounds_need_a_comparator() -> None:
-    results = [Result(result.task, dataclasses.replace(result.outcome, comparator_loss=None, comparator_gap=None))
-               for result in fakes("bounds", rounds=200)]
+    results = [
+        Result(result.task, dataclasses.replace(result.outcome, comparator_loss=None, comparator_gap=None))
+        for result in fakes("bounds", rounds=200)
+    ]
     picture = draw(BY_ID["bounds"], results)
     assert not any("bound" in str(line.get_label()) for ax in panels(picture) for line in ax.get_lines())
     assert len(panels(picture)) == 8  # nothing is known to be separable
@@ -73,12 +83,18 @@ def test_one_run_and_its_bounds() -> None:
         lost = result.outcome.comparator_loss or 0.0
         found = Examined(result, player(task), 1.0, Comparator(np.zeros((3, 3)), lost, 0.0), bounds_of(result))
         (ax,) = panels(mistakes_and_bounds(found))
-        wanted = {bound.theorem: bound.value + (0.0 if bound.separable else lost)
-                  for bound in bounds(player(task), graph_of(task), rounds=500, max_norm=1.0)
-                  if bound.refusal is None and bound.theorem.startswith("full-") == (task.graph == "full")
-                  and (task.noise == 0.0 or not bound.separable)}
-        drawn = {str(line.get_label()).removeprefix("bound: "): float(np.asarray(line.get_ydata())[-1])
-                 for line in ax.get_lines() if str(line.get_label()).startswith("bound: ")}
+        wanted = {
+            bound.theorem: bound.value + (0.0 if bound.separable else lost)
+            for bound in bounds(player(task), graph_of(task), rounds=500, max_norm=1.0)
+            if bound.refusal is None
+            and bound.theorem.startswith("full-") == (task.graph == "full")
+            and (task.noise == 0.0 or not bound.separable)
+        }
+        drawn = {
+            str(line.get_label()).removeprefix("bound: "): float(np.asarray(line.get_ydata())[-1])
+            for line in ax.get_lines()
+            if str(line.get_label()).startswith("bound: ")
+        }
         assert wanted
         assert drawn == pytest.approx(wanted)
         assert lines(ax, "mistakes")[0][1][-1] == result.outcome.mistakes
@@ -103,7 +119,9 @@ def test_lower_filtering_shows_the_worse_stream() -> None:
     assert floor == pytest.approx([2.5, 5.0, 11.0])  # R / 2
     ((_, ceiling),) = lines(ax, "upper bound")
     h2, L = 8.0 * 5.0, 4.0 * 2.0
-    assert ceiling == pytest.approx([max(2 * 2 * 2 * L * h2, 2 * math.sqrt(h2 * 2 * L * T)) for T in horizons], rel=1e-5)
+    assert ceiling == pytest.approx(
+        [max(2 * 2 * 2 * L * h2, 2 * math.sqrt(h2 * 2 * L * T)) for T in horizons], rel=1e-5
+    )
 
 
 def test_lower_filtering_needs_both_streams() -> None:
@@ -132,8 +150,10 @@ def test_lower_full_shows_mean_curves_between_the_bounds() -> None:
 
 
 def test_learners_with_the_same_numbers_share_a_line() -> None:
-    results = [result_of(task, task.rounds // (2 if "gaplog" in task.learner else 3))
-               for task in selected(["lower-filtering"], 300, 1)]
+    results = [
+        result_of(task, task.rounds // (2 if "gaplog" in task.learner else 3))
+        for task in selected(["lower-filtering"], 300, 1)
+    ]
     picture = draw(BY_ID["lower-filtering"], results)
     entries = [text.get_text().replace("\n", " ") for text in picture.legends[0].get_texts()]
     assert entries[:2] == ["GapLog, GapLog2", "GapHin, GapSmH, Banditron, Exp3.G"]

@@ -1,17 +1,17 @@
 """Pieces, and how they are compiled: the only module that knows Numba's machinery.
 
-A *piece* (a loss, an optimizer, an exploration rule, a learner, ...) is an immutable tuple of numbers and other pieces. Its
-behaviour is written as ordinary methods; those that its family marks with :func:`compiled` also run inside compiled loops,
-where Numba finds them through the class of the tuple. So pieces compose without a cost per round, and the same source runs
-interpreted (:func:`interpreted`) to be debugged and compared.
+A *piece* (a loss, an optimizer, an exploration rule, a learner, ...) is an immutable tuple of numbers and other pieces.
+Its behaviour is written as ordinary methods; those that its family marks with :func:`compiled` also run inside compiled
+loops, where Numba finds them through the class of the tuple. So pieces compose without a cost per round, and the same
+source runs interpreted (:func:`interpreted`) to be debugged and compared.
 
 Three of Numba's habits are answered here, each with a test in ``tests/test_dispatch.py``:
 
 * Its fingerprint of a named tuple is the name and the fields, not the class. :func:`specialised` therefore keeps one
   dispatcher for each nested tuple of *classes*, by identity, so a class redefined in a notebook takes effect.
-* Its on-disk cache does not notice an edit in a callee's file, and crashes when a class was renamed. The cache files of the
-  package carry a hash of all its sources, and of the classes they were compiled for: processes that start together on a cold
-  cache never write to each other's index.
+* Its on-disk cache does not notice an edit in a callee's file, and crashes when a class was renamed. The cache files of
+  the package carry a hash of all its sources, and of the classes they were compiled for: processes that start together
+  on a cold cache never write to each other's index.
 * A piece from outside the package has sources that nobody hashes, so code that contains one is never cached on disk.
 """
 
@@ -51,13 +51,15 @@ helper: Callable[[F], F] = register_jitable(**OPTIONS)
 """Marks a plain function that compiled methods call; interpreted, it is the function itself."""
 
 
-# ---------------------------------------------------------------------------------------------------------------- pieces
+# --------------------------------------------------------------------------------------------------------------- pieces
 
 
 class CompiledPiece(types.NamedTuple):  # type: ignore[name-defined]
     """A piece as Numba sees it. A type of its own, so that a state may have a field named as some method is."""
 
-    def __bool__(self) -> bool:  # Numba asks a method call's receiver for its truth, and a piece without fields has length 0
+    def __bool__(
+        self,
+    ) -> bool:  # Numba asks a method call's receiver for its truth, and a piece without fields has length 0
         return True
 
 
@@ -93,8 +95,10 @@ def _declare(method: Callable[..., Any], family: str) -> None:
     name = method.__name__
     if name in _declared:
         if _arguments(method) != _declared[name]:
-            raise UserError(f"{family}.{name} takes ({', '.join(_arguments(method))}), but another family declares {name}"
-                            f"({', '.join(_declared[name])}): choose another name, compiled methods are shared by all families")
+            raise UserError(
+                f"{family}.{name} takes ({', '.join(_arguments(method))}), but another family declares {name}"
+                f"({', '.join(_declared[name])}): choose another name, compiled methods are shared by all families"
+            )
         return
     _declared[name] = _arguments(method)
 
@@ -102,7 +106,8 @@ def _declare(method: Callable[..., Any], family: str) -> None:
         return getattr(self.instance_class, name, None)
 
     find.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
-    # strict would also compare annotations, which may differ: a piece names its own state. The metaclass compares the names.
+    # strict would also compare annotations, which may differ: a piece names its own state. The metaclass compares the
+    # names.
     overload_method(CompiledPiece, name, strict=False, jit_options=OPTIONS)(find)
 
 
@@ -131,35 +136,48 @@ class PieceType(type):
             return super().__new__(mcs, name, bases, body)
         for base in bases:
             if getattr(base, "_final", False):
-                raise UserError(f"{name} extends {base.__name__}, and a piece cannot be extended: "
-                                f"extend {base.__mro__[1].__name__}")
+                raise UserError(
+                    f"{name} extends {base.__name__}, and a piece cannot be extended: extend {base.__mro__[1].__name__}"
+                )
         body.update(__slots__=(), _final=not abstract)
         if not abstract:
             fields = tuple(field for field in _annotated(body) if not field.startswith("_"))
             body.update(_field_defaults={field: body.pop(field) for field in fields if field in body})
-            body.update({field: property(functools.partial(_item, place), doc=field) for place, field in enumerate(fields)})
+            body.update(
+                {field: property(functools.partial(_item, place), doc=field) for place, field in enumerate(fields)}
+            )
             body.update(_fields=fields, __match_args__=fields)
         cls = super().__new__(mcs, name, bases, body)
-        family = {key: value for base in cls.__mro__[1:] for key, value in vars(base).items() if hasattr(value, "__compiled__")}
+        family = {
+            key: value
+            for base in cls.__mro__[1:]
+            for key, value in vars(base).items()
+            if hasattr(value, "__compiled__")
+        }
         for key, value in vars(cls).items():
             if hasattr(value, "__compiled__"):
                 _declare(value, name)
             elif key in family and _arguments(value) != _arguments(family[key]):
-                raise UserError(f"{name}.{key} takes ({', '.join(_arguments(value))}), but its family calls it with "
-                                f"({', '.join(_arguments(family[key]))}): use those names")
+                raise UserError(
+                    f"{name}.{key} takes ({', '.join(_arguments(value))}), but its family calls it with "
+                    f"({', '.join(_arguments(family[key]))}): use those names"
+                )
         if not abstract:
             missing = sorted(key for key in dir(cls) if getattr(getattr(cls, key, None), "__isabstractmethod__", False))
             if missing:
-                raise UserError(f"{name} lacks {', '.join(missing)}: a {bases[0].__name__} needs "
-                                f"{'it' if len(missing) == 1 else 'them'}")
+                raise UserError(
+                    f"{name} lacks {', '.join(missing)}: a {bases[0].__name__} needs "
+                    f"{'it' if len(missing) == 1 else 'them'}"
+                )
             if _ours(cls):
                 _of_the_package[name] = cls
         return cls
 
     def __setattr__(cls, key: str, value: Any) -> None:
         if key in _declared:
-            raise UserError(f"{cls.__name__}.{key} may be compiled already, and would stay as it was: "
-                            "run the class statement again")
+            raise UserError(
+                f"{cls.__name__}.{key} may be compiled already, and would stay as it was: run the class statement again"
+            )
         super().__setattr__(key, value)
 
     def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], abstract: bool = False) -> None:
@@ -175,8 +193,9 @@ class Piece(tuple, metaclass=PieceType):  # type: ignore[type-arg]
     """An immutable, picklable tuple of numbers and other pieces that prints itself.
 
     A family is declared with ``class Loss(Piece, abstract=True)``; a piece with ``class SmoothHinge(Loss)``, its fields
-    annotated ``float``, ``int``, ``bool`` or with a family of pieces. Numbers are normalised on every way of construction, so
-    that ``FixedOGD(1)`` and ``FixedOGD(1.0)`` are one compilation, and pieces of different classes are never equal.
+    annotated ``float``, ``int``, ``bool`` or with a family of pieces. Numbers are normalised on every way of
+    construction, so that ``FixedOGD(1)`` and ``FixedOGD(1.0)`` are one compilation, and pieces of different classes are
+    never equal.
 
     >>> from gappletron import FixedOGD
     >>> FixedOGD(rate=1)
@@ -256,7 +275,9 @@ def _field_kinds(cls: type[Piece]) -> dict[str, type]:
     for field in cls._fields:
         kind = hints[field]
         if kind not in (float, int, bool) and not (isinstance(kind, type) and issubclass(kind, Piece)):
-            raise UserError(f"{cls.__name__}.{field} is annotated {kind!r}: a piece holds float, int, bool or other pieces")
+            raise UserError(
+                f"{cls.__name__}.{field} is annotated {kind!r}: a piece holds float, int, bool or other pieces"
+            )
     return {field: hints[field] for field in cls._fields}
 
 
@@ -306,8 +327,13 @@ def rebuilt(data: dict[str, Any], own: tuple[type[Piece], ...] = ()) -> Any:
     name = data["piece"]
     if name not in known:
         raise UserError(f"it uses the piece {name!r}, which is not part of gappletron: pass its class in pieces=")
-    return known[name](**{key: rebuilt(value, own) if isinstance(value, dict) else value
-                          for key, value in data.items() if key != "piece"})
+    return known[name](
+        **{
+            key: rebuilt(value, own) if isinstance(value, dict) else value
+            for key, value in data.items()
+            if key != "piece"
+        }
+    )
 
 
 def in_kebab_case(name: str) -> str:
@@ -358,8 +384,11 @@ def numbers_of(piece: Piece) -> list[str]:
     >>> numbers_of(named("gaphin"))
     ['kappa', 'scale', 'gamma']
     """
-    return [name for field, value in piece._asdict().items()
-            for name in (numbers_of(value) if isinstance(value, Piece) else [field] if isinstance(value, float) else [])]
+    return [
+        name
+        for field, value in piece._asdict().items()
+        for name in (numbers_of(value) if isinstance(value, Piece) else [field] if isinstance(value, float) else [])
+    ]
 
 
 def with_numbers(piece: P, given: dict[str, float], text: str) -> P:
@@ -372,11 +401,15 @@ def with_numbers(piece: P, given: dict[str, float], text: str) -> P:
 
 
 def _with_numbers(piece: P, given: dict[str, float]) -> P:
-    return piece._replace(**{field: _with_numbers(value, given) if isinstance(value, Piece) else given.get(field, value)
-                             for field, value in piece._asdict().items()})
+    return piece._replace(
+        **{
+            field: _with_numbers(value, given) if isinstance(value, Piece) else given.get(field, value)
+            for field, value in piece._asdict().items()
+        }
+    )
 
 
-# ----------------------------------------------------------------------------------------------------------- compilation
+# ---------------------------------------------------------------------------------------------------------- compilation
 
 _interpreted: list[bool] = []
 
@@ -425,7 +458,9 @@ def _ours(cls: type) -> bool:
 
 
 def specialised(function: F, *arguments: Any) -> F:
-    """`function` compiled for the classes of these arguments (named tuples all the way down), or itself when interpreted."""
+    """`function` compiled for the classes of these arguments (named tuples all the way down), or itself when
+    interpreted.
+    """
     if _interpreted:
         return function
     return _specialised(function, tuple(_classes(argument) for argument in arguments))
@@ -459,7 +494,8 @@ def _cache(function: Callable[..., Any], classes: tuple[Any, ...]) -> Any:
 
 
 def ready(function: F, *arguments: Any) -> F:
-    """`function` specialised for these arguments and compiled for their types: the first call costs no more than others.
+    """`function` specialised for these arguments and compiled for their types: the first call costs no more than
+    others.
 
     Where Numba cannot compile a piece from outside the package, a UserError says so.
     """
@@ -472,23 +508,34 @@ def ready(function: F, *arguments: Any) -> F:
             if not outside:
                 raise
             raise UserError(
-                f"{', '.join(outside)} cannot be compiled; play it inside gappletron.interpreted() to debug it as plain "
-                "Python, and use only numbers, math, loops over the arrays given and functions marked gappletron.helper (new "
-                f"arrays belong into the state). Numba said: {innermost(str(error))}") from error
+                f"{', '.join(outside)} cannot be compiled; play it inside gappletron.interpreted() to "
+                "debug it as plain "
+                "Python, and use only numbers, math, loops over the arrays given and functions marked "
+                "gappletron.helper (new "
+                f"arrays belong into the state). Numba said: {innermost(str(error))}"
+            ) from error
     return kernel
 
 
 def innermost(message: str) -> str:
     """The cause in Numba's nested messages: the last reason, and the last place outside of Numba and the package.
 
-    >>> innermost("Failed ...\\nUntyped global name 'f': Cannot determine its type\\nFile \\"own.py\\", line 3:\\ndef gap():")
+    >>> told = "Failed\\nUntyped global name 'f': Cannot determine its type\\nFile \\"own.py\\", line 3:\\ndef gap():"
+    >>> innermost(told)
     "Untyped global name 'f': Cannot determine its type (own.py, line 3)"
     """
     text = re.sub(r"\x1b\[[0-9;]*m", "", message)
-    reasons = re.findall(r"^\s*(?:- )?((?:Untyped|Unknown|Use of|Cannot|Invalid|No (?:implementation|definition)|Unsupported|"
-                         r"Undecided|Unable|[A-Z]\w+Error:).*)$", text, re.MULTILINE)
-    places = [f"{file}, line {line}" for file, line in re.findall(r'File "([^"]+)", line (\d+)', text)
-              if "gappletron/" not in file]
+    reasons = re.findall(
+        r"^\s*(?:- )?((?:Untyped|Unknown|Use of|Cannot|Invalid|No (?:implementation|definition)|Unsupported|"
+        r"Undecided|Unable|[A-Z]\w+Error:).*)$",
+        text,
+        re.MULTILINE,
+    )
+    places = [
+        f"{file}, line {line}"
+        for file, line in re.findall(r'File "([^"]+)", line (\d+)', text)
+        if "gappletron/" not in file
+    ]
     reason = reasons[-1].strip() if reasons else text.strip().splitlines()[0]
     return f"{reason} ({places[-1]})" if places else reason
 
@@ -496,7 +543,8 @@ def innermost(message: str) -> str:
 def entry(function: F, *arguments: Any) -> F:
     """As :func:`ready`, but the machine code itself, without the dispatcher that looks at the types in every call.
 
-    For one round at a time: the look costs ten times the round. Later calls must give arguments of exactly the same types.
+    For one round at a time: the look costs ten times the round. Later calls must give arguments of exactly the same
+    types.
     """
     kernel = ready(function, *arguments)
     if kernel is function:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` when the block ends well; otherwise what was there stays.
 
-    An error, a kill or a full disk inside the block leaves the old file as it was. What is no plain file (a pipe, a device) is
-    written to directly, and a link is followed.
+    An error, a kill or a full disk inside the block leaves the old file as it was. What is no plain file (a pipe, a
+    device) is written to directly, and a link is followed.
     """
     try:
         target = _resolved(path)

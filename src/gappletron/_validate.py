@@ -1,7 +1,7 @@
 """The checks at the border: every mistake a user can make ends in one sentence that says the cure.
 
-Nothing in here knows what a graph, a stream or a learner is; the functions turn loose input into plain numbers, arrays and
-labels, or raise :class:`UserError`.
+Nothing in here knows what a graph, a stream or a learner is; the functions turn loose input into plain numbers, arrays
+and labels, or raise :class:`UserError`.
 """
 
 from __future__ import annotations
@@ -55,8 +55,15 @@ def shortened(text: str, most: int = 40) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def number(value: object, name: str, *, above: float | None = None, least: float | None = None,
-           most: float = math.inf, finite: bool = True) -> float:
+def number(
+    value: object,
+    name: str,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    most: float = math.inf,
+    finite: bool = True,
+) -> float:
     """`value` as a float within the limits, or a UserError that names it.
 
     >>> number("3", "gamma")
@@ -129,7 +136,8 @@ def labels(values: Iterable[Any], name: str) -> tuple[Label, ...]:
     for item in result:
         if item in seen:
             raise UserError(
-                f"the names {seen[item]!r} and {item!r} compare equal: every {name} needs a name of its own")
+                f"the names {seen[item]!r} and {item!r} compare equal: every {name} needs a name of its own"
+            )
         seen[item] = item
     return result
 
@@ -153,7 +161,9 @@ def fits_in_memory(n_bytes: int, what: str, cure: str) -> None:
     """Refuse an allocation that is larger than the memory that is free, before it is made."""
     free = free_memory()
     if n_bytes > free:
-        raise UserError(f"{what} would take {n_bytes / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are free: {cure}")
+        raise UserError(
+            f"{what} would take {n_bytes / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are free: {cure}"
+        )
 
 
 def free_memory() -> int:

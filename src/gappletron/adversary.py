@@ -22,7 +22,8 @@ GRAPH = FeedbackGraph.filtering(2, revealing=1)
 class Probe(NamedTuple):
     """What a learner does where all labels are 0, on average over its runs.
 
-    `segment` is the one in which it plays 1 least often, `plays` how often it does so there, and `mistakes` how often in all.
+    `segment` is the one in which it plays 1 least often, `plays` how often it does so there, and `mistakes` how often
+    in all.
 
     >>> Probe(segment=3, plays=0.25, mistakes=9.5).segment
     3
@@ -33,13 +34,17 @@ class Probe(NamedTuple):
     mistakes: float
 
 
-def quietest_segment(learner: Learner | str, root: int, *, repeats: int = 32, seed: int = 0, jobs: int | None = None) -> Probe:
-    """The segment of :class:`~gappletron.streams.adversarial.Segments` where the learner plays 1 least often (the first such).
+def quietest_segment(
+    learner: Learner | str, root: int, *, repeats: int = 32, seed: int = 0, jobs: int | None = None
+) -> Probe:
+    """The segment of :class:`~gappletron.streams.adversarial.Segments` where the learner plays 1 least often (the first
+    such).
 
     It is the segment to turn (Theorem "apple lower bound"): either the learner plays 1 at most half a time there, in
     expectation, or it makes R mistakes where no segment is turned. The expectation is estimated by playing that stream
-    `repeats` times. Play the turned stream with the same `repeats` and `seed`, and nothing is left to chance: the theorem is
-    true of a learner that draws one of these seeds, so the larger of the two averages is at least ``Segments.lower_bound``.
+    `repeats` times. Play the turned stream with the same `repeats` and `seed`, and nothing is left to chance: the
+    theorem is true of a learner that draws one of these seeds, so the larger of the two averages is at least
+    ``Segments.lower_bound``.
 
     >>> from gappletron import play
     >>> from gappletron.adversary import GRAPH, quietest_segment

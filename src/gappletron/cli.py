@@ -1,7 +1,7 @@
 """The command line: ``gappletron reproduce``, ``export``, ``run``, ``graph``, ``learners``, ``bound`` and ``demo``.
 
-This module reads options and shows results; what it runs is the library's public interface. Tables go to the standard output,
-progress and errors to the standard error; an error of the user's is one sentence and exit code 2.
+This module reads options and shows results; what it runs is the library's public interface. Tables go to the standard
+output, progress and errors to the standard error; an error of the user's is one sentence and exit code 2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from gappletron._validate import Label, UserError, listing, shortened, unknown
 from gappletron.progress import progress, sweep_view
 
 if TYPE_CHECKING:
-
     from gappletron.graphs import FeedbackGraph
     from gappletron.history import Histories
     from gappletron.learners.gappletron import Gappletron
@@ -30,10 +29,17 @@ if TYPE_CHECKING:
     from gappletron.theory import Bound
 
 INTERRUPTED = 130
-USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # click's UsageError, which some versions of typer carry inside themselves
+USAGE_ERROR: Any = typer.BadParameter.__mro__[
+    1
+]  # click's UsageError, which some versions of typer carry inside themselves
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
-                  help="Online classification when what you see depends on what you predict.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Online classification when what you see depends on what you predict.",
+)
 
 
 def main() -> None:
@@ -46,7 +52,9 @@ def main() -> None:
         typer.echo(f"gappletron: {' '.join(str(error).splitlines())}", err=True)
         sys.exit(2)
     except USAGE_ERROR as error:
-        typer.echo(f"gappletron: {' '.join(error.format_message().split()).rstrip('.')}: see {_help_of(error)}", err=True)
+        typer.echo(
+            f"gappletron: {' '.join(error.format_message().split()).rstrip('.')}: see {_help_of(error)}", err=True
+        )
         sys.exit(2)
     except typer.Abort:
         typer.echo("stopped before anything was measured", err=True)
@@ -68,26 +76,42 @@ def _show_version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True,
-                                                  help="Show the version.")] = False) -> None:
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
     """Options of the command itself."""
 
 
-# ------------------------------------------------------------------------------------------------------------------ paper
+# ---------------------------------------------------------------------------------------------------------------- paper
 
 
 @app.command()
 def reproduce(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results.sqlite, results.csv, figures/ and report.html "
-                                      "go.")] = Path("results"),
-    figure: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this figure or sweep, such as bandit-theory or "
-                                                     "lower-full; repeatable. Default: all.")] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where results.sqlite, results.csv, figures/ and report.html go.")
+    ] = Path("results"),
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID",
+            help="Only this figure or sweep, such as bandit-theory or lower-full; repeatable. Default: all.",
+        ),
+    ] = None,
     rounds: Annotated[int, typer.Option(help="T, which the paper does not give.")] = 100_000,
-    repeats: Annotated[int | None, typer.Option(help="Runs of each learner that draws. Default: the paper's ten (more against "
-                                                "the adversaries).")] = None,
+    repeats: Annotated[
+        int | None,
+        typer.Option(help="Runs of each learner that draws. Default: the paper's ten (more against the adversaries)."),
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="Runs at the same time. Default: one a core.")] = None,
-    scheduler: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Play on the Dask cluster whose scheduler listens "
-                                                  "there, such as tcp://127.0.0.1:8786.")] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Play on the Dask cluster whose scheduler listens there, such as tcp://127.0.0.1:8786.",
+        ),
+    ] = None,
 ) -> None:
     """Run the paper's experiments: figures, claims, bounds and lower bounds. Killed, it goes on where it was."""
     import contextlib
@@ -102,12 +126,24 @@ def reproduce(
             if scheduler is not None:
                 from gappletron.experiments.cluster import dask_executor
 
-                executor, in_flight = stack.enter_context(dask_executor(scheduler, lambda line: typer.echo(line, err=True)))
+                executor, in_flight = stack.enter_context(
+                    dask_executor(scheduler, lambda line: typer.echo(line, err=True))
+                )
             view = stack.enter_context(sweep_view())
-            results = reproduced(out, figures=figure or (), rounds=rounds, repeats=repeats, jobs=jobs, executor=executor,
-                                 in_flight=in_flight if jobs is None else None, view=view)
+            results = reproduced(
+                out,
+                figures=figure or (),
+                rounds=rounds,
+                repeats=repeats,
+                jobs=jobs,
+                executor=executor,
+                in_flight=in_flight if jobs is None else None,
+                view=view,
+            )
     except KeyboardInterrupt:
-        typer.echo(f"stopped: the runs finished so far are kept in {out}, and the same command goes on from there", err=True)
+        typer.echo(
+            f"stopped: the runs finished so far are kept in {out}, and the same command goes on from there", err=True
+        )
         raise typer.Exit(INTERRUPTED) from None
     from gappletron.experiments.claims import verdicts
 
@@ -120,7 +156,9 @@ def reproduce(
 @app.command()
 def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write: a name that ends in .csv or .parquet.")],
-    results: Annotated[Path, typer.Option(metavar="DIR", help="The folder of `gappletron reproduce`.")] = Path("results"),
+    results: Annotated[Path, typer.Option(metavar="DIR", help="The folder of `gappletron reproduce`.")] = Path(
+        "results"
+    ),
 ) -> None:
     """Write every stored run as a table, CSV or Parquet."""
     from gappletron._files import check_writable
@@ -133,27 +171,61 @@ def export(
     typer.echo(f"{len(runs):,} runs in {file}")
 
 
-# -------------------------------------------------------------------------------------------------------------------- run
+# ------------------------------------------------------------------------------------------------------------------ run
 
 
 @app.command()
 def run(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A svmlight file (plain or gzip), '-' for a pipe, 'digits', or "
-                                        "'synthetic:K=9,d=120,noise=0.05,T=100000,seed=0'.")],
-    graph: Annotated[str, typer.Option(help="bandit, full, filtering, label-efficient, apple-tasting, disease-prevention, or "
-                                       "a FILE.json.")] = "bandit",
-    revealing: Annotated[str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")] = None,
-    learner: Annotated[list[str] | None, typer.Option(help="A learner (see `gappletron learners`), with numbers of your own as "
-                                                      "in banditron:gamma=0.1; repeatable. Default: gapsmh.")] = None,
-    exploration: Annotated[str | None, typer.Option(help="Gappletron's: top-up (default: the least that shows every "
-                                                    "label often enough), or paper (Algorithm 1 to the letter).")] = None,
-    gamma: Annotated[float | None, typer.Option(help="The exploration parameter of all that explore. Gappletron's: 1.")] = None,
-    tuning: Annotated[str | None, typer.Option(help="Set the parameters from the data: theory or only-t for every learner; for "
-                                               "Gappletron also expectation, expectation-separable, high-probability, "
-                                               "high-probability-separable.")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="Gappletron's: adaptive-ogd (default), projected-ogd, fixed-ogd, "
-                                                  "ada-grad or scale-free-ftrl; numbers as in "
-                                                  "projected-ogd:radius=5.")] = None,
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="A svmlight file (plain or gzip), '-' for a pipe, 'digits', or "
+            "'synthetic:K=9,d=120,noise=0.05,T=100000,seed=0'.",
+        ),
+    ],
+    graph: Annotated[
+        str,
+        typer.Option(
+            help="bandit, full, filtering, label-efficient, apple-tasting, disease-prevention, or a FILE.json."
+        ),
+    ] = "bandit",
+    revealing: Annotated[
+        str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")
+    ] = None,
+    learner: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A learner (see `gappletron learners`), with numbers of your own as "
+            "in banditron:gamma=0.1; repeatable. Default: gapsmh."
+        ),
+    ] = None,
+    exploration: Annotated[
+        str | None,
+        typer.Option(
+            help="Gappletron's: top-up (default: the least that shows every "
+            "label often enough), or paper (Algorithm 1 to the letter)."
+        ),
+    ] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="The exploration parameter of all that explore. Gappletron's: 1.")
+    ] = None,
+    tuning: Annotated[
+        str | None,
+        typer.Option(
+            help="Set the parameters from the data: theory or only-t for every learner; for "
+            "Gappletron also expectation, expectation-separable, high-probability, "
+            "high-probability-separable."
+        ),
+    ] = None,
+    optimizer: Annotated[
+        str | None,
+        typer.Option(
+            help="Gappletron's: adaptive-ogd (default), projected-ogd, fixed-ogd, "
+            "ada-grad or scale-free-ftrl; numbers as in "
+            "projected-ogd:radius=5."
+        ),
+    ] = None,
     repeats: Annotated[int, typer.Option(help="Runs of each learner, on the same data.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the learners' randomness.")] = 0,
     rounds: Annotated[int | None, typer.Option(help="Play only the first so many.")] = None,
@@ -161,9 +233,13 @@ def run(
     bias: Annotated[bool, typer.Option("--bias", help="Add a feature that is always 1.")] = False,
     features: Annotated[int | None, typer.Option(help="The number of features, instead of a scan of the file.")] = None,
     classes: Annotated[str | None, typer.Option(help="The labels, as in 0,1,2, instead of a scan of the file.")] = None,
-    max_norm: Annotated[float | None, typer.Option(help="The largest norm of a row, instead of a scan of the file.")] = None,
+    max_norm: Annotated[
+        float | None, typer.Option(help="The largest norm of a row, instead of a scan of the file.")
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="Threads. Default: one a core.")] = None,
-    json_path: Annotated[Path | None, typer.Option("--json", metavar="PATH", help="Write every run to this file.")] = None,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", metavar="PATH", help="Write every run to this file.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw the error curves: PNG, SVG or PDF.")] = None,
 ) -> None:
     """Play a stream with one learner or several, and show the mistakes."""
@@ -174,8 +250,15 @@ def run(
         raise UserError("--gamma and --tuning were both given, and both set gamma: give one of them")
     _check_outputs(json_path, plot, inputs=(data, graph))
     learners = _configured(learner or ["gapsmh"], exploration, optimizer, gamma, tuning)
-    stream = open_stream(data, features=features, classes=None if classes is None else classes.split(","), max_norm=max_norm,
-                         rounds=rounds, normalize=normalize, bias=bias)
+    stream = open_stream(
+        data,
+        features=features,
+        classes=None if classes is None else classes.split(","),
+        max_norm=max_norm,
+        rounds=rounds,
+        normalize=normalize,
+        bias=bias,
+    )
     with progress("reading") as show:
         stream.prepare(show)
     feedback = _graph(graph, stream.classes, revealing)
@@ -252,9 +335,12 @@ def _by_text(text: str, classes: tuple[Label, ...]) -> Label:
     raise unknown(text, "class", [str(name) for name in classes])
 
 
-def _configured(names: list[str], exploration: str | None, optimizer: str | None, gamma: float | None,
-                tuning: str | None) -> dict[str, Learner]:
-    """The learners as the options ask for them, each option for those that have such a part; a tuning waits for the data."""
+def _configured(
+    names: list[str], exploration: str | None, optimizer: str | None, gamma: float | None, tuning: str | None
+) -> dict[str, Learner]:
+    """The learners as the options ask for them, each option for those that have such a part; a tuning waits for the
+    data.
+    """
     from gappletron._dispatch import parsed
     from gappletron.exploration import Paper, TopUp
     from gappletron.learners import named
@@ -274,8 +360,9 @@ def _configured(names: list[str], exploration: str | None, optimizer: str | None
         raise UserError(f"--learner {twice[0]} was given twice: name it once, and use --repeats for more runs of it")
     learners = [named(name) for name in names]
     if changes and not any(isinstance(learner, Gappletron) for learner in learners):
-        raise UserError(f"--{next(iter(changes))} is for the Gappletrons, and none plays: "
-                        "leave it out, or add --learner gapsmh")
+        raise UserError(
+            f"--{next(iter(changes))} is for the Gappletrons, and none plays: leave it out, or add --learner gapsmh"
+        )
     learners = [learner._replace(**changes) if isinstance(learner, Gappletron) else learner for learner in learners]
     if gamma is not None:
         if not any(learner.has_gamma for learner in learners):
@@ -329,17 +416,38 @@ def document(runs: Runs, histories: Histories) -> dict[str, Any]:
     graph = runs.graph
     return {
         "version": __version__,
-        "data": {"name": runs.stream.name, "rounds": max(run.rounds for run in histories),
-                 "features": int(runs.stream.features), "classes": len(runs.stream.classes)},
-        "graph": {"name": graph.name, "actions": graph.n_actions, "classes": graph.n_classes,
-                  "revealing": list(graph.revealing), "dominating_set": list(graph.dominating_set), "rho": graph.rho},
-        "runs": [{"learner": run.name, "repeat": run.repeat, "seed": run.seed, "parameters": json_ready(spelled(run.learner)),
-                  "rounds": run.rounds, "mistakes": run.mistakes, "error_rate": run.error_rate, "labels_seen": run.labels_seen,
-                  "seconds": run.seconds} for run in histories],
+        "data": {
+            "name": runs.stream.name,
+            "rounds": max(run.rounds for run in histories),
+            "features": int(runs.stream.features),
+            "classes": len(runs.stream.classes),
+        },
+        "graph": {
+            "name": graph.name,
+            "actions": graph.n_actions,
+            "classes": graph.n_classes,
+            "revealing": list(graph.revealing),
+            "dominating_set": list(graph.dominating_set),
+            "rho": graph.rho,
+        },
+        "runs": [
+            {
+                "learner": run.name,
+                "repeat": run.repeat,
+                "seed": run.seed,
+                "parameters": json_ready(spelled(run.learner)),
+                "rounds": run.rounds,
+                "mistakes": run.mistakes,
+                "error_rate": run.error_rate,
+                "labels_seen": run.labels_seen,
+                "seconds": run.seconds,
+            }
+            for run in histories
+        ],
     }
 
 
-# ------------------------------------------------------------------------------------------------------------ other commands
+# ------------------------------------------------------------------------------------------------------- other commands
 
 
 def _named_graph(graph: str, classes: str, revealing: str | None) -> FeedbackGraph:
@@ -361,10 +469,17 @@ def _named_graph(graph: str, classes: str, revealing: str | None) -> FeedbackGra
 
 @app.command("graph")
 def explain_graph(
-    graph: Annotated[str, typer.Argument(metavar="PRESET|FILE", help="bandit, full, filtering, label-efficient, apple-tasting, "
-                                         "disease-prevention, or a FILE.json.")],
+    graph: Annotated[
+        str,
+        typer.Argument(
+            metavar="PRESET|FILE",
+            help="bandit, full, filtering, label-efficient, apple-tasting, disease-prevention, or a FILE.json.",
+        ),
+    ],
     classes: Annotated[str, typer.Option(help="For a preset: how many classes, or their names as in spam,ham.")] = "",
-    revealing: Annotated[str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")] = None,
+    revealing: Annotated[
+        str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw it: PNG, SVG or PDF.")] = None,
 ) -> None:
     """Explain a feedback graph in words and numbers, and draw it."""
@@ -385,42 +500,74 @@ def list_learners() -> None:
 
     for name in names():
         learner = named(name)
-        typer.echo(f"{name}\n    feedback    {learner.setting}\n    parameters  {_parameters(learner)}\n"
-                   f"    reference   {learner.reference}")
+        typer.echo(
+            f"{name}\n    feedback    {learner.setting}\n    parameters  {_parameters(learner)}\n"
+            f"    reference   {learner.reference}"
+        )
 
 
 def _parameters(learner: Learner) -> str:
     """The fields with their default values."""
-    return ", ".join(f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
-                     for key, value in learner._asdict().items()) or "none"
+    return (
+        ", ".join(
+            f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
+            for key, value in learner._asdict().items()
+        )
+        or "none"
+    )
 
 
 @app.command("bound")
 def show_bounds(
-    learner: Annotated[str | None, typer.Argument(metavar="[LEARNER]", help="A Gappletron: gapsmh, gaphin, gaplog2, "
-                                                  "gaplog.")] = None,
+    learner: Annotated[
+        str | None, typer.Argument(metavar="[LEARNER]", help="A Gappletron: gapsmh, gaphin, gaplog2, gaplog.")
+    ] = None,
     graph: Annotated[str, typer.Option(help="A preset, or a FILE.json.")] = "bandit",
-    classes: Annotated[str, typer.Option(help="For a preset: how many classes, or their names as in spam,ham. Default: 4 "
-                                         "(2 for apple-tasting).")] = "",
-    revealing: Annotated[str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")] = None,
+    classes: Annotated[
+        str,
+        typer.Option(
+            help="For a preset: how many classes, or their names as in spam,ham. Default: 4 (2 for apple-tasting)."
+        ),
+    ] = "",
+    revealing: Annotated[
+        str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")
+    ] = None,
     rounds: Annotated[int, typer.Option(help="T.")] = 100_000,
     max_norm: Annotated[float, typer.Option(help="X, the largest norm of the features.")] = 1.0,
-    radius: Annotated[float | None, typer.Option(help="B, the radius of the ball in which weights are sought. Default: 1, or "
-                                                 "that of the stored run's optimizer.")] = None,
+    radius: Annotated[
+        float | None,
+        typer.Option(
+            help="B, the radius of the ball in which weights are sought. Default: 1, or "
+            "that of the stored run's optimizer."
+        ),
+    ] = None,
     delta: Annotated[float, typer.Option(help="The allowed probability of failure.")] = 0.05,
-    run: Annotated[str | None, typer.Option("--run", metavar="ID", help="A stored run, by its id in results.csv: its own "
-                                            "numbers, its best comparator, its surrogate regret.")] = None,
-    results: Annotated[Path, typer.Option(metavar="DIR", help="The folder that holds the stored run.")] = Path("results"),
-    plot: Annotated[Path | None, typer.Option(metavar="PATH", help="A stored run: draw its mistakes with the bounds over "
-                                              "them.")] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            "--run",
+            metavar="ID",
+            help="A stored run, by its id in results.csv: its own numbers, its best comparator, its surrogate regret.",
+        ),
+    ] = None,
+    results: Annotated[Path, typer.Option(metavar="DIR", help="The folder that holds the stored run.")] = Path(
+        "results"
+    ),
+    plot: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="A stored run: draw its mistakes with the bounds over them.")
+    ] = None,
 ) -> None:
-    """Print the right-hand side of every theorem of the paper: each for the gamma it is proved with, or for a stored run."""
+    """Print the right-hand side of every theorem of the paper: each for the gamma it is proved with, or for a stored
+    run.
+    """
     if (learner is None) == (run is None):
         raise UserError("name either a learner, as in `gappletron bound gapsmh`, or a stored run with --run ID")
     if run is not None:
         if (graph, classes, revealing, rounds, max_norm) != ("bandit", "", None, 100_000, 1.0):
-            raise UserError("a stored run has its own graph, rounds and norm: with --run give only --results, --radius, "
-                            "--delta and --plot")
+            raise UserError(
+                "a stored run has its own graph, rounds and norm: with --run give only --results, --radius, "
+                "--delta and --plot"
+            )
         _show_bounds_of_run(run, results, radius, delta, plot)
         return
     if plot is not None:
@@ -434,13 +581,19 @@ def show_bounds(
     feedback = _named_graph(graph, classes, revealing)
     chosen = named(learner or "")
     if not isinstance(chosen, Gappletron):
-        raise UserError(f"the theorems are about Gappletron, and {learner!r} is another learner: choose for example 'gapsmh'")
+        raise UserError(
+            f"the theorems are about Gappletron, and {learner!r} is another learner: choose for example 'gapsmh'"
+        )
     projected = chosen._replace(optimizer=ProjectedOGD(1.0 if radius is None else radius))
     numbers = f"T = {rounds:,}, X = {max_norm:g}, delta = {delta:g}"
-    lines = [f"{projected.loss!r} with {projected.optimizer!r} on {feedback}, {numbers}",
-             _constants(projected, feedback, max_norm)]
+    lines = [
+        f"{projected.loss!r} with {projected.optimizer!r} on {feedback}, {numbers}",
+        _constants(projected, feedback, max_norm),
+    ]
     for position, theorem in enumerate(THEOREMS):
-        player = tuned(projected, theorem.tuning, feedback, max_norm=max_norm, delta=delta) if theorem.tuning else projected
+        player = (
+            tuned(projected, theorem.tuning, feedback, max_norm=max_norm, delta=delta) if theorem.tuning else projected
+        )
         bound = bounds(player, feedback, rounds=rounds, max_norm=max_norm, delta=delta)[position]
         lines.append(_bound_line(bound, f"{f'gamma = {player.exploration.gamma:.4g}' if theorem.tuning else '':16} "))
     typer.echo("\n".join(lines))
@@ -452,8 +605,10 @@ def _constants(learner: Gappletron, graph: FeedbackGraph, max_norm: float) -> st
     from gappletron.learners.learner import Problem
 
     c = constants(learner, Problem(graph, max_norm=max_norm))
-    return (f"constants: K = {graph.n_classes}, K' = {c.K:g}, rho = {c.rho}, Q = {max(1, len(graph.revealing_classes))}, "
-            f"L = {c.L:.4g}, h = {c.h:.4g}, lmax = {c.lmax:.4g}")
+    return (
+        f"constants: K = {graph.n_classes}, K' = {c.K:g}, rho = {c.rho}, Q = {max(1, len(graph.revealing_classes))}, "
+        f"L = {c.L:.4g}, h = {c.h:.4g}, lmax = {c.lmax:.4g}"
+    )
 
 
 def _bound_line(bound: Bound, gamma: str = "") -> str:
@@ -471,17 +626,22 @@ def _show_bounds_of_run(run: str, results: Path, radius: float | None, delta: fl
     if run not in stored:
         begun = [name for name in stored if name.startswith(run)]
         near = begun[:1] or difflib.get_close_matches(run, stored, n=1, cutoff=0.0)
-        raise UserError(f"there is no stored run {run!r}; the nearest is {near[0]!r}: the ids are in "
-                        f"{str(results / 'results.csv')!r}")
+        raise UserError(
+            f"there is no stored run {run!r}; the nearest is {near[0]!r}: the ids are in "
+            f"{str(results / 'results.csv')!r}"
+        )
     with progress("comparing") as show:
         found = examined(stored[run], radius, delta, show)
     task, outcome, graph = stored[run].task, stored[run].outcome, graph_of(stored[run].task)
-    typer.echo(f"{run}\n{found.learner!r}\non {graph}, T = {task.rounds:,}, n = {outcome.blind_rounds:,}, "
-               f"X = {outcome.max_norm:.4g}, delta = {delta:g}, sum l_t(W_t) = {outcome.loss_sum:,.1f}\n"
-               f"{_constants(found.learner, graph, outcome.max_norm)}\n"
-               f"best comparator with norm at most {found.radius:g} (--radius sets another): loss {found.comparator.loss:,.1f} "
-               f"(the least is at most {found.comparator.gap:,.1f} lower)\n"
-               f"mistakes {outcome.mistakes:,}, surrogate regret {found.regret:,.1f}")
+    typer.echo(
+        f"{run}\n{found.learner!r}\non {graph}, T = {task.rounds:,}, n = {outcome.blind_rounds:,}, "
+        f"X = {outcome.max_norm:.4g}, delta = {delta:g}, sum l_t(W_t) = {outcome.loss_sum:,.1f}\n"
+        f"{_constants(found.learner, graph, outcome.max_norm)}\n"
+        f"best comparator with norm at most {found.radius:g} (--radius sets another): loss "
+        f"{found.comparator.loss:,.1f} "
+        f"(the least is at most {found.comparator.gap:,.1f} lower)\n"
+        f"mistakes {outcome.mistakes:,}, surrogate regret {found.regret:,.1f}"
+    )
     for bound in found.bounds:
         typer.echo(_bound_line(bound))
     if plot is not None:
@@ -491,8 +651,12 @@ def _show_bounds_of_run(run: str, results: Path, radius: float | None, delta: fl
         save_figure(mistakes_and_bounds(found), plot)
 
 
-DEMO = {"bandit": "you learn whether your guess was right", "filtering": "only the first class shows the label",
-        "label-efficient": "a label costs a round", "full": "every label is shown"}
+DEMO = {
+    "bandit": "you learn whether your guess was right",
+    "filtering": "only the first class shows the label",
+    "label-efficient": "a label costs a round",
+    "full": "every label is shown",
+}
 
 
 @app.command()

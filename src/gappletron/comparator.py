@@ -1,17 +1,18 @@
-"""The best comparator in hindsight: the U of a ball with the least loss on a whole stream, and a proof of how good it is.
+"""The best comparator in hindsight: the U of a ball with the least loss on a whole stream, and a proof of how good it
+is.
 
-The losses are convex in U, so this is a convex problem: minimise ``F(U) = sum_t l_t(U)`` over ``||U|| <= B``. A pass over the
-data gives F(U) and, for every round, a plane that lies below l_t everywhere. The sum of the planes, ``c + <G, V>``, is at least
-``c - B ||G||`` on the ball, so no comparator loses less than that: the difference to F(U) is the gap that is reported. The
-solver cannot make it wrong, only large.
+The losses are convex in U, so this is a convex problem: minimise ``F(U) = sum_t l_t(U)`` over ``||U|| <= B``. A pass
+over the data gives F(U) and, for every round, a plane that lies below l_t everywhere. The sum of the planes, ``c + <G,
+V>``, is at least ``c - B ||G||`` on the ball, so no comparator loses less than that: the difference to F(U) is the gap
+that is reported. The solver cannot make it wrong, only large.
 
 * A loss of the margin ``m = s_y - max_{k != y} s_k`` has kinks, where a gradient of its own says little. The maximum is
-  smoothed at a temperature mu, into ``mu ln sum_k exp(s_k / mu)`` over the rivals, with the gradient p, a distribution. For any
-  p, ``m(V) <= s_y(V) - <p, s(V)>``, which is linear in V; and a convex f that falls lies above its tangents. So the
-  gradient of the smoothed loss is that of a plane below the true one.
-* The ball is the augmented Lagrangian's: for a multiplier nu, L-BFGS minimises ``F + max(0, nu + rho (||U||^2 - B^2)/2)^2 / (2
-  rho)`` without constraints, and what stands in the maximum is the next nu. A slack ball needs no case of its own: nu
-  becomes 0.
+  smoothed at a temperature mu, into ``mu ln sum_k exp(s_k / mu)`` over the rivals, with the gradient p, a distribution.
+  For any p, ``m(V) <= s_y(V) - <p, s(V)>``, which is linear in V; and a convex f that falls lies above its tangents. So
+  the gradient of the smoothed loss is that of a plane below the true one.
+* The ball is the augmented Lagrangian's: for a multiplier nu, L-BFGS minimises ``F + max(0, nu + rho (||U||^2 -
+  B^2)/2)^2 / (2 rho)`` without constraints, and what stands in the maximum is the next nu. A slack ball needs no case
+  of its own: nu becomes 0.
 * mu falls tenfold at a time, down to where smoothing costs less than the tolerance allows.
 """
 
@@ -68,11 +69,13 @@ class Comparator(NamedTuple):
     gap: float
 
 
-# -------------------------------------------------------------------------------------------------- what a round contributes
+# --------------------------------------------------------------------------------------------- what a round contributes
 
 
 class Plane(NamedTuple):
-    """The loss of a round, the smoothed loss, and the constant of a plane ``constant + <out, s>`` that is nowhere above it."""
+    """The loss of a round, the smoothed loss, and the constant of a plane ``constant + <out, s>`` that is nowhere above
+    it.
+    """
 
     value: float
     smoothed: float
@@ -85,7 +88,9 @@ class Smoothing(Piece, abstract=True):
     @abstractmethod
     @compiled
     def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
-        """The loss of `y` at these scores, smoothed at the temperature mu; `out` becomes the smoothed loss's gradient."""
+        """The loss of `y` at these scores, smoothed at the temperature mu; `out` becomes the smoothed loss's
+        gradient.
+        """
 
 
 @helper
@@ -112,7 +117,8 @@ def spread(y: int, slope: float, out: Floats) -> None:
 
 
 class SoftenedSmoothHinge(Smoothing):
-    """The smooth hinge with a smoothed margin: f(m) >= 2a(1 - m) - a^2 for every a of [0, 1], with equality at a = 1 - m.
+    """The smooth hinge with a smoothed margin: f(m) >= 2a(1 - m) - a^2 for every a of [0, 1], with equality at a = 1 -
+    m.
 
     >>> import numpy as np
     >>> [float(number) for number in SoftenedSmoothHinge().plane(np.array([0.5, 0.0]), 0, 0.1, np.zeros(2))]
@@ -178,15 +184,24 @@ def has_case_split(loss: Loss) -> bool:
 
 
 class Room(NamedTuple):
-    """Room for K scores, K derivatives, and the sums of a pass: of `value`, `smoothed`, `constant` and the |derivatives|."""
+    """Room for K scores, K derivatives, and the sums of a pass: of `value`, `smoothed`, `constant` and the
+    |derivatives|.
+    """
 
     scores: Floats
     direction: Floats
     sums: Floats
 
 
-def add_planes(smoothing: Smoothing, weights: Floats, chunk: Chunk, skipped: NDArray[np.bool_], mu: float, gradient: Floats,
-               room: Room) -> None:
+def add_planes(
+    smoothing: Smoothing,
+    weights: Floats,
+    chunk: Chunk,
+    skipped: NDArray[np.bool_],
+    mu: float,
+    gradient: Floats,
+    room: Room,
+) -> None:
     """Add up the planes of a chunk's rounds in `gradient` and `room.sums`."""
     for t in range(chunk.labels.size):
         if not skipped[t]:
@@ -201,24 +216,32 @@ def add_planes(smoothing: Smoothing, weights: Floats, chunk: Chunk, skipped: NDA
             add_outer(gradient, x, room.direction, 1.0)
 
 
-# -------------------------------------------------------------------------------------------------------------- the search
+# ----------------------------------------------------------------------------------------------------------- the search
 
 
-def best_comparator(loss: Loss, stream: Any, graph: FeedbackGraph | str, radius: float, *,
-                    skipped: Sequence[bool] | NDArray[np.bool_] | None = None, tolerance: float = 1e-3,
-                    progress: Callable[[int, int], None] | None = None) -> Comparator:
-    """The U with ``||U|| <= radius`` and the least ``sum_t l_t(U)``, up to `tolerance` of that loss (or of 1, if it is less).
+def best_comparator(
+    loss: Loss,
+    stream: Any,
+    graph: FeedbackGraph | str,
+    radius: float,
+    *,
+    skipped: Sequence[bool] | NDArray[np.bool_] | None = None,
+    tolerance: float = 1e-3,
+    progress: Callable[[int, int], None] | None = None,
+) -> Comparator:
+    """The U with ``||U|| <= radius`` and the least ``sum_t l_t(U)``, up to `tolerance` of that loss (or of 1, if it is
+    less).
 
-    It takes some hundred passes over the data, which are held in memory; after 1000 passes, or when they no longer help, the
-    best U is returned with the gap that is left. For a loss from outside the package the gap is true if the loss is convex, and
-    may stay large if it has kinks.
+    It takes some hundred passes over the data, which are held in memory; after 1000 passes, or when they no longer
+    help, the best U is returned with the gap that is left. For a loss from outside the package the gap is true if the
+    loss is convex, and may stay large if it has kinks.
 
     :param loss: the learner's.
     :param stream: what :func:`gappletron.play` takes, if its length is known.
     :param graph: that of the run; only the order of its classes matters.
-    :param skipped: for the hinge losses, whose case split is at the learner's W_t: True in the rounds in which the split made
-        the run's loss 0, where it is 0 for every U. Without it every round counts, and the least loss is at least that of the
-        run. The rounds are ``np.diff(run.curve.loss_sum, prepend=0.0) == 0.0`` for a run of
+    :param skipped: for the hinge losses, whose case split is at the learner's W_t: True in the rounds in which the
+        split made the run's loss 0, where it is 0 for every U. Without it every round counts, and the least loss is at
+        least that of the run. The rounds are ``np.diff(run.curve.loss_sum, prepend=0.0) == 0.0`` for a run of
         ``play(..., losses=True, curve="every")``.
     :param progress: called after every pass with the number of passes so far, and the most that there will be.
 
@@ -237,10 +260,19 @@ def best_comparator(loss: Loss, stream: Any, graph: FeedbackGraph | str, radius:
     if not isinstance(loss, Loss):
         raise UserError(f"{loss!r} is not a loss: give one, such as SmoothHinge() or a learner's .loss")
     if skipped is not None and not has_case_split(loss):
-        raise UserError(f"skipped= is for the hinge losses, whose case split is at the learner's weights: {loss!r} has none, "
-                        "leave it out")
-    search = _Search(loss, stream, graph, number(radius, "the radius", above=0.0), skipped,
-                     number(tolerance, "the tolerance", above=0.0), progress)
+        raise UserError(
+            f"skipped= is for the hinge losses, whose case split is at the learner's weights: {loss!r} has none, "
+            "leave it out"
+        )
+    search = _Search(
+        loss,
+        stream,
+        graph,
+        number(radius, "the radius", above=0.0),
+        skipped,
+        number(tolerance, "the tolerance", above=0.0),
+        progress,
+    )
     search.run()
     return Comparator(search.best, search.loss, search.gap)
 
@@ -268,32 +300,51 @@ class _End(NamedTuple):
 class _Search:
     """Passes over the data, and the best that they have shown so far.
 
-    Inside, the ball is that of radius 1 (Z = U/B) and the loss is divided by its value at 0. Then, by convexity, the multiplier
-    of the ball is at most 1: ``1 = F(0) >= F(Z) - <G, Z> = F(Z) + nu`` at the solution.
+    Inside, the ball is that of radius 1 (Z = U/B) and the loss is divided by its value at 0. Then, by convexity, the
+    multiplier of the ball is at most 1: ``1 = F(0) >= F(Z) - <G, Z> = F(Z) + nu`` at the solution.
     """
 
-    def __init__(self, loss: Loss, stream: Any, graph: FeedbackGraph | str, radius: float,
-                 skipped: Sequence[bool] | NDArray[np.bool_] | None, tolerance: float,
-                 progress: Callable[[int, int], None] | None) -> None:
+    def __init__(
+        self,
+        loss: Loss,
+        stream: Any,
+        graph: FeedbackGraph | str,
+        radius: float,
+        skipped: Sequence[bool] | NDArray[np.bool_] | None,
+        tolerance: float,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
         stream = open_stream(stream)
         graph = graph_for(graph, stream.classes)
         self._shape = stream.features, graph.n_classes
         size = stream.features * graph.n_classes
         self._memory = min(LONGEST_MEMORY, max(SHORTEST_MEMORY, 2**22 // size))
-        fits_in_memory((2 * self._memory + 10) * 8 * size,
-                       f"the comparator for {stream.features} features and {graph.n_classes} classes",
-                       "hash the features into fewer")
+        fits_in_memory(
+            (2 * self._memory + 10) * 8 * size,
+            f"the comparator for {stream.features} features and {graph.n_classes} classes",
+            "hash the features into fewer",
+        )
         self._chunks = _held(stream, class_positions(stream.classes, graph))
         self._max_norm = max(map(largest_norm, self._chunks))
         if not self._max_norm * max(1.0, radius) <= LARGEST_VALUE:
-            raise UserError(f"{stream.name} has rows of norm {self._max_norm:g}, which with a radius of {radius:g} leave the "
-                            "range of doubles: scale the rows, for example to unit norm")
+            raise UserError(
+                f"{stream.name} has rows of norm {self._max_norm:g}, which with a radius of {radius:g} leave the "
+                "range of doubles: scale the rows, for example to unit norm"
+            )
         rounds = np.array([chunk.labels.size for chunk in self._chunks], dtype=np.int64)
         self._skipped = np.split(_mask(skipped, int(rounds.sum())), np.cumsum(rounds)[:-1])
         self._smoothing = smoothing_of(loss)
         self._room = Room(np.zeros(graph.n_classes), np.zeros(graph.n_classes), np.zeros(4))
-        self._kernel = ready(add_planes, self._smoothing, np.zeros((1, 1)), EMPTY, np.zeros(0, np.bool_), 1.0,
-                             np.zeros((1, 1)), self._room)
+        self._kernel = ready(
+            add_planes,
+            self._smoothing,
+            np.zeros((1, 1)),
+            EMPTY,
+            np.zeros(0, np.bool_),
+            1.0,
+            np.zeros((1, 1)),
+            self._room,
+        )
         self._radius, self._tolerance, self._progress = radius, tolerance, progress
         self._passes, self._unit = 0, 1.0
         self.best, self.loss = np.zeros(self._shape), math.inf
@@ -339,7 +390,9 @@ class _Search:
         Z = np.zeros(self.best.size)
         step = self.look(Z, mu)
         if not math.isfinite(step.smoothed):
-            raise UserError(f"the loss at U = 0 is {step.smoothed}: a comparator can be found for a loss that is finite")
+            raise UserError(
+                f"the loss at U = 0 is {step.smoothed}: a comparator can be found for a loss that is finite"
+            )
         if self.over:
             return
         self._unit = step.smoothed
@@ -364,7 +417,9 @@ class _Search:
             futile = futile + 1 if self.gap > 0.999 * before else 0
 
     def solve(self, Z: Floats, mu: float, multiplier: float, rho: float, share: float) -> _End:
-        """L-BFGS on the augmented Lagrangian from Z on, until its own part of the gap is a `share` of that of smoothing."""
+        """L-BFGS on the augmented Lagrangian from Z on, until its own part of the gap is a `share` of that of
+        smoothing.
+        """
         from scipy import optimize
 
         end = _End(Z, multiplier, 0.0)
@@ -374,8 +429,9 @@ class _Search:
             step, norm = self.look(Z, mu), _norm(Z)
             force = max(0.0, multiplier + rho * (norm * norm - 1.0) / 2.0)
             end = _End(Z.copy(), force, step.smoothing)
-            # How far above the planes' least sum the smoothed loss is at the point of the ball that Z stands for, to first
-            # order; and what the next step along Z would still change, since scaling moves all rounds at a kink at once.
+            # How far above the planes' least sum the smoothed loss is at the point of the ball that Z stands for, to
+            # first order; and what the next step along Z would still change, since scaling moves all rounds at a kink
+            # at once.
             length = norm if force > 0.0 else max(1.0, norm)
             steepness = _norm(step.gradient)
             own = float(step.gradient @ Z) / length + steepness + force * abs(steepness - force * norm) / rho
@@ -397,13 +453,18 @@ def _norm(vector: Floats) -> float:
 def _held(stream: Stream, positions: NDArray[np.int64] | None) -> list[Chunk]:
     """All chunks of a stream, labels as positions in the graph."""
     if stream.rounds is None:
-        raise UserError(f"the length of {stream.name} is unknown, and a comparator needs all of it in memory: say how many "
-                        "rounds to take, as in open_stream(..., rounds=100_000)")
+        raise UserError(
+            f"the length of {stream.name} is unknown, and a comparator needs all of it in memory: say how many "
+            "rounds to take, as in open_stream(..., rounds=100_000)"
+        )
     chunks: list[Chunk] = []
     for chunk in stream.chunks():
         if not chunks and chunk.labels.size:
-            fits_in_memory(sum(array.nbytes for array in chunk) * (stream.rounds // chunk.labels.size), stream.name,
-                           "take fewer rounds")
+            fits_in_memory(
+                sum(array.nbytes for array in chunk) * (stream.rounds // chunk.labels.size),
+                stream.name,
+                "take fewer rounds",
+            )
         chunks.append(chunk if positions is None else frozen(*chunk[:3], positions[chunk.labels]))
     return chunks or [EMPTY]
 
@@ -413,6 +474,8 @@ def _mask(skipped: Sequence[bool] | NDArray[np.bool_] | None, rounds: int) -> ND
         return np.zeros(rounds, np.bool_)
     mask = np.asarray(skipped)
     if mask.dtype != np.bool_ or mask.shape != (rounds,):
-        raise UserError(f"skipped must hold True or False for each of the {rounds} rounds, not {mask.dtype} values in the "
-                        f"shape {mask.shape}")
+        raise UserError(
+            f"skipped must hold True or False for each of the {rounds} rounds, not {mask.dtype} values in the "
+            f"shape {mask.shape}"
+        )
     return mask.copy()  # one that may be written to, as all others: kernels are compiled for each kind

@@ -1,8 +1,9 @@
 """Dominating sets: the fewest actions that between them observe every class.
 
-Everything here works on the visibility matrix alone: `visible[i, y]` says that playing action `i` reveals whether the label
-is class `y`. A dominating set is a set of rows that covers every column, so finding the smallest one is set cover. No class is
-exempt because its own action is a member: a self-loop counts only if it is there (networkx's definition differs).
+Everything here works on the visibility matrix alone: `visible[i, y]` says that playing action `i` reveals whether the
+label is class `y`. A dominating set is a set of rows that covers every column, so finding the smallest one is set
+cover. No class is exempt because its own action is a member: a self-loop counts only if it is there (networkx's
+definition differs).
 """
 
 from __future__ import annotations
@@ -77,9 +78,9 @@ def greedy_dominating_set(visible: ArrayLike) -> tuple[int, ...]:
 def minimum_dominating_set(visible: ArrayLike) -> tuple[int, ...]:
     """A smallest dominating set and, among those, the lexicographically first.
 
-    Exact at any size and without a time limit, so it may take very long on large graphs: :func:`dominating_set` knows when not
-    to ask. The answer is a property of the matrix, not of the solver: after the size is known, the lowest indices are
-    decided first.
+    Exact at any size and without a time limit, so it may take very long on large graphs: :func:`dominating_set` knows
+    when not to ask. The answer is a property of the matrix, not of the solver: after the size is known, the lowest
+    indices are decided first.
 
     >>> minimum_dominating_set([[1, 1, 1, 1, 0, 0], [1, 0, 1, 0, 1, 0], [0, 1, 0, 1, 0, 1]])
     (1, 2)
@@ -92,13 +93,14 @@ def minimum_dominating_set(visible: ArrayLike) -> tuple[int, ...]:
 def dominating_set(visible: ArrayLike) -> DominatingSet:
     """The minimum dominating set where that is quick, otherwise the greedy one.
 
-    Exact for up to :data:`EXACT_ACTIONS` actions, and for larger graphs when settling the obvious (an action that reveals
-    everything, a class with a single observer, an action that sees no more than an earlier one) leaves at most that many to
-    choose from. So bandits, full information, filtering and label efficient graphs of any size are exact.
+    Exact for up to :data:`EXACT_ACTIONS` actions, and for larger graphs when settling the obvious (an action that
+    reveals everything, a class with a single observer, an action that sees no more than an earlier one) leaves at most
+    that many to choose from. So bandits, full information, filtering and label efficient graphs of any size are exact.
 
-    The limit was measured with scipy 1.17's HiGHS on one core. Of 192 random graphs with 60 classes and no extra action (edge
-    probabilities .02 to .5, with and without self-loops, directed and undirected) the slowest took 1.3 s; of 36 random
-    regular graphs, the hardest that we found, the slowest took 3.2 s. With 80 actions the slowest took 6 s, with 100 over 20 s.
+    The limit was measured with scipy 1.17's HiGHS on one core. Of 192 random graphs with 60 classes and no extra action
+    (edge probabilities .02 to .5, with and without self-loops, directed and undirected) the slowest took 1.3 s; of 36
+    random regular graphs, the hardest that we found, the slowest took 3.2 s. With 80 actions the slowest took 6 s, with
+    100 over 20 s.
 
     >>> dominating_set(np.eye(5, dtype=bool))
     DominatingSet(members=(0, 1, 2, 3, 4), exact=True)
@@ -114,7 +116,9 @@ def dominating_set(visible: ArrayLike) -> DominatingSet:
 def _checked(visible: ArrayLike) -> NDArray[np.bool_]:
     matrix = np.asarray(visible, dtype=bool)
     if matrix.ndim != 2:
-        raise UserError(f"a visibility matrix has 2 dimensions, not {matrix.ndim}: give a row per action, a column per class")
+        raise UserError(
+            f"a visibility matrix has 2 dimensions, not {matrix.ndim}: give a row per action, a column per class"
+        )
     unseen = np.flatnonzero(~matrix.any(axis=0))
     if len(unseen):
         raise UserError(f"no action observes column {listing(unseen.tolist())}: give every class an in-edge")
@@ -125,9 +129,9 @@ def _reduce(matrix: NDArray[np.bool_]) -> tuple[list[int], NDArray[np.intp], NDA
     """Members that every answer has, and the actions and classes that remain to be decided.
 
     Each step keeps the lexicographically first minimum set: a lone observer is in every dominating set; a class whose
-    observers include all observers of another is covered with it; an action that sees no more than an earlier one can be
-    exchanged for that one. (The later of two actions must stay even when it sees less than a still later one: exchanging it
-    would keep the size and lose the order.)
+    observers include all observers of another is covered with it; an action that sees no more than an earlier one can
+    be exchanged for that one. (The later of two actions must stay even when it sees less than a still later one:
+    exchanging it would keep the size and lose the order.)
     """
     forced: list[int] = []
     revealing = np.flatnonzero(matrix.all(axis=1))
@@ -171,8 +175,12 @@ def _below_earlier(rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.asarray(np.tril(_contained(rows), k=-1).any(axis=1) | ~rows.any(axis=1))
 
 
-def _complete(matrix: NDArray[np.bool_], forced: list[int], actions: NDArray[np.intp], classes: NDArray[np.intp],
-              ) -> tuple[int, ...]:
+def _complete(
+    matrix: NDArray[np.bool_],
+    forced: list[int],
+    actions: NDArray[np.intp],
+    classes: NDArray[np.intp],
+) -> tuple[int, ...]:
     members = list(forced)
     left = matrix[np.ix_(actions, classes)]
     for rows, columns in _components(left):
@@ -185,7 +193,9 @@ def _complete(matrix: NDArray[np.bool_], forced: list[int], actions: NDArray[np.
 
 
 def _components(left: NDArray[np.bool_]) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Rows and columns of the parts that share nothing. Their first minimum sets together are the first of the whole."""
+    """Rows and columns of the parts that share nothing. Their first minimum sets together are the first of
+    the whole.
+    """
     parts = []
     waiting = left.any(axis=1)
     while waiting.any():
@@ -224,8 +234,9 @@ def _first_by_trying(part: NDArray[np.bool_]) -> tuple[int, ...] | None:
 def _first_by_solver(part: NDArray[np.bool_]) -> tuple[int, ...]:
     """The first minimum set by integer programming.
 
-    Of two sets of one size the first is the one that has the lowest index in which they differ. So, the size being fixed, the
-    indices are decided a block at a time from the lowest, with weights that halve from one index to the next.
+    Of two sets of one size the first is the one that has the lowest index in which they differ. So, the size being
+    fixed, the indices are decided a block at a time from the lowest, with weights that halve from one index to the
+    next.
     """
     n_actions = len(part)
     lower, upper = np.zeros(n_actions), np.ones(n_actions)
@@ -242,18 +253,27 @@ def _first_by_solver(part: NDArray[np.bool_]) -> tuple[int, ...]:
     return tuple(np.flatnonzero(chosen).tolist())
 
 
-def _solve(part: NDArray[np.bool_], weights: NDArray[np.float64], lower: NDArray[np.float64], upper: NDArray[np.float64],
-           size: int | None) -> NDArray[np.bool_]:
+def _solve(
+    part: NDArray[np.bool_],
+    weights: NDArray[np.float64],
+    lower: NDArray[np.float64],
+    upper: NDArray[np.float64],
+    size: int | None,
+) -> NDArray[np.bool_]:
     """The dominating set of least weight within the bounds (and of the given size), as a mask."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     constraints = [LinearConstraint(part.T.astype(np.float64), lb=1.0)]
     if size is not None:
         constraints.append(LinearConstraint(np.ones((1, len(part))), lb=size, ub=size))
-    result = milp(weights, integrality=1, bounds=Bounds(lower, upper), constraints=constraints, options={"mip_rel_gap": 0.0})
+    result = milp(
+        weights, integrality=1, bounds=Bounds(lower, upper), constraints=constraints, options={"mip_rel_gap": 0.0}
+    )
     if result.x is None or result.status != 0:
         raise RuntimeError(f"the integer programme for the dominating set was not solved: {result.message}")
     chosen = np.asarray(np.rint(result.x) > 0)
     if not is_dominating(part, np.flatnonzero(chosen)) or (size is not None and chosen.sum() != size):
-        raise RuntimeError("the integer programme for the dominating set gave a set that is none: please report the graph")
+        raise RuntimeError(
+            "the integer programme for the dominating set gave a set that is none: please report the graph"
+        )
     return chosen

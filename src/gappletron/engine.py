@@ -1,11 +1,11 @@
 """The round loop, once, for every learner; and the same round cut in two for playing one at a time.
 
-:func:`advance` takes state in and leaves state behind over one chunk of a stream. Streaming from files, progress, Ctrl-C and
-resuming all rest on that shape. :func:`decide` and :meth:`Learner.update` are the two halves of a round that it shares with
-:class:`gappletron.Online`, so both ways of playing give the same bits.
+:func:`advance` takes state in and leaves state behind over one chunk of a stream. Streaming from files, progress,
+Ctrl-C and resuming all rest on that shape. :func:`decide` and :meth:`Learner.update` are the two halves of a round that
+it shares with :class:`gappletron.Online`, so both ways of playing give the same bits.
 
-Every round consumes exactly one uniform draw, also when the distribution is a point, and the action is the inverse of the
-cumulative distribution in the order of the actions.
+Every round consumes exactly one uniform draw, also when the distribution is a point, and the action is the inverse of
+the cumulative distribution in the order of the actions.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Turn(NamedTuple):
 class Tally(NamedTuple):
     """Running totals, and copies of them at the marked rounds.
 
-    `counts`: mistakes, labels seen, rounds whose action was not y*, rounds whose y* does not reveal (n_T). `sums`: of gamma_t,
-    of the surrogate losses. `played`: rounds so far, and marks passed.
+    `counts`: mistakes, labels seen, rounds whose action was not y*, rounds whose y* does not reveal (n_T). `sums`: of
+    gamma_t, of the surrogate losses. `played`: rounds so far, and marks passed.
     """
 
     counts: NDArray[np.int64]
@@ -76,7 +76,9 @@ def new_desk(graph: FeedbackGraph) -> Desk:
 def new_tally(marks: NDArray[np.int64]) -> Tally:
     """All zero, to be copied at the given rounds (sorted, counted from 1)."""
     n = marks.size
-    return Tally(np.zeros(4, np.int64), np.zeros(2), np.zeros(2, np.int64), marks, np.zeros((n, 4), np.int64), np.zeros((n, 2)))
+    return Tally(
+        np.zeros(4, np.int64), np.zeros(2), np.zeros(2, np.int64), marks, np.zeros((n, 4), np.int64), np.zeros((n, 2))
+    )
 
 
 class Record(Piece, abstract=True):
@@ -135,8 +137,16 @@ def update(learner: Learner, state: Any, graph: GraphArrays, x: Row, played: Rou
     learner.update(state, graph, x, played)
 
 
-def advance(learner: Learner, state: Any, graph: GraphArrays, chunk: Chunk, rng: np.random.Generator, desk: Desk,
-            tally: Tally, record: Record) -> None:
+def advance(
+    learner: Learner,
+    state: Any,
+    graph: GraphArrays,
+    chunk: Chunk,
+    rng: np.random.Generator,
+    desk: Desk,
+    tally: Tally,
+    record: Record,
+) -> None:
     """Play every round of a chunk."""
     for t in range(chunk.labels.size):
         x = Row(chunk.indices, chunk.values, chunk.indptr[t], chunk.indptr[t + 1])

@@ -1,7 +1,7 @@
 """Exploration: from the gap a_t and the rate gamma_t to the distribution p_t over actions that is played.
 
-``gamma_t = min(1/2, gamma / sqrt(n_t))`` where n_t counts the rounds so far whose y* does not reveal, and gamma_t = 0 when y*
-reveals (Algorithm 1, lines 4 to 8).
+``gamma_t = min(1/2, gamma / sqrt(n_t))`` where n_t counts the rounds so far whose y* does not reveal, and gamma_t = 0
+when y* reveals (Algorithm 1, lines 4 to 8).
 """
 
 from __future__ import annotations
@@ -74,9 +74,10 @@ class TopUpState(NamedTuple):
 class TopUp(Exploration):
     """The least exploration of the dominating set S that makes every label visible often enough; the default.
 
-    With ``b = (1-a) e_{y*} + (a/K) 1_[K]`` and ``o(y) = sum_i b(i) A[i, y]``, it plays ``p = (1-c) b + (c/rho) 1_S`` for the
-    smallest ``c >= 0`` with ``P_t(y observed) >= gamma_t/rho`` for every y. So the paper's expectation theorem holds as stated
-    on every graph, which it does not with the rule of Algorithm 1 (docs, page Exploration, with the proof).
+    With ``b = (1-a) e_{y*} + (a/K) 1_[K]`` and ``o(y) = sum_i b(i) A[i, y]``, it plays ``p = (1-c) b + (c/rho) 1_S``
+    for the smallest ``c >= 0`` with ``P_t(y observed) >= gamma_t/rho`` for every y. So the paper's expectation theorem
+    holds as stated on every graph, which it does not with the rule of Algorithm 1 (docs, page Exploration, with the
+    proof).
 
     >>> TopUp()
     TopUp(gamma=1.0)
@@ -117,8 +118,8 @@ class TopUp(Exploration):
 def profiles(graph: FeedbackGraph) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:
     """What TopUp needs to know of the classes, once per graph: see :class:`TopUpState`.
 
-    Seen from y*, all that matters of a class y is whether y* shows it, n_y = |in(y) n [K]| and k_y = |in(y) n S|; and c grows
-    when any of the three falls. So only the minimal triples need a look in a round: one on the bandit graph.
+    Seen from y*, all that matters of a class y is whether y* shows it, n_y = |in(y) n [K]| and k_y = |in(y) n S|; and c
+    grows when any of the three falls. So only the minimal triples need a look in a round: one on the bandit graph.
     """
     K = graph.n_classes
     visible = graph.visible[:K]
@@ -126,10 +127,13 @@ def profiles(graph: FeedbackGraph) -> tuple[NDArray[np.int64], Floats, Floats, F
     pairs, which = np.unique(np.column_stack([n, k]), axis=0, return_inverse=True)  # sorted by n, then by k
     members = np.zeros((K, len(pairs)), np.float32)
     members[np.arange(K), which.ravel()] = 1.0
-    # For each y* and pair, whether a class with it is hidden from y*, or shown; then the least k among the pairs before it.
+    # For each y* and pair, whether a class with it is hidden from y*, or shown; then the least k among the pairs before
+    # it.
     hidden, shown = (~visible).astype(np.float32) @ members > 0, visible.astype(np.float32) @ members > 0
     cover = pairs[:, 1].astype(np.float32)
-    least_hidden, least_shown = (np.minimum.accumulate(np.where(here, cover, np.inf), axis=1) for here in (hidden, shown))
+    least_hidden, least_shown = (
+        np.minimum.accumulate(np.where(here, cover, np.inf), axis=1) for here in (hidden, shown)
+    )
     before = np.full((K, 1), np.inf)
     keep_hidden = hidden & (cover < np.hstack([before, least_hidden[:, :-1]]))
     keep_shown = shown & (cover < np.hstack([before, least_shown[:, :-1]])) & (cover < least_hidden)
@@ -152,9 +156,9 @@ class PaperState(NamedTuple):
 class Paper(Exploration):
     """Algorithm 1 to the letter, line 10, for reproduction: uniform where gamma_t <= a_t, else the dominating set.
 
-    ``p = (1 - zeta a - (1-zeta) gamma_t) e_{y*} + zeta a/N 1 + (1-zeta) gamma_t/rho 1_S`` with ``zeta = 1[gamma_t <= a]``.
-    "Uniform" is over all N actions (the paper has N = K; with an extra action nothing would ever be observed otherwise).
-    For rho < K its theorem needs rho replaced by K (docs, page Errata).
+    ``p = (1 - zeta a - (1-zeta) gamma_t) e_{y*} + zeta a/N 1 + (1-zeta) gamma_t/rho 1_S`` with ``zeta = 1[gamma_t <=
+    a]``. "Uniform" is over all N actions (the paper has N = K; with an extra action nothing would ever be observed
+    otherwise). For rho < K its theorem needs rho replaced by K (docs, page Errata).
 
     >>> Paper(gamma=2)
     Paper(gamma=2.0)

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 DRAWN_ACTIONS, DRAWN_EDGES, DRAWN_EXTRA = 24, 100, 6
 """With more nodes or arrows than these a drawing is a ball of wool, and the matrix says more."""
 
-_BLUE, _SKY, _ORANGE, _VERMILLION, _GREY = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#555555"  # Okabe and Ito, and a grey
+_BLUE, _SKY, _ORANGE, _VERMILLION, _GREY = (
+    "#0072B2",
+    "#56B4E9",
+    "#E69F00",
+    "#D55E00",
+    "#555555",
+)  # Okabe and Ito, and a grey
 
 
 def drawn(graph: FeedbackGraph, path: str | os.PathLike[str] | None, ax: Axes | None) -> Figure:
@@ -60,8 +66,12 @@ def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
     inside = max(map(len, captions)) <= 3 and radius > 0.1
     for i, y in np.argwhere(visible).tolist():
         colour, width = (_VERMILLION, 1.3) if i in graph.revealing else (_GREY, 1.1)
-        style: dict[str, Any] = {"arrowstyle": "-|>,head_length=5,head_width=2.6", "color": colour, "linewidth": width,
-                                 "zorder": 1}
+        style: dict[str, Any] = {
+            "arrowstyle": "-|>,head_length=5,head_width=2.6",
+            "color": colour,
+            "linewidth": width,
+            "zorder": 1,
+        }
         if i == y:
             ax.add_patch(FancyArrowPatch(path=_loop(centres[i], radius), **style))
         else:
@@ -85,8 +95,16 @@ def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
             upright = "bottom" if y > 0.85 else "top" if y < -0.85 else "center"
             ax.text(x * far, y * far, captions[i], ha=level, va=upright, zorder=4, parse_math=False)
         else:
-            ax.text(x, y - half - radius * 0.22, captions[i], ha="center", va="top", zorder=2, parse_math=False,
-                    bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 2.0})
+            ax.text(
+                x,
+                y - half - radius * 0.22,
+                captions[i],
+                ha="center",
+                va="top",
+                zorder=2,
+                parse_math=False,
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 2.0},
+            )
     reach = 1.0 + radius * 3.3
     high = reach + (0.0 if inside else 0.2)
     ax.set(xlim=(-reach, reach), ylim=(-high, high), aspect="equal")
@@ -96,7 +114,9 @@ def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
 
 
 def _centres(graph: FeedbackGraph) -> NDArray[np.float64]:
-    """The classes on the unit circle, clockwise from the top; extra actions in the middle, several on a small circle."""
+    """The classes on the unit circle, clockwise from the top; extra actions in the middle, several on a small
+    circle.
+    """
     extra = graph.n_actions - graph.n_classes
     # Half a step off: else a ring of extra actions would hide behind the straight lines to the classes.
     inner = 0.4 if extra > 1 else 0.0
@@ -122,8 +142,12 @@ def _loop(centre: NDArray[np.float64], radius: float) -> Any:
     out = centre / max(float(np.linalg.norm(centre)), 1e-9)
     side = np.array([-out[1], out[0]])
     leave, back = out + 0.75 * side, out - 0.75 * side
-    points = [centre + radius * 1.06 * leave / np.linalg.norm(leave), centre + radius * (3.4 * out + 1.9 * side),
-              centre + radius * (3.4 * out - 1.9 * side), centre + radius * 1.06 * back / np.linalg.norm(back)]
+    points = [
+        centre + radius * 1.06 * leave / np.linalg.norm(leave),
+        centre + radius * (3.4 * out + 1.9 * side),
+        centre + radius * (3.4 * out - 1.9 * side),
+        centre + radius * 1.06 * back / np.linalg.norm(back),
+    ]
     return Curve(points, [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4])
 
 
@@ -131,8 +155,17 @@ def _legend(graph: FeedbackGraph, ax: Axes) -> None:
     from matplotlib.lines import Line2D
 
     def marker(text: str, shape: str, fill: str, edge: str, width: float) -> Line2D:
-        return Line2D([], [], linestyle="none", marker=shape, markersize=11, markerfacecolor=fill, markeredgecolor=edge,
-                      markeredgewidth=width, label=text)
+        return Line2D(
+            [],
+            [],
+            linestyle="none",
+            marker=shape,
+            markersize=11,
+            markerfacecolor=fill,
+            markeredgecolor=edge,
+            markeredgewidth=width,
+            label=text,
+        )
 
     entries = [marker("class", "o", "white", "black", 1.0)]
     if graph.n_actions > graph.n_classes:
@@ -161,9 +194,20 @@ def _draw_matrix(graph: FeedbackGraph, ax: Axes) -> None:
     if graph.n_actions > graph.n_classes:
         ax.axhline(graph.n_classes - 0.5, color="black", linewidth=0.8)
     members = list(graph.dominating_set)
-    dots = ax.plot([1.02] * len(members), members, linestyle="none", marker="<", markersize=5, color=_BLUE, clip_on=False,
-                   transform=ax.get_yaxis_transform(), label="dominating set")
+    dots = ax.plot(
+        [1.02] * len(members),
+        members,
+        linestyle="none",
+        marker="<",
+        markersize=5,
+        color=_BLUE,
+        clip_on=False,
+        transform=ax.get_yaxis_transform(),
+        label="dominating set",
+    )
     entries = [Patch(facecolor=_SKY, label="shown"), Patch(facecolor="#f2f2f2", edgecolor="#999999", label="hidden")]
     if graph.revealing:
         entries.insert(0, Patch(facecolor=_ORANGE, label="reveals every label"))
-    ax.legend(handles=[*entries, *dots], loc="lower center", bbox_to_anchor=(0.5, 1.06), ncols=4, frameon=False, fontsize=8)
+    ax.legend(
+        handles=[*entries, *dots], loc="lower center", bbox_to_anchor=(0.5, 1.06), ncols=4, frameon=False, fontsize=8
+    )

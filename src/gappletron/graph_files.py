@@ -44,24 +44,24 @@ def written(graph: FeedbackGraph) -> bytes:
 
 def _arguments(document: object) -> dict[str, Any]:
     if not isinstance(document, dict):
-        raise UserError(f"it holds {_json_kind(document)}: write an object with \"classes\" and \"edges\"")
+        raise UserError(f'it holds {_json_kind(document)}: write an object with "classes" and "edges"')
     for key in document:
         if key not in FILE_KEYS:
             raise unknown(shortened(key), "key", FILE_KEYS)
     for key in ("classes", "edges"):
         if key not in document:
-            raise UserError(f"\"{key}\" is missing: a graph needs \"classes\" and \"edges\"")
+            raise UserError(f'"{key}" is missing: a graph needs "classes" and "edges"')
     parts = {key: _json_names(document, key) for key in ("classes", "actions", "dominating_set") if key in document}
     edges = document["edges"]
     if not isinstance(edges, list):
-        raise UserError(f"\"edges\" is {_json_kind(edges)}: write a list of [action, class] pairs")
+        raise UserError(f'"edges" is {_json_kind(edges)}: write a list of [action, class] pairs')
     for place, edge in enumerate(edges, start=1):
         if not isinstance(edge, list) or len(edge) != 2:
             raise UserError(f"edge {place} is not a pair: write it as [action, class]")
         for end in edge:
             _json_name(end, f"edge {place}")
     if not isinstance(document.get("name", ""), str):
-        raise UserError(f"\"name\" is {_json_kind(document['name'])}: write a string")
+        raise UserError(f'"name" is {_json_kind(document["name"])}: write a string')
     return {**parts, "edges": edges, **{key: document[key] for key in ("name",) if key in document}}
 
 
@@ -82,7 +82,9 @@ def _read_json(path: str | os.PathLike[str]) -> object:
     try:
         return json.loads(text, object_pairs_hook=_unrepeated, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise UserError(f"line {error.lineno}, column {error.colno} is not JSON ({error.msg}): correct it there") from None
+        raise UserError(
+            f"line {error.lineno}, column {error.colno} is not JSON ({error.msg}): correct it there"
+        ) from None
     except UserError:
         raise
     except ValueError:
@@ -103,16 +105,23 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _json_kind(value: object) -> str:
-    kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
+    kinds = {
+        dict: "an object",
+        list: "a list",
+        str: "a string",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+    }
     return kinds.get(type(value), "null")
 
 
 def _json_names(document: dict[str, Any], key: str) -> list[Any]:
     names = document[key]
     if not isinstance(names, list):
-        raise UserError(f"\"{key}\" is {_json_kind(names)}: write a list of names")
+        raise UserError(f'"{key}" is {_json_kind(names)}: write a list of names')
     for place, item in enumerate(names, start=1):
-        _json_name(item, f"entry {place} of \"{key}\"")
+        _json_name(item, f'entry {place} of "{key}"')
     return names
 
 

@@ -1,8 +1,8 @@
 """Feedback graphs: what is seen depends on what is played.
 
-A graph with K classes and N >= K actions is an N x K matrix of zeros and ones. Entry `[i, y]` says that playing action `i`
-reveals whether the label is class `y`. The first K actions predict the classes; an extra action (the label query of label
-efficient classification) predicts nothing and always counts as a mistake.
+A graph with K classes and N >= K actions is an N x K matrix of zeros and ones. Entry `[i, y]` says that playing action
+`i` reveals whether the label is class `y`. The first K actions predict the classes; an extra action (the label query of
+label efficient classification) predicts nothing and always counts as a mistake.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FeedbackGraph", "GraphArrays"]
 
+
 class GraphArrays(NamedTuple):
     """A graph as compiled code sees it: C-contiguous and read-only arrays.
 
@@ -48,19 +49,20 @@ class GraphArrays(NamedTuple):
 class FeedbackGraph:
     """Which actions reveal which labels; immutable, compared and hashed by value (the name aside).
 
-    An action that sees all classes but one is given the missing edge: a label that is none of K-1 classes is the last one, so
-    nothing is added that the learner could not know. (The paper calls for this; it makes bandit feedback with two classes
-    full information.)
+    An action that sees all classes but one is given the missing edge: a label that is none of K-1 classes is the last
+    one, so nothing is added that the learner could not know. (The paper calls for this; it makes bandit feedback with
+    two classes full information.)
 
     Parameters
     ----------
     visible
-        N x K matrix of 0 and 1 (or of booleans) with N >= K: `visible[i, y]` where action `i` shows whether the label is `y`.
+        N x K matrix of 0 and 1 (or of booleans) with N >= K: `visible[i, y]` where action `i` shows whether the label
+        is `y`.
     classes
         K names (str, int, bool or None), by default 0 to K-1.
     actions
-        N names of which the first K are the classes. By default an extra action is called "query", and several are called
-        "query 1", "query 2" and so on.
+        N names of which the first K are the classes. By default an extra action is called "query", and several are
+        called "query 1", "query 2" and so on.
     name
         A caption for reports.
     dominating_set
@@ -81,31 +83,49 @@ class FeedbackGraph:
     dominating_set: tuple[int, ...]
     """Indices of actions, ascending, that together observe every class."""
     dominating_set_is_exact: bool
-    """Whether the package has proof that no dominating set is smaller (a set of the user's is not examined for this)."""
+    """Whether the package has proof that no dominating set is smaller (a set of the user's is not examined for this).
+    """
     dominating_set_is_given: bool
     """Whether the user chose the dominating set."""
     completed: tuple[tuple[int, int], ...]
     """The edges (action index, class index) that the closure added."""
 
     PRESETS: ClassVar[tuple[str, ...]] = (
-        "bandit", "full", "filtering", "label-efficient", "apple-tasting", "disease-prevention")
+        "bandit",
+        "full",
+        "filtering",
+        "label-efficient",
+        "apple-tasting",
+        "disease-prevention",
+    )
     """What :meth:`preset` knows."""
 
-    def __init__(self, visible: ArrayLike, classes: int | Iterable[Any] | None = None, actions: Iterable[Any] | None = None, *,
-                 name: str = "graph", dominating_set: Iterable[Any] | None = None) -> None:
+    def __init__(
+        self,
+        visible: ArrayLike,
+        classes: int | Iterable[Any] | None = None,
+        actions: Iterable[Any] | None = None,
+        *,
+        name: str = "graph",
+        dominating_set: Iterable[Any] | None = None,
+    ) -> None:
         given = _matrix(visible)
         n_actions, n_classes = given.shape
         _enough_classes(n_classes)
         if n_actions < n_classes:
-            raise UserError(f"the matrix has {n_actions} rows for {n_classes} classes: give one row for each class, "
-                            "and more for extra actions")
+            raise UserError(
+                f"the matrix has {n_actions} rows for {n_classes} classes: give one row for each class, "
+                "and more for extra actions"
+            )
         if not isinstance(name, str):
             raise UserError(f"the name of a graph must be a str, not {type(name).__name__}")
         put = object.__setattr__  # the class is frozen for everyone but its constructor
         put(self, "classes", _class_labels(n_classes if classes is None else classes))
         if len(self.classes) != n_classes:
-            raise UserError(f"the matrix has {n_classes} columns but there are {len(self.classes)} classes: "
-                            "give one column for each class")
+            raise UserError(
+                f"the matrix has {n_classes} columns but there are {len(self.classes)} classes: "
+                "give one column for each class"
+            )
         put(self, "actions", _action_labels(self.classes, n_actions, actions))
         closed = _close(given)
         put(self, "visible", closed)
@@ -113,8 +133,10 @@ class FeedbackGraph:
         put(self, "completed", tuple((i, y) for i, y in np.argwhere(closed & ~given).tolist()))
         unseen = [self.classes[y] for y in np.flatnonzero(~closed.any(axis=0))]
         if unseen:
-            raise UserError(f"no action observes the class{'es' if len(unseen) > 1 else ''} {listing(unseen)}: "
-                            f"give some action an edge to {'each' if len(unseen) > 1 else 'it'}")
+            raise UserError(
+                f"no action observes the class{'es' if len(unseen) > 1 else ''} {listing(unseen)}: "
+                f"give some action an edge to {'each' if len(unseen) > 1 else 'it'}"
+            )
         if dominating_set is None:
             members, exact = find_dominating_set(closed)
         else:
@@ -129,8 +151,10 @@ class FeedbackGraph:
         members = tuple(sorted(self.action_index(item) for item in chosen))
         if not is_dominating(self.visible, members):
             out = [self.classes[y] for y in np.flatnonzero(~self.visible[list(members)].any(axis=0))]
-            raise UserError(f"the dominating set {list(chosen)!r} leaves out {listing(out)}: "
-                            "add actions that observe every class, or leave the choice to the package")
+            raise UserError(
+                f"the dominating set {list(chosen)!r} leaves out {listing(out)}: "
+                "add actions that observe every class, or leave the choice to the package"
+            )
         return members
 
     # What a graph is made of
@@ -179,7 +203,8 @@ class FeedbackGraph:
 
     @property
     def is_bandit(self) -> bool:
-        """Whether this is bandit feedback: no extra action, and each shows its own class and no other (before the closure).
+        """Whether this is bandit feedback: no extra action, and each shows its own class and no other (before the
+        closure).
 
         >>> FeedbackGraph.bandit(2).is_bandit, FeedbackGraph.full(3).is_bandit
         (True, False)
@@ -197,8 +222,8 @@ class FeedbackGraph:
     def observability(self) -> Literal["strong", "weak"]:
         """Strong when every class is seen by its own action or by every other action, else weak.
 
-        This is the notion of Alon et al. (2015) for N x K graphs: only the classes have to be observed, because the loss of an
-        extra action is known to be 1. (Graphs that leave a class unobserved cannot be made.)
+        This is the notion of Alon et al. (2015) for N x K graphs: only the classes have to be observed, because the
+        loss of an extra action is known to be 1. (Graphs that leave a class unobserved cannot be made.)
 
         >>> FeedbackGraph.bandit(3).observability, FeedbackGraph.filtering(3).observability
         ('strong', 'weak')
@@ -281,8 +306,10 @@ class FeedbackGraph:
                 object.__setattr__(self, key, _frozen(value) if key == "visible" else value)
 
     def __repr__(self) -> str:
-        return (f"FeedbackGraph({self.name!r}: {self.n_classes} classes, {self.n_actions} actions, {self.n_edges} edges, "
-                f"rho {self.rho})")
+        return (
+            f"FeedbackGraph({self.name!r}: {self.n_classes} classes, {self.n_actions} actions, {self.n_edges} edges, "
+            f"rho {self.rho})"
+        )
 
     def __str__(self) -> str:
         return f"{self.name} ({self.n_classes} classes, {self.n_actions} actions, {self.n_edges} edges, rho {self.rho})"
@@ -325,9 +352,9 @@ class FeedbackGraph:
     def apple_tasting(cls, classes: int | Iterable[Any] = ("ham", "spam"), revealing: Any = None) -> FeedbackGraph:
         """Apple tasting, alias spam filtering: two classes of which one reveals, by default the first.
 
-        The default is the paper's example with the edges (ham, ham) and (ham, spam): a message that is delivered gets read, and
-        the reader says whether it was spam; a message that is filed as spam is never looked at. Name the revealing class
-        when your first class is the blind one.
+        The default is the paper's example with the edges (ham, ham) and (ham, spam): a message that is delivered gets
+        read, and the reader says whether it was spam; a message that is filed as spam is never looked at. Name the
+        revealing class when your first class is the blind one.
 
         >>> FeedbackGraph.apple_tasting().visible.astype(int)
         array([[1, 1],
@@ -373,10 +400,11 @@ class FeedbackGraph:
 
     @classmethod
     def disease_prevention(cls, classes: int | Iterable[Any]) -> FeedbackGraph:
-        """Predicting a class hides that class only: where people are vaccinated, nobody learns what would have happened.
+        """Predicting a class hides that class only: where people are vaccinated, nobody learns what would have
+        happened.
 
-        With one label a round this is full information: an outbreak that is seen in none of the other areas would have been
-        in this one. The closure adds exactly these edges, so the graph equals :meth:`full`.
+        With one label a round this is full information: an outbreak that is seen in none of the other areas would have
+        been in this one. The closure adds exactly these edges, so the graph equals :meth:`full`.
 
         >>> FeedbackGraph.disease_prevention(3) == FeedbackGraph.full(3)
         True
@@ -395,8 +423,12 @@ class FeedbackGraph:
             return cls.filtering(classes, revealing)
         if name == "apple-tasting":
             return cls.apple_tasting(classes, revealing)
-        plain = {"bandit": cls.bandit, "full": cls.full, "label-efficient": cls.label_efficient,
-                 "disease-prevention": cls.disease_prevention}
+        plain = {
+            "bandit": cls.bandit,
+            "full": cls.full,
+            "label-efficient": cls.label_efficient,
+            "disease-prevention": cls.disease_prevention,
+        }
         if not isinstance(name, str) or name not in plain:
             raise unknown(name, "graph", cls.PRESETS)
         if revealing is not None:
@@ -406,8 +438,15 @@ class FeedbackGraph:
     # Other ways in and out
 
     @classmethod
-    def from_edges(cls, classes: int | Iterable[Any], edges: Iterable[Any], actions: Iterable[Any] | None = None, *,
-                   name: str = "graph", dominating_set: Iterable[Any] | None = None) -> FeedbackGraph:
+    def from_edges(
+        cls,
+        classes: int | Iterable[Any],
+        edges: Iterable[Any],
+        actions: Iterable[Any] | None = None,
+        *,
+        name: str = "graph",
+        dominating_set: Iterable[Any] | None = None,
+    ) -> FeedbackGraph:
         """A graph from pairs (action, class) of names; naming an edge twice does no harm.
 
         Extra actions are named in `actions`, after the classes.
@@ -435,11 +474,14 @@ class FeedbackGraph:
         return cls(visible, class_names, action_names, name=name, dominating_set=dominating_set)
 
     @classmethod
-    def from_networkx(cls, graph: Any, *, name: str = "graph", dominating_set: Iterable[Any] | None = None) -> FeedbackGraph:
+    def from_networkx(
+        cls, graph: Any, *, name: str = "graph", dominating_set: Iterable[Any] | None = None
+    ) -> FeedbackGraph:
         """A graph from a networkx graph: the nodes are the classes, in their order, an edge goes from action to class.
 
-        Nodes with the attribute `extra=True` are extra actions. An undirected edge counts in both directions (towards an extra
-        action there is nothing to see, so there only the way out counts). Self-loops are not added: draw those you mean.
+        Nodes with the attribute `extra=True` are extra actions. An undirected edge counts in both directions (towards
+        an extra action there is nothing to see, so there only the way out counts). Self-loops are not added: draw those
+        you mean.
 
         >>> import networkx
         >>> path = networkx.path_graph(["a", "b", "c"])
@@ -467,7 +509,8 @@ class FeedbackGraph:
     def from_json(cls, path: str | os.PathLike[str]) -> FeedbackGraph:
         """A graph from a file `{"classes": [...], "actions": [...], "edges": [[action, class], ...]}`.
 
-        `actions` may be left out when they are the classes; `name` and `dominating_set` (names of actions) may be added.
+        `actions` may be left out when they are the classes; `name` and `dominating_set` (names of actions) may be
+        added.
 
         >>> import pathlib, tempfile
         >>> file = pathlib.Path(tempfile.mkdtemp()) / "graph.json"
@@ -566,8 +609,10 @@ def _sequence(values: object, what: str) -> list[Any]:
 
 def _enough_classes(n_classes: int) -> None:
     if n_classes < 2:
-        raise UserError(f"a problem needs at least 2 classes, but {n_classes} {'was' if n_classes == 1 else 'were'} given: "
-                        "name two or more")
+        raise UserError(
+            f"a problem needs at least 2 classes, but {n_classes} {'was' if n_classes == 1 else 'were'} given: "
+            "name two or more"
+        )
 
 
 def _class_labels(classes: int | Iterable[Any]) -> tuple[Label, ...]:
@@ -584,10 +629,14 @@ def _class_labels(classes: int | Iterable[Any]) -> tuple[Label, ...]:
 
 def _fits(n_actions: int, n_classes: int) -> None:
     # The matrix, its transpose, and two copies on the way.
-    fits_in_memory(4 * n_actions * n_classes, f"a graph of {n_actions} actions and {n_classes} classes", "use fewer classes")
+    fits_in_memory(
+        4 * n_actions * n_classes, f"a graph of {n_actions} actions and {n_classes} classes", "use fewer classes"
+    )
 
 
-def _action_labels(classes: tuple[Label, ...], n_actions: int | None, actions: Iterable[Any] | None) -> tuple[Label, ...]:
+def _action_labels(
+    classes: tuple[Label, ...], n_actions: int | None, actions: Iterable[Any] | None
+) -> tuple[Label, ...]:
     """The names of all actions; their number is not checked when it is None."""
     n_classes = len(classes)
     if actions is None:
@@ -595,15 +644,25 @@ def _action_labels(classes: tuple[Label, ...], n_actions: int | None, actions: I
         added = ["query"] if extra == 1 else [f"query {i}" for i in range(1, extra + 1)]
         for new in added:
             if new in classes:
-                raise UserError(f"the extra action would be called {new!r}, which is a class: name the actions yourself")
+                raise UserError(
+                    f"the extra action would be called {new!r}, which is a class: name the actions yourself"
+                )
         return (*classes, *added)
     names = _labels(actions, "actions", "action")
     if n_actions is not None and len(names) != n_actions:
-        raise UserError(f"the matrix has {n_actions} rows but there are {len(names)} actions: give one row for each action")
+        raise UserError(
+            f"the matrix has {n_actions} rows but there are {len(names)} actions: give one row for each action"
+        )
     for place, item in enumerate(classes):
         if place >= len(names) or type(names[place]) is not type(item) or names[place] != item:
-            there = f"action {place + 1} is {names[place]!r}" if place < len(names) else f"there are only {len(names)} actions"
-            raise UserError(f"{there} where class {item!r} was expected: name the classes first, in their order, then the rest")
+            there = (
+                f"action {place + 1} is {names[place]!r}"
+                if place < len(names)
+                else f"there are only {len(names)} actions"
+            )
+            raise UserError(
+                f"{there} where class {item!r} was expected: name the classes first, in their order, then the rest"
+            )
     return names
 
 
@@ -613,7 +672,9 @@ def _matrix(visible: ArrayLike) -> NDArray[np.bool_]:
     except ValueError:
         raise UserError("the rows of the matrix differ in length: give each action one entry for every class") from None
     if given.ndim != 2:
-        raise UserError(f"the matrix must have 2 dimensions, not {given.ndim}: give one row per action, one column per class")
+        raise UserError(
+            f"the matrix must have 2 dimensions, not {given.ndim}: give one row per action, one column per class"
+        )
     if given.dtype.kind not in "biuf" or not ((given == 0) | (given == 1)).all():
         raise UserError("the matrix must hold only 0 and 1: write 1 where the action reveals the class")
     return given.astype(np.bool_, order="C")
@@ -628,4 +689,3 @@ def _close(given: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     array.setflags(write=False)
     return array
-

@@ -54,9 +54,9 @@ class Curve:
 class History:
     """One run: a learner, a seed, and what it did.
 
-    `explored` counts the rounds whose action was not the greedy class, `blind_rounds` those whose greedy class does not reveal
-    (n_T), `rate_sum` is the sum of gamma_t, `loss_sum` that of the surrogate losses l_t(W_t) (None unless asked for), and
-    `seconds` is the time spent playing, without reading data or compiling.
+    `explored` counts the rounds whose action was not the greedy class, `blind_rounds` those whose greedy class does not
+    reveal (n_T), `rate_sum` is the sum of gamma_t, `loss_sum` that of the surrogate losses l_t(W_t) (None unless asked
+    for), and `seconds` is the time spent playing, without reading data or compiling.
 
     >>> from gappletron import play
     >>> history = play("gapsmh", "synthetic:K=3,d=40,noise=0,T=2000", "bandit", seed=1)[0]
@@ -92,8 +92,15 @@ def curve_of(tally: Tally, with_losses: bool) -> Curve:
     counts, sums, at = tally.counts_at[:passed], tally.sums_at[:passed], tally.marks[:passed]
     if rounds and (passed == 0 or at[-1] != rounds):
         counts, sums, at = np.vstack([counts, tally.counts]), np.vstack([sums, tally.sums]), np.append(at, rounds)
-    return Curve(at.copy(), counts[:, MISTAKES].copy(), counts[:, LABELS_SEEN].copy(), counts[:, EXPLORED].copy(),
-                 counts[:, BLIND].copy(), sums[:, RATES].copy(), sums[:, LOSSES].copy() if with_losses else None)
+    return Curve(
+        at.copy(),
+        counts[:, MISTAKES].copy(),
+        counts[:, LABELS_SEEN].copy(),
+        counts[:, EXPLORED].copy(),
+        counts[:, BLIND].copy(),
+        sums[:, RATES].copy(),
+        sums[:, LOSSES].copy() if with_losses else None,
+    )
 
 
 class Histories(Sequence[History]):
@@ -136,7 +143,9 @@ class Histories(Sequence[History]):
         rows = [HEADER, *self.rows()]
         widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
         pads = [str.ljust, *[str.rjust] * (len(HEADER) - 1)]
-        lines = ["  ".join(pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True)) for row in rows]
+        lines = [
+            "  ".join(pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True)) for row in rows
+        ]
         lines.insert(1, "  ".join("-" * width for width in widths))
         return "\n".join(([self.title] if self.title else []) + lines)
 
@@ -159,8 +168,14 @@ def _row(name: str, runs: list[History]) -> tuple[str, ...]:
     rounds = sum(run.rounds for run in runs)
     seen = sum(run.labels_seen for run in runs) / len(runs)
     nanoseconds = sum(run.seconds for run in runs) / max(1, rounds) * 1e9
-    return (name, f"{sum(rates) / len(rates):.4f}", f"{min(rates):.4f}", f"{max(rates):.4f}", f"{seen:,.0f}",
-            f"{nanoseconds:,.0f}")
+    return (
+        name,
+        f"{sum(rates) / len(rates):.4f}",
+        f"{min(rates):.4f}",
+        f"{max(rates):.4f}",
+        f"{seen:,.0f}",
+        f"{nanoseconds:,.0f}",
+    )
 
 
 def error_curves(histories: Histories, path: str | Path | None, ax: Axes | None) -> Figure:
@@ -196,4 +211,3 @@ def error_curves(histories: Histories, path: str | Path | None, ax: Axes | None)
     if path is not None:
         _files.save_figure(figure, path)
     return figure
-

@@ -1,9 +1,10 @@
-"""Surrogate losses l(W, x, y), as functions of the scores s = W x; section 2 of the paper and its appendix on the hinge.
+"""Surrogate losses l(W, x, y), as functions of the scores s = W x; section 2 of the paper and its appendix on the
+hinge.
 
-A loss is *regular* for K classes when ``(K-1)/K l(y) + 1/K a >= 1`` for every ``y != y*`` (the paper's equation "wrong plus
-right"), where ``a`` is the gap map and ``y*`` the argmax of the scores; then Lemma 1, and all that rests on it, holds. Each
-loss says for which K that is so. L is the constant in ``||grad l||^2 <= 2 L l``, G a bound on ``||grad l||``; X is the largest
-``||x_t||_2``.
+A loss is *regular* for K classes when ``(K-1)/K l(y) + 1/K a >= 1`` for every ``y != y*`` (the paper's equation "wrong
+plus right"), where ``a`` is the gap map and ``y*`` the argmax of the scores; then Lemma 1, and all that rests on it,
+holds. Each loss says for which K that is so. L is the constant in ``||grad l||^2 <= 2 L l``, G a bound on ``||grad
+l||``; X is the largest ``||x_t||_2``.
 """
 
 from __future__ import annotations
@@ -112,8 +113,8 @@ class Hinge(Loss):
     """The multiclass hinge of the paper's appendix: no loss where the learner is right by a margin of kappa or more.
 
     l(y) = max(0, 1 - m(y)), and 0 for y = y* with m* >= kappa; the gap map is l(y*). The case split is taken at the
-    *learner's* scores. Regular for ``K >= (1 + kappa)/kappa``, so for K >= 3 at the paper's kappa = 1/2; below that, Lemma 1
-    holds with K' = (1 + kappa)/kappa in place of K.
+    *learner's* scores. Regular for ``K >= (1 + kappa)/kappa``, so for K >= 3 at the paper's kappa = 1/2; below that,
+    Lemma 1 holds with K' = (1 + kappa)/kappa in place of K.
 
     >>> Hinge().is_regular(2), Hinge().is_regular(3), Hinge().effective_classes(2)
     (False, True, 3.0)
@@ -158,8 +159,8 @@ class Hinge(Loss):
 class LogisticBaseK(Loss):
     """The paper's logistic loss, ``l(y) = -log_K softmax(s)_y``; its gap map is l(y*).
 
-    Regular for K = 2 only: for K >= 3 the paper's claim fails (docs, page Errata), and so may its theorems. It is here to
-    reproduce the paper; :class:`LogisticBase2` is the one with a guarantee.
+    Regular for K = 2 only: for K >= 3 the paper's claim fails (docs, page Errata), and so may its theorems. It is here
+    to reproduce the paper; :class:`LogisticBase2` is the one with a guarantee.
 
     >>> LogisticBaseK().is_regular(2), LogisticBaseK().is_regular(3)
     (True, False)
@@ -206,8 +207,8 @@ class InBase2(Loss, abstract=True):
 class LogisticBase2(InBase2):
     """The logistic loss in base 2 with the gap map ``min(1, l(y*))``: regular for every K.
 
-    If q* = softmax(s)_{y*} >= 1/2 then q_y <= 1 - q*, and the sum in the definition grows from 1 at q* = 1/2; if q* < 1/2 then
-    a = 1 and l(y) > 1.
+    If q* = softmax(s)_{y*} >= 1/2 then q_y <= 1 - q*, and the sum in the definition grows from 1 at q* = 1/2; if q* <
+    1/2 then a = 1 and l(y) > 1.
 
     >>> LogisticBase2().is_regular(12), LogisticBase2().at_zero(8)
     (True, 3.0)

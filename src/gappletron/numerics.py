@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int32]
 
 LARGEST_VALUE = 1e100
-"""A feature beyond this is refused at the border: its square, weighted and summed up, would leave the range of doubles."""
+"""A feature beyond this is refused at the border: its square, weighted and summed up, would leave the range of doubles.
+"""
 
 UNSEEN_LABEL = -1
 """In place of a label's position: the graph did not show it."""

@@ -1,7 +1,7 @@
 """One round at a time, for real use: act now, learn when the feedback comes, save and go on later.
 
-The kernels are the two halves of the round that :func:`gappletron.engine.advance` loops over, so a stream played either way
-gives the same actions and the same weights, bit for bit.
+The kernels are the two halves of the round that :func:`gappletron.engine.advance` loops over, so a stream played either
+way gives the same actions and the same weights, bit for bit.
 """
 
 from __future__ import annotations
@@ -67,8 +67,16 @@ class Receipt:
     id: str
     """Names the receipt across processes and files."""
 
-    def __init__(self, model_id: str, serial: int, graph: FeedbackGraph, x: Row, scores: Floats, probabilities: Floats,
-                 turn: Turn) -> None:
+    def __init__(
+        self,
+        model_id: str,
+        serial: int,
+        graph: FeedbackGraph,
+        x: Row,
+        scores: Floats,
+        probabilities: Floats,
+        turn: Turn,
+    ) -> None:
         self.id = f"{model_id}-{serial}"
         self.serial = serial
         self._graph, self._x, self._scores, self._probabilities, self._turn = graph, x, scores, probabilities, turn
@@ -125,19 +133,22 @@ class Online:
     >>> model.predict([1.0, 0, 1]), model.predict([1.0, 1, 0])
     ('ham', 'spam')
 
-    Feedback may come later, out of order, by receipt or by its id; an action that is never followed by `learn` simply had no
-    feedback. The gradient is then taken at the scores of prediction time and applied to the weights of today. An instance is
-    not to be used from several threads at once.
+    Feedback may come later, out of order, by receipt or by its id; an action that is never followed by `learn` simply
+    had no feedback. The gradient is then taken at the scores of prediction time and applied to the weights of today. An
+    instance is not to be used from several threads at once.
     """
 
-    def __init__(self, learner: Learner | str, graph: FeedbackGraph, features: int, *, seed: int = 0,
-                 pending: int = 10_000) -> None:
+    def __init__(
+        self, learner: Learner | str, graph: FeedbackGraph, features: int, *, seed: int = 0, pending: int = 10_000
+    ) -> None:
         if isinstance(learner, str):
             learner = named(learner)
         if not isinstance(learner, Learner):
             raise UserError(f"{learner!r} is not a learner: give one, or the name of one")
         if not isinstance(graph, FeedbackGraph):
-            raise UserError(f"{graph!r} is not a FeedbackGraph: make one, for example FeedbackGraph.bandit(['a', 'b', 'c'])")
+            raise UserError(
+                f"{graph!r} is not a FeedbackGraph: make one, for example FeedbackGraph.bandit(['a', 'b', 'c'])"
+            )
         check_can_play(learner, graph)
         self.learner, self.graph = learner, graph
         self.features = whole(features, "features", least=1, most=2**31 - 1)
@@ -152,8 +163,10 @@ class Online:
         self._bind()
 
     def __repr__(self) -> str:
-        return (f"<Online {self.learner.name} on {self.graph}: {self.rounds} rounds, {len(self._pending)} waiting, "
-                f"{self.features} features>")
+        return (
+            f"<Online {self.learner.name} on {self.graph}: {self.rounds} rounds, {len(self._pending)} waiting, "
+            f"{self.features} features>"
+        )
 
     def _bind(self) -> None:
         """Compile now rather than in the first round, and keep the machine code: in use every microsecond counts."""
@@ -165,13 +178,13 @@ class Online:
         self._update = entry(update, self.learner, self._state, self._arrays, x, played)
         self._greedy = entry(greedy_class, self.learner, self._state, x, desk.scores)
 
-    # ------------------------------------------------------------------------------------------------------------ playing
+    # ---------------------------------------------------------------------------------------------------------- playing
 
     def act(self, x: Any) -> Receipt:
         """Draw an action for x.
 
-        `x` is ``(indices, values)`` (the fastest), a dense vector of length `features`, a one-row scipy sparse matrix, or a
-        mapping from index to value. Values of a repeated index are added up.
+        `x` is ``(indices, values)`` (the fastest), a dense vector of length `features`, a one-row scipy sparse matrix,
+        or a mapping from index to value. Values of a repeated index are added up.
         """
         row = self._row(x)
         desk = Desk(np.empty(self.graph.n_classes), np.empty(self.graph.n_actions))
@@ -190,13 +203,17 @@ class Online:
         if label is UNSEEN:
             position = UNSEEN_LABEL
             if self._arrays.revealing[turn.action]:
-                raise UserError(f"the action {waiting.action!r} reveals every label, so there is one to learn: give it, or "
-                                "leave the receipt alone if nobody told")
+                raise UserError(
+                    f"the action {waiting.action!r} reveals every label, so there is one to learn: give it, or "
+                    "leave the receipt alone if nobody told"
+                )
         else:
             position = self.graph.class_index(label)
             if not self._arrays.visible[turn.action, position]:
-                raise UserError(f"the action {waiting.action!r} does not reveal the label {label!r}, so learning from it "
-                                "would be biased: pass UNSEEN")
+                raise UserError(
+                    f"the action {waiting.action!r} does not reveal the label {label!r}, so learning from it "
+                    "would be biased: pass UNSEEN"
+                )
         played = Round(waiting._scores, waiting._probabilities, turn.greedy, turn.action, position)
         self._update(self.learner, self._state, self._arrays, waiting._x, played)
         del self._pending[waiting.serial]
@@ -221,14 +238,24 @@ class Online:
         if not isinstance(name, str):
             raise UserError(f"{receipt!r} is not a receipt: give what act() returned, or its id")
         model, _, number = name.rpartition("-")
-        if model != self._id or not number.isascii() or not number.isdigit() or len(number) > 18 or int(number) >= self.rounds:
-            raise UserError(f"the receipt {name!r} is not from this model: learn from the receipts that its own act() returned")
+        if (
+            model != self._id
+            or not number.isascii()
+            or not number.isdigit()
+            or len(number) > 18
+            or int(number) >= self.rounds
+        ):
+            raise UserError(
+                f"the receipt {name!r} is not from this model: learn from the receipts that its own act() returned"
+            )
         serial = int(number)
         if serial in self._pending:
             return self._pending[serial]
         if serial in self._expired:
-            raise UserError(f"the receipt {name!r} has expired, since more than {self.pending_limit} others were waiting: give "
-                            "the feedback sooner, or make the model with a larger pending=")
+            raise UserError(
+                f"the receipt {name!r} has expired, since more than {self.pending_limit} others were waiting: give "
+                "the feedback sooner, or make the model with a larger pending="
+            )
         raise UserError(f"the receipt {name!r} was already learned from (or expired long ago): feedback counts once")
 
     def _row(self, x: Any) -> Row:
@@ -240,7 +267,9 @@ class Online:
         with np.errstate(over="ignore"):  # a long double beyond the range becomes inf and is refused as such
             values = np.array(numbers, dtype=np.float64)
         if indices.ndim != 1 or indices.shape != values.shape:
-            raise UserError(f"x has {indices.shape} indices and {values.shape} values: give two flat sequences of one length")
+            raise UserError(
+                f"x has {indices.shape} indices and {values.shape} values: give two flat sequences of one length"
+            )
         if indices.size and indices.dtype.kind not in "iu":
             raise UserError(f"x has indices of type {indices.dtype}: they must be whole numbers")
         wide = indices.astype(np.int64)
@@ -250,33 +279,48 @@ class Online:
             unique, inverse = np.unique(wide, return_inverse=True)
             return self._row((unique, np.bincount(inverse, weights=values)))
         if problem == OUTSIDE:
-            raise UserError(f"x has the index {indices[position]}, and the model's {self.features} features run from 0 to "
-                            f"{self.features - 1}: hash or drop what is outside")
+            raise UserError(
+                f"x has the index {indices[position]}, and the model's {self.features} features run from 0 to "
+                f"{self.features - 1}: hash or drop what is outside"
+            )
         if problem == TOO_LARGE:
-            raise UserError(f"x has the value {values[position]} at index {wide[position]}: features must be finite, and at "
-                            f"most {LARGEST_VALUE:g} in size")
+            raise UserError(
+                f"x has the value {values[position]} at index {wide[position]}: features must be finite, and at "
+                f"most {LARGEST_VALUE:g} in size"
+            )
         return Row(narrow, values, 0, narrow.size)
 
-    # ------------------------------------------------------------------------------------------------------- save and load
+    # ---------------------------------------------------------------------------------------------------- save and load
 
     def save(self, path: str | Path) -> None:
         """Write the whole model: weights, accumulators, random state, waiting receipts.
 
-        The file is a NumPy archive with a JSON header: nothing in it can run code. It replaces an older one at once or not at
-        all. A model that was saved and loaded at any round goes on bit for bit.
+        The file is a NumPy archive with a JSON header: nothing in it can run code. It replaces an older one at once or
+        not at all. A model that was saved and loaded at any round goes on bit for bit.
         """
         waiting = list(self._pending.values())
         header = {
-            "format": FORMAT, "version": VERSION, "learner": spelled(self.learner), "features": self.features,
-            "graph": {"classes": self.graph.classes, "actions": self.graph.actions, "name": self.graph.name,
-                      "dominating_set": [self.graph.actions[i] for i in self.graph.dominating_set]},
-            "id": self._id, "rounds": self.rounds, "random": self._rng.bit_generator.state,
-            "pending_limit": self.pending_limit, "expired": list(self._expired),
+            "format": FORMAT,
+            "version": VERSION,
+            "learner": spelled(self.learner),
+            "features": self.features,
+            "graph": {
+                "classes": self.graph.classes,
+                "actions": self.graph.actions,
+                "name": self.graph.name,
+                "dominating_set": [self.graph.actions[i] for i in self.graph.dominating_set],
+            },
+            "id": self._id,
+            "rounds": self.rounds,
+            "random": self._rng.bit_generator.state,
+            "pending_limit": self.pending_limit,
+            "expired": list(self._expired),
             "pending": [[r.serial, *r._turn[:2], float(r._turn.rate), r._x.stop] for r in waiting],
         }
         arrays: dict[str, Any] = {f"state{name}": array for name, array in _leaves(self._state)}
         arrays |= {
-            "header": np.frombuffer(json.dumps(header).encode(), np.uint8), "visible": self.graph.visible,
+            "header": np.frombuffer(json.dumps(header).encode(), np.uint8),
+            "visible": self.graph.visible,
             "indices": _joined([r._x.indices for r in waiting], np.int32),
             "values": _joined([r._x.values for r in waiting], np.float64),
             "scores": _joined([r._scores for r in waiting], np.float64),
@@ -307,39 +351,64 @@ class Online:
                     raise UserError(damaged)
                 header = json.loads(bytes(archive["header"]))
                 arrays = {name: archive[name] for name in archive.files}
-                if archive.zip is None or archive.zip.testzip() is not None:  # reading arrays may stop before their sums
+                if (
+                    archive.zip is None or archive.zip.testzip() is not None
+                ):  # reading arrays may stop before their sums
                     raise UserError(damaged)
         except OSError as error:
-            raise UserError(f"cannot read {str(path)!r} ({error.strerror or error}): "
-                            "give a file that Online.save wrote") from None
+            raise UserError(
+                f"cannot read {str(path)!r} ({error.strerror or error}): give a file that Online.save wrote"
+            ) from None
         except UserError:
             raise
-        except Exception as error:  # zipfile, its decompressors, NumPy and JSON have a dozen errors for bytes gone wrong
+        except (
+            Exception
+        ) as error:  # zipfile, its decompressors, NumPy and JSON have a dozen errors for bytes gone wrong
             raise UserError(damaged) from error
         if not isinstance(header, dict) or header.get("format") != FORMAT or type(header.get("version")) is not int:
             raise UserError(damaged)
         if header["version"] < 1:
             raise UserError(damaged)
         if header["version"] > VERSION:
-            raise UserError(f"{str(path)!r} was written by a newer gappletron (format {header['version']}, this one reads up "
-                            f"to {VERSION}): upgrade gappletron")
+            raise UserError(
+                f"{str(path)!r} was written by a newer gappletron (format {header['version']}, this one reads up "
+                f"to {VERSION}): upgrade gappletron"
+            )
         try:
             return cls._rebuilt(header, arrays, tuple(pieces))
         except UserError as error:
             raise UserError(f"{str(path)!r}: {error}") from None
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError):
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            IndexError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+            MemoryError,
+        ):
             raise UserError(damaged) from None
 
     @classmethod
-    def _rebuilt(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], pieces: tuple[type[Piece], ...]) -> Online:
+    def _rebuilt(
+        cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], pieces: tuple[type[Piece], ...]
+    ) -> Online:
         about = header["graph"]
-        graph = FeedbackGraph(arrays["visible"], about["classes"], about["actions"], name=about["name"],
-                              dominating_set=about["dominating_set"])
+        graph = FeedbackGraph(
+            arrays["visible"],
+            about["classes"],
+            about["actions"],
+            name=about["name"],
+            dominating_set=about["dominating_set"],
+        )
         model = cls(rebuilt(header["learner"], pieces), graph, header["features"], pending=header["pending_limit"])
         for name, array in _leaves(model._state):
             saved = arrays[f"state{name}"]
             if saved.shape != array.shape or saved.dtype != array.dtype:
-                raise UserError(f"its array {name} does not fit the learner: the file is damaged, or a piece has changed since")
+                raise UserError(
+                    f"its array {name} does not fit the learner: the file is damaged, or a piece has changed since"
+                )
             array[...] = saved
         if not isinstance(header["id"], str):
             raise UserError("its id is not a text: the file is damaged")
@@ -355,26 +424,41 @@ def _receipts(rows: list[Any], arrays: dict[str, NDArray[Any]], model: Online) -
     K, N = model.graph.n_classes, model.graph.n_actions
     damaged = UserError("a waiting receipt does not fit the model: the file is damaged")
     sizes = [whole(row[-1], "a size") for row in rows]
-    wanted = {"indices": (sum(sizes), np.int32), "values": (sum(sizes), np.float64), "scores": (len(rows) * K, np.float64),
-              "probabilities": (len(rows) * N, np.float64)}
+    wanted = {
+        "indices": (sum(sizes), np.int32),
+        "values": (sum(sizes), np.float64),
+        "scores": (len(rows) * K, np.float64),
+        "probabilities": (len(rows) * N, np.float64),
+    }
     if len(rows) > model.pending_limit or any(
-            arrays[name].shape != (size,) or arrays[name].dtype != dtype for name, (size, dtype) in wanted.items()):
+        arrays[name].shape != (size,) or arrays[name].dtype != dtype for name, (size, dtype) in wanted.items()
+    ):
         raise damaged
     start, least = 0, 0
     for row, (serial, action, greedy, rate, size) in enumerate(rows):
-        indices, values = (arrays[name][start:start + size].copy() for name in ("indices", "values"))
-        if (model._check(indices.astype(np.int64), values, model.features, indices)[0] != FINE
-                or type(rate) is not float):
+        indices, values = (arrays[name][start : start + size].copy() for name in ("indices", "values"))
+        if (
+            model._check(indices.astype(np.int64), values, model.features, indices)[0] != FINE
+            or type(rate) is not float
+        ):
             raise damaged
         turn = Turn(whole(action, "an action", most=N - 1), whole(greedy, "a greedy class", most=K - 1), rate)
-        yield Receipt(model._id, whole(serial, "a serial", least=least, most=model.rounds - 1), model.graph,
-                      Row(indices, values, 0, size), arrays["scores"][row * K:(row + 1) * K].copy(),
-                      arrays["probabilities"][row * N:(row + 1) * N].copy(), turn)
+        yield Receipt(
+            model._id,
+            whole(serial, "a serial", least=least, most=model.rounds - 1),
+            model.graph,
+            Row(indices, values, 0, size),
+            arrays["scores"][row * K : (row + 1) * K].copy(),
+            arrays["probabilities"][row * N : (row + 1) * N].copy(),
+            turn,
+        )
         start, least = start + size, serial + 1
 
 
 def _leaves(state: Any, name: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
-    """The arrays of a state that change, each with its path; what is read-only was derived from the graph, and is again."""
+    """The arrays of a state that change, each with its path; what is read-only was derived from the graph, and is
+    again.
+    """
     if isinstance(state, tuple):
         for field, value in zip(state._fields, state, strict=True):  # type: ignore[attr-defined]
             yield from _leaves(value, f"{name}.{field}")
@@ -382,14 +466,16 @@ def _leaves(state: Any, name: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
         if state.flags.writeable:
             yield name, state
     else:
-        raise UserError(f"the learner's state holds {name[1:]} = {state!r}: a state must be named tuples of arrays to be saved")
+        raise UserError(
+            f"the learner's state holds {name[1:]} = {state!r}: a state must be named tuples of arrays to be saved"
+        )
 
 
 def _joined(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
     return np.concatenate([np.zeros(0, dtype), *parts])
 
 
-# ------------------------------------------------------------------------------------------------------------------ input
+# ---------------------------------------------------------------------------------------------------------------- input
 
 FINE, UNSORTED, OUTSIDE, TOO_LARGE = range(4)
 
@@ -433,5 +519,6 @@ def _array(given: Any) -> NDArray[Any]:
     try:
         return np.asarray(given)
     except (ValueError, TypeError, OverflowError, RecursionError):
-        raise UserError("x cannot be made into an array: give a pair (indices, values) of flat sequences, or a vector of "
-                        "numbers") from None
+        raise UserError(
+            "x cannot be made into an array: give a pair (indices, values) of flat sequences, or a vector of numbers"
+        ) from None

@@ -1,11 +1,11 @@
 """Online convex optimisation: the paper's algorithm A, which turns the gradients of the weighted losses into W_{t+1}.
 
 Every optimizer costs O(nnz(x) K) a round: a gradient is ``g = weight * x (x) direction``, and only active features are
-touched. Where a step changes all of W (a projection, the growing regulariser of FTRL) the state holds ``W = scale * V`` and
-the running ``||V||^2``, so the change is one number. The norm is the Euclidean one throughout.
+touched. Where a step changes all of W (a projection, the growing regulariser of FTRL) the state holds ``W = scale * V``
+and the running ``||V||^2``, so the change is one number. The norm is the Euclidean one throughout.
 
-The theorems need ``regret <= h(U) sqrt(sum_t ||g_t||^2)`` (the paper's condition on A); :meth:`Optimizer.guarantee` is that h,
-or None where there is none.
+The theorems need ``regret <= h(U) sqrt(sum_t ||g_t||^2)`` (the paper's condition on A); :meth:`Optimizer.guarantee` is
+that h, or None where there is none.
 """
 
 from __future__ import annotations
@@ -66,8 +66,11 @@ class Optimizer(Piece, abstract=True):
 
 def zeros(features: int, classes: int) -> Floats:
     """A d x K matrix of zeros, refused where it could not fit."""
-    fits_in_memory(8 * features * classes, f"a weight matrix of {features} features x {classes} classes",
-                   "hash the features into fewer")
+    fits_in_memory(
+        8 * features * classes,
+        f"a weight matrix of {features} features x {classes} classes",
+        "hash the features into fewer",
+    )
     return np.zeros((features, classes))
 
 
@@ -193,8 +196,10 @@ class ProjectedOGD(InBall):
     def guarantee(self) -> float:
         return 2.0 * math.sqrt(2.0) * self.radius
 
+
 class FixedOGD(InBall):
-    """Online gradient descent with a fixed rate, projected onto the ball of radius B (Gaptron's); B = inf: no projection.
+    """Online gradient descent with a fixed rate, projected onto the ball of radius B (Gaptron's); B = inf: no
+    projection.
 
     Its regret is ``||U||^2 / (2 rate) + rate/2 sum ||g||^2``, which is not of the form that the theorems need: no h.
 
@@ -215,6 +220,7 @@ class FixedOGD(InBall):
 
     def guarantee(self) -> None:
         return None
+
 
 class AdaGradState(NamedTuple):
     """W, and the sum of the squared gradients, coordinate by coordinate."""

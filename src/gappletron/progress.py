@@ -73,8 +73,15 @@ def sweep_view() -> Iterator[View]:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[runs]}"), TextColumn("after"),
-                   TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[runs]}"),
+            TextColumn("after"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        )
         with Progress(*columns, console=Console(stderr=True), speed_estimate_period=120.0) as bars:
             yield _Bars(bars)
     else:
@@ -86,11 +93,15 @@ def _no_runs(figures: Sequence[str]) -> str:
 
 
 def _stored_already(tasks: Sequence[Task], missing: Sequence[Task]) -> str:
-    return f"{len(tasks) - len(missing):,} of {len(tasks):,} runs are stored already" if len(missing) < len(tasks) else ""
+    return (
+        f"{len(tasks) - len(missing):,} of {len(tasks):,} runs are stored already" if len(missing) < len(tasks) else ""
+    )
 
 
 class _Lines(View):
-    """A line every few seconds. What is left is estimated from the rounds played so far, since runs differ in length."""
+    """A line every few seconds. What is left is estimated from the rounds played so far, since runs differ in
+    length.
+    """
 
     def __init__(self) -> None:
         self.last = time.monotonic()
@@ -153,8 +164,12 @@ class _Bars(View):
             some = [task for task in tasks if name in (task.figure, "all")]
             open_ones = [task for task in missing if name in (task.figure, "all")]
             self.counts[name] = [len(some) - len(open_ones), len(some)]
-            self.rows[name] = self.bars.add_task(name, total=sum(task.rounds for task in open_ones) or 1, runs=self._runs(name),
-                                                 completed=0 if open_ones else 1)
+            self.rows[name] = self.bars.add_task(
+                name,
+                total=sum(task.rounds for task in open_ones) or 1,
+                runs=self._runs(name),
+                completed=0 if open_ones else 1,
+            )
 
     def finished(self, result: Result) -> None:
         for name in (result.task.figure, "all"):

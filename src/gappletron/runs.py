@@ -46,18 +46,30 @@ __all__ = ["Runs", "play"]
 MARKS_A_DECADE = 24
 
 
-def play(learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str], stream: Any,
-         graph: FeedbackGraph | str, *, repeats: int | Sequence[int] = 1, seed: int = 0, rounds: int | None = None,
-         losses: bool = False, curve: str | Sequence[int] = "log", jobs: int | None = None,
-         progress: Callable[[int, int | None], None] | None = None) -> Histories:
+def play(
+    learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str],
+    stream: Any,
+    graph: FeedbackGraph | str,
+    *,
+    repeats: int | Sequence[int] = 1,
+    seed: int = 0,
+    rounds: int | None = None,
+    losses: bool = False,
+    curve: str | Sequence[int] = "log",
+    jobs: int | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> Histories:
     """Play a stream with every learner, `repeats` times each, and return what happened.
 
-    :param learners: a learner, its name (see :func:`gappletron.named`), several of them, or a mapping from names of your own.
-    :param stream: a :class:`~gappletron.streams.stream.Stream`, an ``(X, y)`` pair of arrays or a sparse matrix and labels, or
-        what the command line takes: a svmlight file's path, ``"synthetic:K=9,d=120"``, ``"digits"``.
+    :param learners: a learner, its name (see :func:`gappletron.named`), several of them, or a mapping from names of
+        your own.
+    :param stream: a :class:`~gappletron.streams.stream.Stream`, an ``(X, y)`` pair of arrays or a sparse matrix and
+        labels, or what the command line takes: a svmlight file's path, ``"synthetic:K=9,d=120"``, ``"digits"``.
     :param graph: a :class:`FeedbackGraph`, its JSON file, or a preset's name, made for the stream's classes.
-    :param repeats: how often each learner plays, on the same data with its own randomness; or which repeats, by their numbers.
-    :param seed: of the learners' randomness; repeat r of every learner draws from ``SeedSequence(seed, spawn_key=(r,))``.
+    :param repeats: how often each learner plays, on the same data with its own randomness; or which repeats, by their
+        numbers.
+    :param seed: of the learners' randomness; repeat r of every learner draws from ``SeedSequence(seed,
+        spawn_key=(r,))``.
     :param rounds: stop after this many.
     :param losses: also add up the surrogate losses l_t(W_t), seen or not.
     :param curve: at which rounds totals are kept: ``"log"``, ``"every"``, or the rounds.
@@ -68,7 +80,9 @@ def play(learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learne
     >>> runs
     <Histories of gapsmh: 3 runs>
     """
-    runs = Runs(learners, stream, graph, repeats=repeats, seed=seed, rounds=rounds, losses=losses, curve=curve, jobs=jobs)
+    runs = Runs(
+        learners, stream, graph, repeats=repeats, seed=seed, rounds=rounds, losses=losses, curve=curve, jobs=jobs
+    )
     for played in runs:
         if progress is not None:
             progress(played, runs.stream.rounds)
@@ -84,9 +98,19 @@ class Runs:
     1000 rounds, True
     """
 
-    def __init__(self, learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str], stream: Any,
-                 graph: FeedbackGraph | str, *, repeats: int | Sequence[int] = 1, seed: int = 0, rounds: int | None = None,
-                 losses: bool = False, curve: str | Sequence[int] = "log", jobs: int | None = None) -> None:
+    def __init__(
+        self,
+        learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str],
+        stream: Any,
+        graph: FeedbackGraph | str,
+        *,
+        repeats: int | Sequence[int] = 1,
+        seed: int = 0,
+        rounds: int | None = None,
+        losses: bool = False,
+        curve: str | Sequence[int] = "log",
+        jobs: int | None = None,
+    ) -> None:
         self.repeats = _repeat_numbers(repeats)
         self.seed = whole(seed, "the seed", least=0)
         self.jobs = whole(jobs, "jobs", least=1, most=4096) if jobs is not None else usable_cores()
@@ -101,15 +125,21 @@ class Runs:
         if type(losses) is not bool:
             raise UserError(f"losses must be True or False, not {losses!r}")
         record = Losses() if losses else Counts()
+
         def run_of(name: str, repeat: int) -> _Run:
             return _Run(name, self.learners[name], self.graph, self.stream.features, repeat, self.seed, marks, record)
 
         first = {name: run_of(name, self.repeats[0]) for name in self.learners}
-        fits_in_memory(len(self.repeats) * sum(_bytes((run.state, run.tally)) for run in first.values()),
-                       f"{len(self.repeats)} run{'s' * (len(self.repeats) > 1)} of {listing(self.learners)}",
-                       "play fewer repeats or learners at once, or hash the features into fewer")
-        self._runs = [first[name] if repeat == self.repeats[0] else run_of(name, repeat)
-                      for name in self.learners for repeat in self.repeats]
+        fits_in_memory(
+            len(self.repeats) * sum(_bytes((run.state, run.tally)) for run in first.values()),
+            f"{len(self.repeats)} run{'s' * (len(self.repeats) > 1)} of {listing(self.learners)}",
+            "play fewer repeats or learners at once, or hash the features into fewer",
+        )
+        self._runs = [
+            first[name] if repeat == self.repeats[0] else run_of(name, repeat)
+            for name in self.learners
+            for repeat in self.repeats
+        ]
         self._losses = losses
         self._begun = False
 
@@ -131,8 +161,10 @@ class Runs:
 
     def _check_values(self, chunk: Chunk, played: int) -> None:
         if chunk.values.size and not max(chunk.values.max(), -chunk.values.min()) <= LARGEST_VALUE:
-            raise UserError(f"{self.stream.name} has a value beyond {LARGEST_VALUE:g} after round {played}: scale its rows, "
-                            "for example to rows of unit norm")
+            raise UserError(
+                f"{self.stream.name} has a value beyond {LARGEST_VALUE:g} after round {played}: scale its rows, "
+                "for example to rows of unit norm"
+            )
 
     def histories(self) -> Histories:
         """What happened up to now."""
@@ -151,8 +183,17 @@ class Runs:
 class _Run:
     """One learner with one seed: its state, its generator and its totals."""
 
-    def __init__(self, name: str, learner: Learner, graph: FeedbackGraph, features: int, repeat: int, seed: int,
-                 marks: NDArray[np.int64], record: Counts | Losses) -> None:
+    def __init__(
+        self,
+        name: str,
+        learner: Learner,
+        graph: FeedbackGraph,
+        features: int,
+        repeat: int,
+        seed: int,
+        marks: NDArray[np.int64],
+        record: Counts | Losses,
+    ) -> None:
         self.name, self.learner, self.repeat, self.seed = name, learner, repeat, seed
         self.rng = generator(seed, repeat)
         self.state = learner.start(graph, features)
@@ -169,10 +210,20 @@ class _Run:
     def history(self, losses: bool) -> History:
         counts, sums = self.tally.counts, self.tally.sums
         return History(
-            name=self.name, learner=self.learner, repeat=self.repeat, seed=self.seed, rounds=int(self.tally.played[0]),
-            mistakes=int(counts[MISTAKES]), labels_seen=int(counts[LABELS_SEEN]), explored=int(counts[EXPLORED]),
-            blind_rounds=int(counts[BLIND]), rate_sum=float(sums[RATES]), loss_sum=float(sums[LOSSES]) if losses else None,
-            seconds=self.seconds, curve=curve_of(self.tally, losses))
+            name=self.name,
+            learner=self.learner,
+            repeat=self.repeat,
+            seed=self.seed,
+            rounds=int(self.tally.played[0]),
+            mistakes=int(counts[MISTAKES]),
+            labels_seen=int(counts[LABELS_SEEN]),
+            explored=int(counts[EXPLORED]),
+            blind_rounds=int(counts[BLIND]),
+            rate_sum=float(sums[RATES]),
+            loss_sum=float(sums[LOSSES]) if losses else None,
+            seconds=self.seconds,
+            curve=curve_of(self.tally, losses),
+        )
 
 
 def _repeat_numbers(repeats: int | Sequence[int]) -> tuple[int, ...]:
@@ -180,7 +231,9 @@ def _repeat_numbers(repeats: int | Sequence[int]) -> tuple[int, ...]:
         return tuple(range(whole(repeats, "repeats", least=1, most=100_000)))
     numbers = tuple(whole(repeat, "the number of a repeat", least=0) for repeat in repeats)
     if not numbers or len(set(numbers)) < len(numbers):
-        raise UserError(f"the repeats {shortened(str(list(numbers)))} are no set of runs: name at least one, and each once")
+        raise UserError(
+            f"the repeats {shortened(str(list(numbers)))} are no set of runs: name at least one, and each once"
+        )
     return numbers
 
 
@@ -211,21 +264,31 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _named_learners(learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str]) -> dict[str, Learner]:
+def _named_learners(
+    learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str],
+) -> dict[str, Learner]:
     if isinstance(learners, Mapping):
         given = [(str(name), _learner(learner)) for name, learner in learners.items()]
     else:
-        several = [learners] if isinstance(learners, Learner | str) or not isinstance(learners, Iterable) else list(learners)
+        several = (
+            [learners] if isinstance(learners, Learner | str) or not isinstance(learners, Iterable) else list(learners)
+        )
         pieces = [_learner(learner) for learner in several]
         # A name is called as it was given, so that "banditron" and "banditron:gamma=0.1" can be told apart.
-        names = [learner if isinstance(learner, str) else piece.name for learner, piece in zip(several, pieces, strict=True)]
-        given = [(name if names.count(name) == 1 else repr(piece), piece) for name, piece in zip(names, pieces, strict=True)]
+        names = [
+            learner if isinstance(learner, str) else piece.name for learner, piece in zip(several, pieces, strict=True)
+        ]
+        given = [
+            (name if names.count(name) == 1 else repr(piece), piece) for name, piece in zip(names, pieces, strict=True)
+        ]
     result = dict(given)
     if not result:
         raise UserError("there is nobody to play: name at least one learner")
     if len(result) < len(given):
-        raise UserError(f"the same learner was given twice ({listing(name for name, _ in given)}): "
-                        "name it once, and ask for more repeats")
+        raise UserError(
+            f"the same learner was given twice ({listing(name for name, _ in given)}): "
+            "name it once, and ask for more repeats"
+        )
     return result
 
 
@@ -254,11 +317,15 @@ def class_positions(stream_classes: Sequence[Label], graph: FeedbackGraph) -> ND
         elif len(candidates) == 1:
             found.append(candidates[0])
         else:
-            raise UserError(f"the stream has the class {name!r}, but the graph {graph.name!r} knows only "
-                            f"{listing(graph.classes)}: make the graph for the stream's classes, {listing(stream_classes)}")
+            raise UserError(
+                f"the stream has the class {name!r}, but the graph {graph.name!r} knows only "
+                f"{listing(graph.classes)}: make the graph for the stream's classes, {listing(stream_classes)}"
+            )
     if len(set(found)) < len(found):
-        raise UserError(f"several of the stream's classes {listing(stream_classes)} are one class of the graph {graph.name!r}: "
-                        "make the graph for the stream's classes")
+        raise UserError(
+            f"several of the stream's classes {listing(stream_classes)} are one class of the graph {graph.name!r}: "
+            "make the graph for the stream's classes"
+        )
     return None if found == list(range(graph.n_classes)) else np.array(found, dtype=np.int64)
 
 

@@ -1,9 +1,10 @@
 """The right-hand side of every theorem, on the constants of a learner and a problem, with the mends of the errata.
 
-The mistakes of a run are bounded by the comparator's loss plus the surrogate regret; a separable theorem bounds the mistakes
-themselves. Letters: K the classes (K' where the loss asks for it), rho the size of the dominating set, Q the number of
-revealing classes (at least 1), L and h as in ``||grad l||^2 <= 2 L l`` and ``regret <= h sqrt(sum ||g||^2)``, T the rounds, n
-those whose y* does not reveal, lmax the largest loss on the ball, delta the allowed probability of failure.
+The mistakes of a run are bounded by the comparator's loss plus the surrogate regret; a separable theorem bounds the
+mistakes themselves. Letters: K the classes (K' where the loss asks for it), rho the size of the dominating set, Q the
+number of revealing classes (at least 1), L and h as in ``||grad l||^2 <= 2 L l`` and ``regret <= h sqrt(sum ||g||^2)``,
+T the rounds, n those whose y* does not reveal, lmax the largest loss on the ball, delta the allowed probability of
+failure.
 """
 
 from __future__ import annotations
@@ -101,8 +102,8 @@ def full_expectation(c: Letters) -> float:
 def full_expectation_separable(c: Letters) -> float:
     """2 L h^2 - (1/K') sum l_t(W_t): Lemma 1 and sum l_t(W_t) <= 2 L h^2.
 
-    The paper prints ``4 L ||U||^2`` for gradient descent with a rate of its own; with the condition on A that an optimizer here
-    states its h for, the same steps (v_max = 1 in the proof) give this.
+    The paper prints ``4 L ||U||^2`` for gradient descent with a rate of its own; with the condition on A that an
+    optimizer here states its h for, the same steps (v_max = 1 in the proof) give this.
     """
     return 2.0 * c.L * c.h**2 - c.loss_sum / c.effective
 
@@ -119,23 +120,58 @@ def full_high_probability_separable(c: Letters) -> float:
 
 THEOREMS = (
     Theorem("expectation", "E[mistakes] <= sum l_t(U) + value", "expectation", False, False, expectation),
-    Theorem("expectation-separable", "E[mistakes] <= value", "expectation-separable", True, False, expectation_separable),
-    Theorem("high-probability", "mistakes <= sum l_t(U) + value with probability 1 - delta", "high-probability", False, False,
-            high_probability),
-    Theorem("high-probability-separable", "mistakes <= value with probability 1 - delta", "high-probability-separable", True,
-            False, high_probability_separable),
+    Theorem(
+        "expectation-separable", "E[mistakes] <= value", "expectation-separable", True, False, expectation_separable
+    ),
+    Theorem(
+        "high-probability",
+        "mistakes <= sum l_t(U) + value with probability 1 - delta",
+        "high-probability",
+        False,
+        False,
+        high_probability,
+    ),
+    Theorem(
+        "high-probability-separable",
+        "mistakes <= value with probability 1 - delta",
+        "high-probability-separable",
+        True,
+        False,
+        high_probability_separable,
+    ),
     Theorem("full-expectation", "E[mistakes] <= sum l_t(U) + value", None, False, True, full_expectation),
     Theorem("full-expectation-separable", "E[mistakes] <= value", None, True, True, full_expectation_separable),
-    Theorem("full-high-probability", "mistakes <= sum l_t(U) + value with probability 1 - delta", None, False, True,
-            full_high_probability),
-    Theorem("full-high-probability-separable", "mistakes <= value with probability 1 - delta", None, True, True,
-            full_high_probability_separable),
+    Theorem(
+        "full-high-probability",
+        "mistakes <= sum l_t(U) + value with probability 1 - delta",
+        None,
+        False,
+        True,
+        full_high_probability,
+    ),
+    Theorem(
+        "full-high-probability-separable",
+        "mistakes <= value with probability 1 - delta",
+        None,
+        True,
+        True,
+        full_high_probability_separable,
+    ),
 )
 
 
-def bounds(learner: Gappletron, graph: FeedbackGraph, *, rounds: int, max_norm: float, blind_rounds: float | None = None,
-           loss_sum: float = 0.0, guarantee: float | None = None, radius: float | None = None,
-           delta: float = 0.05) -> list[Bound]:
+def bounds(
+    learner: Gappletron,
+    graph: FeedbackGraph,
+    *,
+    rounds: int,
+    max_norm: float,
+    blind_rounds: float | None = None,
+    loss_sum: float = 0.0,
+    guarantee: float | None = None,
+    radius: float | None = None,
+    delta: float = 0.05,
+) -> list[Bound]:
     """Every theorem for this learner on this problem.
 
     :param blind_rounds: n, of a run; without one it is T, the most it can be (0 under full information).
@@ -153,15 +189,32 @@ def bounds(learner: Gappletron, graph: FeedbackGraph, *, rounds: int, max_norm: 
     """
     if not isinstance(learner, Gappletron):
         raise UserError(f"{learner!r} is not a Gappletron: the theorems are about Gappletron")
-    problem = Problem(graph, whole(rounds, "rounds", least=1), None, number(max_norm, "max_norm", above=0.0), guarantee, radius,
-                      number(delta, "delta", above=0.0, most=1.0))
+    problem = Problem(
+        graph,
+        whole(rounds, "rounds", least=1),
+        None,
+        number(max_norm, "max_norm", above=0.0),
+        guarantee,
+        radius,
+        number(delta, "delta", above=0.0, most=1.0),
+    )
     c = constants(learner, problem)
     full = graph.is_full_information
     n = (0 if full else rounds) if blind_rounds is None else blind_rounds
     Q = max(1, len(graph.revealing_classes))
-    letters = Letters(graph.n_classes, c.K, _rho(learner, graph), Q, c.L, c.h, c.lmax, rounds, n, problem.delta, loss_sum)
-    return [Bound(theorem.name, theorem.statement, theorem.right_hand_side(letters), theorem.separable,
-                  _refusal(theorem, learner, problem)) for theorem in THEOREMS]
+    letters = Letters(
+        graph.n_classes, c.K, _rho(learner, graph), Q, c.L, c.h, c.lmax, rounds, n, problem.delta, loss_sum
+    )
+    return [
+        Bound(
+            theorem.name,
+            theorem.statement,
+            theorem.right_hand_side(letters),
+            theorem.separable,
+            _refusal(theorem, learner, problem),
+        )
+        for theorem in THEOREMS
+    ]
 
 
 def _rho(learner: Gappletron, graph: FeedbackGraph) -> int:

@@ -14,10 +14,20 @@ __all__ = ["tuned"]
 L = TypeVar("L", bound=Learner)
 
 
-def tuned(learner: L | str, tuning: str, graph: FeedbackGraph, *, rounds: int | None = None, features: int | None = None,
-          max_norm: float | None = None, guarantee: float | None = None, radius: float | None = None,
-          delta: float = 0.05) -> L:
-    """`learner` (or the one of this name) with the numbers that the tuning gives it on this problem. Pure: nothing is changed.
+def tuned(
+    learner: L | str,
+    tuning: str,
+    graph: FeedbackGraph,
+    *,
+    rounds: int | None = None,
+    features: int | None = None,
+    max_norm: float | None = None,
+    guarantee: float | None = None,
+    radius: float | None = None,
+    delta: float = 0.05,
+) -> L:
+    """`learner` (or the one of this name) with the numbers that the tuning gives it on this problem. Pure: nothing is
+    changed.
 
     :param tuning: one of ``learner.tunings``.
     :param rounds: T.
@@ -47,5 +57,6 @@ def tuned(learner: L | str, tuning: str, graph: FeedbackGraph, *, rounds: int | 
         None if max_norm is None else number(max_norm, "the largest norm of the features, max_norm", least=0.0),
         None if guarantee is None else number(guarantee, "guarantee", above=0.0),
         None if radius is None else number(radius, "radius", above=0.0),
-        number(delta, "delta", above=0.0, most=1.0))
+        number(delta, "delta", above=0.0, most=1.0),
+    )
     return learner.tuned(tuning, problem)  # type: ignore[return-value]

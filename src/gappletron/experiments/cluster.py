@@ -24,8 +24,8 @@ SECONDS_FOR_WORKERS = 120
 def dask_executor(address: str, told: Callable[[str], None]) -> Iterator[tuple[Executor, Callable[[], int]]]:
     """An executor on the cluster whose scheduler listens at `address`, and how many runs may be handed out right now.
 
-    That is two for each thread of a worker, so that none waits for the network; it follows workers that come and go. Dask
-    gives the runs of a worker that died to another. `told` gets a line where there is something to wait for.
+    That is two for each thread of a worker, so that none waits for the network; it follows workers that come and go.
+    Dask gives the runs of a worker that died to another. `told` gets a line where there is something to wait for.
     """
     try:
         from distributed import Client, KilledWorker
@@ -36,8 +36,10 @@ def dask_executor(address: str, told: Callable[[str], None]) -> Iterator[tuple[E
     try:
         client = Client(address, timeout=SECONDS_TO_CONNECT)
     except (OSError, ValueError) as error:
-        raise UserError(f"there is no Dask scheduler at {address!r} ({error}): start one with `dask scheduler`, and give the "
-                        "address that it prints, such as tcp://127.0.0.1:8786") from None
+        raise UserError(
+            f"there is no Dask scheduler at {address!r} ({error}): start one with `dask scheduler`, and give the "
+            "address that it prints, such as tcp://127.0.0.1:8786"
+        ) from None
     # Dask's own account of a lost connection is forty lines long; ours is one.
     logger = logging.getLogger("distributed")
     level = logger.level
@@ -48,8 +50,9 @@ def dask_executor(address: str, told: Callable[[str], None]) -> Iterator[tuple[E
         try:
             client.wait_for_workers(1, timeout=SECONDS_FOR_WORKERS)
         except TimeoutError:
-            raise UserError(f"the Dask scheduler at {address!r} has no worker: start one with "
-                            f"`dask worker {address}`") from None
+            raise UserError(
+                f"the Dask scheduler at {address!r} has no worker: start one with `dask worker {address}`"
+            ) from None
         _check_sources(client)
 
         def in_flight() -> int:
@@ -61,8 +64,10 @@ def dask_executor(address: str, told: Callable[[str], None]) -> Iterator[tuple[E
         try:
             yield client.get_executor(), in_flight
         except (CancelledError, KilledWorker, CommClosedError) as error:
-            raise UserError(f"the Dask cluster at {address!r} went away ({type(error).__name__}): the runs stored so far are "
-                            "kept; start it again and repeat the command") from error
+            raise UserError(
+                f"the Dask cluster at {address!r} went away ({type(error).__name__}): the runs stored so far are "
+                "kept; start it again and repeat the command"
+            ) from error
         finally:
             logger.setLevel(level)
 
@@ -72,9 +77,13 @@ def _check_sources(client: Any) -> None:
     try:
         found = client.run(source_hash)
     except Exception as error:  # whatever went wrong on a worker is raised here
-        raise UserError(f"a Dask worker cannot load gappletron ({error}): install the same version on every worker, and "
-                        "start them anew") from error
+        raise UserError(
+            f"a Dask worker cannot load gappletron ({error}): install the same version on every worker, and "
+            "start them anew"
+        ) from error
     for worker, sources in found.items():
         if sources != source_hash():
-            raise UserError(f"the Dask worker at {worker} has other sources of gappletron than this process: install the same "
-                            "version on every worker, and start them anew")
+            raise UserError(
+                f"the Dask worker at {worker} has other sources of gappletron than this process: install the same "
+                "version on every worker, and start them anew"
+            )

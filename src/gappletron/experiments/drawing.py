@@ -25,14 +25,42 @@ if TYPE_CHECKING:
     from gappletron.experiments.summary import Spread
     from gappletron.experiments.sweeps import Figure
 
-__all__ = ["BLACK", "DASHED", "DPI", "EMPTY", "GRAPHS", "GREY", "STYLES", "Page", "Style", "as_count", "as_percent",
-           "head_panel", "horizon", "in_order", "label_of", "line_key", "listed",
-           "logarithmic", "marker_key", "new_page", "numbers",
-           "our_settings", "repeats", "room", "runs_of", "say_empty", "shown_rate", "style_of", "tuning_keys",
-           "whisker_words", "whiskers"]
+__all__ = [
+    "BLACK",
+    "DASHED",
+    "DPI",
+    "EMPTY",
+    "GRAPHS",
+    "GREY",
+    "STYLES",
+    "Page",
+    "Style",
+    "as_count",
+    "as_percent",
+    "head_panel",
+    "horizon",
+    "in_order",
+    "label_of",
+    "line_key",
+    "listed",
+    "logarithmic",
+    "marker_key",
+    "new_page",
+    "numbers",
+    "our_settings",
+    "repeats",
+    "room",
+    "runs_of",
+    "say_empty",
+    "shown_rate",
+    "style_of",
+    "tuning_keys",
+    "whisker_words",
+    "whiskers",
+]
 
 
-# ------------------------------------------------------------------------------------------------------------------ the looks
+# ------------------------------------------------------------------------------------------------------------ the looks
 
 Line = Literal["-", "--", "-.", ":"]
 
@@ -128,7 +156,7 @@ def our_settings() -> Iterator[None]:
         yield
 
 
-# ------------------------------------------------------------------------------------------ what is shown, and in which order
+# ------------------------------------------------------------------------------------ what is shown, and in which order
 
 
 def runs_of(figure: Figure, results: Iterable[Result]) -> list[Result]:
@@ -142,10 +170,14 @@ def in_order(learners: Iterable[str]) -> list[str]:
     return sorted(dict.fromkeys(learners), key=lambda learner: order.index(learner.partition(":")[0]))
 
 
-# ------------------------------------------------------------------------------------------------------ the words of captions
+# ------------------------------------------------------------------------------------------------ the words of captions
 
-GRAPHS = {"bandit": "bandit graph", "filtering": "multiclass filtering", "label-efficient": "label-efficient graph",
-          "full": "full information"}
+GRAPHS = {
+    "bandit": "bandit graph",
+    "filtering": "multiclass filtering",
+    "label-efficient": "label-efficient graph",
+    "full": "full information",
+}
 """The feedback graphs in words, in the order of the panels."""
 
 
@@ -194,11 +226,14 @@ def whisker_words(results: Sequence[Result]) -> str:
     most, runs = repeats(results)
     if most == 1:
         return "Markers show one run each"
-    return (f"Markers show the mean of {runs}, whiskers the least and the greatest error rate among them (hidden where shorter "
-            "than the marker)")
+    return (
+        f"Markers show the mean of {runs}, whiskers the least and the greatest error rate among them "
+        "(hidden where shorter "
+        "than the marker)"
+    )
 
 
-# ---------------------------------------------------------------------------------------------------------------------- pages
+# ---------------------------------------------------------------------------------------------------------------- pages
 
 EMPTY = "no data at this T"
 """What a picture without runs says."""
@@ -215,8 +250,16 @@ class Page(NamedTuple):
         width = self.picture.get_figwidth()
         for row, heading in zip(self.axes, words, strict=True):
             place = row[0].get_position()
-            self.picture.text(place.x0 - 0.62 / width, (place.y0 + place.y1) / 2.0, heading, rotation=90, ha="center",
-                              va="center", fontweight="bold", fontsize=9.5)
+            self.picture.text(
+                place.x0 - 0.62 / width,
+                (place.y0 + place.y1) / 2.0,
+                heading,
+                rotation=90,
+                ha="center",
+                va="center",
+                fontweight="bold",
+                fontsize=9.5,
+            )
 
     def say_empty(self) -> Picture:
         """The words of an empty picture, in place of its first panel."""
@@ -225,8 +268,19 @@ class Page(NamedTuple):
         return self.picture
 
 
-def new_page(title: str, rows: int, columns: int, panel: tuple[float, float], keys: Sequence[Line2D] = (), *, x: str = "",
-             y: str = "", share_y: Literal["all", "col"] = "all", head: float = 0.0, between: float = 0.26) -> Page:
+def new_page(
+    title: str,
+    rows: int,
+    columns: int,
+    panel: tuple[float, float],
+    keys: Sequence[Line2D] = (),
+    *,
+    x: str = "",
+    y: str = "",
+    share_y: Literal["all", "col"] = "all",
+    head: float = 0.0,
+    between: float = 0.26,
+) -> Page:
     """Panels of so many inches under the title and one legend, with one label for all x axes and one for all y axes.
 
     The places are computed, not left to a layout engine: that is quicker, and the same in every format.
@@ -240,16 +294,36 @@ def new_page(title: str, rows: int, columns: int, panel: tuple[float, float], ke
     height = top + rows * panel[1] + (rows - 1) * between + bottom
     picture = Picture(figsize=(width, height), dpi=DPI)
     inside = ((width - left - right) - (columns - 1) * gap) / columns
-    axes = picture.subplots(rows, columns, squeeze=False, sharex="all", sharey=share_y, gridspec_kw={
-        "left": left / width, "right": 1.0 - right / width, "top": 1.0 - top / height, "bottom": bottom / height,
-        "wspace": gap / inside, "hspace": between / panel[1]})
+    axes = picture.subplots(
+        rows,
+        columns,
+        squeeze=False,
+        sharex="all",
+        sharey=share_y,
+        gridspec_kw={
+            "left": left / width,
+            "right": 1.0 - right / width,
+            "top": 1.0 - top / height,
+            "bottom": bottom / height,
+            "wspace": gap / inside,
+            "hspace": between / panel[1],
+        },
+    )
     middle = (left + width - right) / 2.0 / width
     picture.suptitle(title, x=0.5, y=1.0 - 0.1 / height, va="top")
     picture.supxlabel(x, x=middle, y=0.1 / height)
     picture.supylabel(y, x=0.1 / width, y=(bottom + height - top) / 2.0 / height)
     if keys:
-        picture.legend(handles=list(keys), loc="upper center", bbox_to_anchor=(0.5, 1.0 - 0.34 / height), frameon=False,
-                       ncols=legend_columns, columnspacing=1.8, handletextpad=0.6, borderaxespad=0.0)
+        picture.legend(
+            handles=list(keys),
+            loc="upper center",
+            bbox_to_anchor=(0.5, 1.0 - 0.34 / height),
+            frameon=False,
+            ncols=legend_columns,
+            columnspacing=1.8,
+            handletextpad=0.6,
+            borderaxespad=0.0,
+        )
     return Page(picture, [list(row) for row in axes])
 
 
@@ -276,20 +350,31 @@ def head_panel(ax: Axes, words: str) -> None:
     ax.set_title(words, fontweight="bold", pad=5.0)
 
 
-# -------------------------------------------------------------------------------------------------------------------- legends
+# -------------------------------------------------------------------------------------------------------------- legends
 
 
 def marker_key(style: Style, *, line: bool = False, hollow: bool = False) -> Line2D:
     """A learner's entry in the legend."""
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], color=style.colour, marker=style.marker, linestyle=style.line if line else "none",
-                  label=style.label, markersize=6.5, markerfacecolor="white" if hollow else style.colour)
+    return Line2D(
+        [],
+        [],
+        color=style.colour,
+        marker=style.marker,
+        linestyle=style.line if line else "none",
+        label=style.label,
+        markersize=6.5,
+        markerfacecolor="white" if hollow else style.colour,
+    )
 
 
 def tuning_keys() -> list[Line2D]:
     """What filled and hollow markers mean."""
-    return [marker_key(Style("tuned: all 1 except T", GREY, "o")), marker_key(Style("tuned by theory", GREY, "o"), hollow=True)]
+    return [
+        marker_key(Style("tuned: all 1 except T", GREY, "o")),
+        marker_key(Style("tuned by theory", GREY, "o"), hollow=True),
+    ]
 
 
 def line_key(label: str, colour: str, line: Line | tuple[float, tuple[float, float]] = "-") -> Line2D:
@@ -299,7 +384,7 @@ def line_key(label: str, colour: str, line: Line | tuple[float, tuple[float, flo
     return Line2D([], [], color=colour, linestyle=line, linewidth=1.4, label=label)
 
 
-# ---------------------------------------------------------------------------------------------------------- axes and whiskers
+# ---------------------------------------------------------------------------------------------------- axes and whiskers
 
 
 def logarithmic(ax: Axes, name: Literal["x", "y"], text: Callable[[float], str], limits: tuple[float, float]) -> None:
@@ -331,7 +416,9 @@ def as_count(value: float) -> str:
     >>> as_count(5000), as_count(20_000)
     ('5,000', '20k')
     """
-    return f"{value:,.0f}" if value < 10_000 else f"{value / 1000:,.0f}k" if value < 1_000_000 else f"{value / 1e6:,.0f}M"
+    return (
+        f"{value:,.0f}" if value < 10_000 else f"{value / 1000:,.0f}k" if value < 1_000_000 else f"{value / 1e6:,.0f}M"
+    )
 
 
 def room(values: Iterable[float], share: float = 0.05) -> tuple[float, float]:
@@ -347,17 +434,46 @@ def shown_rate(rate: float, rounds: int) -> float:
     return max(rate, 0.5 / rounds)
 
 
-def whiskers(ax: Axes, places: Sequence[float], spreads: Sequence[Spread], style: Style, rounds: int, *,
-             hollow: Sequence[bool] = (), line: bool = False, size: float = 5.0) -> None:
+def whiskers(
+    ax: Axes,
+    places: Sequence[float],
+    spreads: Sequence[Spread],
+    style: Style,
+    rounds: int,
+    *,
+    hollow: Sequence[bool] = (),
+    line: bool = False,
+    size: float = 5.0,
+) -> None:
     """Means as markers, hollow or filled, with whiskers from the least to the most."""
     mean = [shown_rate(spread.mean, rounds) for spread in spreads]
     # Not below 0: the mean of equal numbers may differ from them by a rounding.
     down = [max(0.0, value - shown_rate(spread.least, rounds)) for value, spread in zip(mean, spreads, strict=True)]
     up = [max(0.0, shown_rate(spread.most, rounds) - value) for value, spread in zip(mean, spreads, strict=True)]
-    ax.errorbar(places, mean, yerr=[down, up], color=style.colour, marker=style.marker, markersize=size,
-                linestyle=style.line if line else "none", linewidth=0.9, elinewidth=1.1, capsize=1.8, capthick=0.9,
-                label=style.label, zorder=3)
+    ax.errorbar(
+        places,
+        mean,
+        yerr=[down, up],
+        color=style.colour,
+        marker=style.marker,
+        markersize=size,
+        linestyle=style.line if line else "none",
+        linewidth=0.9,
+        elinewidth=1.1,
+        capsize=1.8,
+        capthick=0.9,
+        label=style.label,
+        zorder=3,
+    )
     holes = [(place, value) for place, value, is_hollow in zip(places, mean, hollow, strict=False) if is_hollow]
     if holes:
-        ax.plot(*zip(*holes, strict=True), color=style.colour, marker=style.marker, markersize=size, linestyle="none",
-                markerfacecolor="white", markeredgewidth=0.9, zorder=4)
+        ax.plot(
+            *zip(*holes, strict=True),
+            color=style.colour,
+            marker=style.marker,
+            markersize=size,
+            linestyle="none",
+            markerfacecolor="white",
+            markeredgewidth=0.9,
+            zorder=4,
+        )

@@ -1,8 +1,9 @@
 """The figures of the paper and of its theorems, drawn from stored runs and from nothing else.
 
-:func:`draw` is a pure function of the results: the same rows give the same picture, to the byte in SVG. :func:`caption` says
-what a picture shows, with every number in it counted from the rows. A figure's id picks its drawing from :data:`DRAWINGS`.
-The drawings of the paper's figures are here, those of the theorems in :mod:`gappletron.experiments.theorem_figures`.
+:func:`draw` is a pure function of the results: the same rows give the same picture, to the byte in SVG. :func:`caption`
+says what a picture shows, with every number in it counted from the rows. A figure's id picks its drawing from
+:data:`DRAWINGS`. The drawings of the paper's figures are here, those of the theorems in
+:mod:`gappletron.experiments.theorem_figures`.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 __all__ = ["DRAWINGS", "Drawing", "caption", "draw", "save"]
 
 
-# --------------------------------------------------------------------------------------------------------------- the ways in
+# ---------------------------------------------------------------------------------------------------------- the ways in
 
 
 def draw(figure: Figure, results: Sequence[Result]) -> Picture:
@@ -96,7 +97,7 @@ class Drawing(NamedTuple):
     caption: Callable[[Figure, Sequence[Result]], str]
 
 
-# --------------------------------------------------------------------------------------------- the paper's grids: K x d panels
+# -------------------------------------------------------------------------------------- the paper's grids: K x d panels
 
 TUNED = {"theory": "the parameters that theory suggests", "only-t": "all parameters 1 except T"}
 
@@ -111,16 +112,28 @@ class _Grid:
         summary = Summary(self.results)
         cells = summary.cells(sweep)
         self.learners = in_order(summary.learners(sweep))
-        self.spreads = {(learner, cell): min(found, key=lambda spread: spread.mean) for learner in self.learners
-                        for cell in cells if (found := summary.spreads(sweep, learner, cell))}
+        self.spreads = {
+            (learner, cell): min(found, key=lambda spread: spread.mean)
+            for learner in self.learners
+            for cell in cells
+            if (found := summary.spreads(sweep, learner, cell))
+        }
         self.classes = sorted({cell.classes for cell in cells})
         self.features = sorted({cell.features for cell in cells})
         self.noises = sorted({cell.noise for cell in cells})
         self.rounds = self.results[0].task.rounds if self.results else 1
         # All figures of a sweep have the same axis, whatever their tuning: they may be laid side by side.
-        self.limits = room([1.0] if not self.results else [
-            shown_rate(result.outcome.error_rate, self.rounds) for result in results
-            if result.task.figure == sweep and result.task.rounds == self.rounds and (result.task.noise > 0.0 or not noisy)])
+        self.limits = room(
+            [1.0]
+            if not self.results
+            else [
+                shown_rate(result.outcome.error_rate, self.rounds)
+                for result in results
+                if result.task.figure == sweep
+                and result.task.rounds == self.rounds
+                and (result.task.noise > 0.0 or not noisy)
+            ]
+        )
 
     @property
     def mixed(self) -> bool:
@@ -134,11 +147,21 @@ class _Grid:
         """Every learner in these cells, from left to right; side by side, so that whiskers do not cover each other."""
         for rank, learner in enumerate(self.learners):
             offset = width * ((rank + 0.5) / len(self.learners) - 0.5)
-            found = [(place + offset, self.spreads[learner, cell]) for place, cell in enumerate(cells)
-                     if (learner, cell) in self.spreads]
+            found = [
+                (place + offset, self.spreads[learner, cell])
+                for place, cell in enumerate(cells)
+                if (learner, cell) in self.spreads
+            ]
             if found:
-                whiskers(ax, [place for place, _ in found], [spread for _, spread in found], style_of(learner), self.rounds,
-                         hollow=[self.mixed and spread.tuning == "theory" for _, spread in found], size=size)
+                whiskers(
+                    ax,
+                    [place for place, _ in found],
+                    [spread for _, spread in found],
+                    style_of(learner),
+                    self.rounds,
+                    hollow=[self.mixed and spread.tuning == "theory" for _, spread in found],
+                    size=size,
+                )
         if not ax.containers:
             say_empty(ax)
         ax.set_xlim(-0.5, len(cells) - 0.5)
@@ -152,7 +175,10 @@ class _Grid:
         if self.tunings is not None:
             tuning = ", with " + listed([TUNED[tuning] for tuning in self.tunings])
         elif any(spread.tuning for spread in self.spreads.values()):
-            tuning = ", each learner with the better of its tunings in each cell" + " (hollow markers: theory's)" * self.mixed
+            tuning = (
+                ", each learner with the better of its tunings in each cell"
+                + " (hollow markers: theory's)" * self.mixed
+            )
         return f"{GRAPHS[self.results[0].task.graph]}, {horizon(self.results)}{tuning}"
 
     def markers(self) -> str:
@@ -165,8 +191,15 @@ def _grid(figure: Figure, results: Sequence[Result]) -> Picture | None:
     grid = _Grid(figure, results)
     if not grid.results:
         return None
-    page = new_page(figure.title, len(grid.classes), len(grid.features), (2.73, 1.95), grid.keys(), x="label noise rate",
-                    y="error rate (log scale)")
+    page = new_page(
+        figure.title,
+        len(grid.classes),
+        len(grid.features),
+        (2.73, 1.95),
+        grid.keys(),
+        x="label noise rate",
+        y="error rate (log scale)",
+    )
     for classes, row in zip(grid.classes, page.axes, strict=True):
         for features, ax in zip(grid.features, row, strict=True):
             grid.draw(ax, [Cell(classes, features, noise) for noise in grid.noises], width=0.7, size=5.0)
@@ -182,8 +215,10 @@ def _grid_caption(figure: Figure, results: Sequence[Result]) -> str:
     grid = _Grid(figure, results)
     if not grid.results:
         return ""
-    return (f"Error rate (log scale) against the label noise rate, for K = {numbers(grid.classes)} classes (rows) and "
-            f"d = {numbers(grid.features)} features (columns); {grid.words()}. {grid.markers()}.")
+    return (
+        f"Error rate (log scale) against the label noise rate, for K = {numbers(grid.classes)} classes (rows) and "
+        f"d = {numbers(grid.features)} features (columns); {grid.words()}. {grid.markers()}."
+    )
 
 
 def _intro(figure: Figure, results: Sequence[Result]) -> Picture | None:
@@ -206,11 +241,14 @@ def _intro_caption(figure: Figure, results: Sequence[Result]) -> str:
     grid = _Grid(figure, results, noisy=True)
     if not grid.results:
         return ""
-    return (f"Error rate (log scale) on the data with label noise (rate {numbers(grid.noises)}), for each number of classes K "
-            f"and of features d; {grid.words()}. {grid.markers()}.")
+    return (
+        f"Error rate (log scale) on the data with label noise (rate {numbers(grid.noises)}), for each "
+        "number of classes K "
+        f"and of features d; {grid.words()}. {grid.markers()}."
+    )
 
 
-# ------------------------------------------------------------------------------------------------------------ label efficient
+# ------------------------------------------------------------------------------------------------------ label efficient
 
 
 class _Queries:
@@ -257,8 +295,16 @@ def _label_efficient(figure: Figure, results: Sequence[Result]) -> Picture | Non
     keys = [marker_key(style_of(name)) for name in queries.others]
     keys += [marker_key(style_of(name), line=True) for name in queries.scaled[:1]] + tuning_keys()
     keys.append(marker_key(Style("the same, without the queries", "#aaaaaa", ".", ":"), line=True))
-    page = new_page(figure.title, len(classes), len(columns), (2.53, 2.1), keys, x="queries, that is, labels seen (log scale)",
-                    y="error rate (log scale)", share_y="col")
+    page = new_page(
+        figure.title,
+        len(classes),
+        len(columns),
+        (2.53, 2.1),
+        keys,
+        x="queries, that is, labels seen (log scale)",
+        y="error rate (log scale)",
+        share_y="col",
+    )
     asked = []
     for j, (features, noise) in enumerate(columns):
         rates = []
@@ -285,8 +331,17 @@ def _label_efficient(figure: Figure, results: Sequence[Result]) -> Picture | Non
 def _query_points(ax: Axes, queries: _Queries, cell: Cell) -> None:
     for name, spread in queries.of(queries.others, cell):
         style, theory = style_of(name), spread.tuning == "theory"
-        ax.plot([_asked(spread)], [queries.without_queries(spread)], color=style.colour, marker=style.marker, markersize=4,
-                alpha=0.5, linestyle="none", markerfacecolor="white" if theory else style.colour, zorder=2)
+        ax.plot(
+            [_asked(spread)],
+            [queries.without_queries(spread)],
+            color=style.colour,
+            marker=style.marker,
+            markersize=4,
+            alpha=0.5,
+            linestyle="none",
+            markerfacecolor="white" if theory else style.colour,
+            zorder=2,
+        )
         whiskers(ax, [_asked(spread)], [spread], style, queries.rounds, hollow=[theory], size=6.0)
 
 
@@ -297,18 +352,35 @@ def _query_line(ax: Axes, queries: _Queries, cell: Cell) -> None:
         return
     style, spreads, asked = style_of(line[0][0]), [spread for _, spread in line], [_asked(spread) for _, spread in line]
     whiskers(ax, asked, spreads, style, queries.rounds, line=True, size=4.5)
-    ax.plot(asked, [queries.without_queries(spread) for spread in spreads], color=style.colour, linestyle=":", linewidth=1.0,
-            marker=".", markersize=4, alpha=0.4)
+    ax.plot(
+        asked,
+        [queries.without_queries(spread) for spread in spreads],
+        color=style.colour,
+        linestyle=":",
+        linewidth=1.0,
+        marker=".",
+        markersize=4,
+        alpha=0.4,
+    )
     # The names of the ends, of the best, and of those between it and the last that have room.
     last, best = len(line) - 1, min(range(len(line)), key=lambda place: spreads[place].mean)
     shown = {0: (-6, -2), best: (4, -10), last: (-6, -2)}
     for place in range(best + 1, last):
-        if asked[place] > 2.2 * asked[max(other for other in shown if other < place)] and asked[last] > 2.2 * asked[place]:
+        if (
+            asked[place] > 2.2 * asked[max(other for other in shown if other < place)]
+            and asked[last] > 2.2 * asked[place]
+        ):
             shown[place] = (-3, 4)
     for place, offset in shown.items():
-        ax.annotate(f"b={query_scale(line[place][0]):g}", (asked[place], shown_rate(spreads[place].mean, queries.rounds)),
-                    xytext=offset, textcoords="offset points", ha="right" if offset[0] < 0 else "center", fontsize=7.5,
-                    color="#333333")
+        ax.annotate(
+            f"b={query_scale(line[place][0]):g}",
+            (asked[place], shown_rate(spreads[place].mean, queries.rounds)),
+            xytext=offset,
+            textcoords="offset points",
+            ha="right" if offset[0] < 0 else "center",
+            fontsize=7.5,
+            color="#333333",
+        )
 
 
 def _label_efficient_caption(figure: Figure, results: Sequence[Result]) -> str:
@@ -318,12 +390,15 @@ def _label_efficient_caption(figure: Figure, results: Sequence[Result]) -> str:
     features = numbers(cell.features for cell in queries.cells)
     scales = numbers(query_scale(name) for name in queries.scaled)
     against = f": the Gappletrons, and the label-efficient Perceptron with b = {scales}" if queries.scaled else ""
-    return (f"Error rate against the number of queries (both on log scales; the columns differ in their y axis), "
-            f"d = {features} features, {horizon(queries.results)}{against}. {whisker_words(queries.results)}; a query counts "
-            "as a mistake, and the small faint markers leave the queries out.")
+    return (
+        f"Error rate against the number of queries (both on log scales; the columns differ in their y axis), "
+        f"d = {features} features, {horizon(queries.results)}{against}. {whisker_words(queries.results)}; "
+        "a query counts "
+        "as a mistake, and the small faint markers leave the queries out."
+    )
 
 
-# -------------------------------------------------------------------------------------------------------- our exploration rule
+# ------------------------------------------------------------------------------------------------- our exploration rule
 
 
 class _Pair(NamedTuple):
@@ -354,8 +429,15 @@ def _exploration(figure: Figure, results: Sequence[Result]) -> Picture | None:
     rounds = runs_of(figure, results)[0].task.rounds
     graphs, learners = list(dict.fromkeys(pair.graph for pair in pairs)), in_order(pair.learner for pair in pairs)
     side = 4.2
-    page = new_page(figure.title, 1, len(graphs), (side, side), [marker_key(style_of(learner)) for learner in learners],
-                    x="error rate by Algorithm 1's rule (log scale)", y="error rate by the top-up rule (log scale)")
+    page = new_page(
+        figure.title,
+        1,
+        len(graphs),
+        (side, side),
+        [marker_key(style_of(learner)) for learner in learners],
+        x="error rate by Algorithm 1's rule (log scale)",
+        y="error rate by the top-up rule (log scale)",
+    )
     limits = room(shown_rate(spread.mean, rounds) for pair in pairs for spread in (pair.paper, pair.ours))
     for graph, ax in zip(graphs, page.axes[0], strict=True):
         ax.plot(limits, limits, color=GREY, linewidth=0.9, zorder=1)
@@ -365,10 +447,17 @@ def _exploration(figure: Figure, results: Sequence[Result]) -> Picture | None:
         for learner in learners:
             style = style_of(learner)
             here = [pair for pair in pairs if pair.graph == graph and pair.learner == learner]
-            ax.plot([shown_rate(pair.paper.mean, rounds) for pair in here],
-                    [shown_rate(pair.ours.mean, rounds) for pair in here],
-                    color=style.colour, marker=style.marker, markersize=6, linestyle="none", alpha=0.7, markeredgewidth=0,
-                    label=style.label)
+            ax.plot(
+                [shown_rate(pair.paper.mean, rounds) for pair in here],
+                [shown_rate(pair.ours.mean, rounds) for pair in here],
+                color=style.colour,
+                marker=style.marker,
+                markersize=6,
+                linestyle="none",
+                alpha=0.7,
+                markeredgewidth=0,
+                label=style.label,
+            )
         head_panel(ax, GRAPHS[graph])
     logarithmic(page.axes[0][0], "x", as_percent, limits)
     logarithmic(page.axes[0][0], "y", as_percent, limits)
@@ -384,14 +473,19 @@ def _exploration_caption(figure: Figure, results: Sequence[Result]) -> str:
     less = []
     for graph in dict.fromkeys(pair.graph for pair in pairs):
         here = [pair for pair in pairs if pair.graph == graph]
-        less.append(f"{sum(pair.ours.mean < pair.paper.mean for pair in here)} of {len(here)} times on the "
-                    f"{GRAPHS[graph].removesuffix(' graph')} graph")
-    return (f"Error rate by the top-up rule against that by Algorithm 1's rule (both on log scales), {horizon(drawn)}, all "
-            f"parameters 1 except T; a marker for each learner and data set (K, d, noise) is the mean of {repeats(drawn)[1]}. "
-            f"Top-up errs less, below the diagonal, {listed(less)}.")
+        less.append(
+            f"{sum(pair.ours.mean < pair.paper.mean for pair in here)} of {len(here)} times on the "
+            f"{GRAPHS[graph].removesuffix(' graph')} graph"
+        )
+    return (
+        f"Error rate by the top-up rule against that by Algorithm 1's rule (both on log scales), {horizon(drawn)}, all "
+        "parameters 1 except T; a marker for each learner and data set (K, d, noise) is the mean of "
+        f"{repeats(drawn)[1]}. "
+        f"Top-up errs less, below the diagonal, {listed(less)}."
+    )
 
 
-# --------------------------------------------------------------------------------------------------------------- all drawings
+# --------------------------------------------------------------------------------------------------------- all drawings
 
 GRID = Drawing(_grid, _grid_caption)
 

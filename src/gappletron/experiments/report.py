@@ -37,48 +37,68 @@ class Picture(NamedTuple):
 
 
 CHOICES: tuple[tuple[str, str], ...] = (
-    ("The number of rounds T",
-     "The paper does not say. Here it is what --rounds says, 100,000 unless told otherwise."),
-    ("Exploration",
-     "The paper's figures are drawn with Algorithm 1 to the letter ('paper'). On graphs whose dominating set is "
-     "smaller than K that rule does not see every label as often as the proof says; our rule ('top-up') does, and "
-     "one figure sets the two side by side. In label efficient classification the 'uniform' of Algorithm 1 is over "
-     "all K + 1 actions, since nothing would ever be seen otherwise."),
-    ("Loss",
-     "GapLog is the paper's logistic loss in base K, which is not regular for three classes or more: no theorem "
-     "applies to it. The theorems are shown with the smooth hinge, the hinge (kappa = 1/2), and the logistic loss "
-     "in base 2."),
-    ("Optimizer",
-     "In the paper's figures, gradient descent without projection and with the rate 1 / sqrt(1e-8 + sum of squared "
-     "gradient norms). The bounds need a guarantee, so they are shown with its projected form."),
-    ("Ties",
-     "The lowest index, for the greedy class and for its rival."),
-    ("Theory tuning",
-     "Gappletron: gamma = h sqrt(K rho L) / 2 with h = 1. Banditron: min(1/2, (K X^2 / T)^(1/3)), in filtering "
-     "min(1/2, (X^2 / T)^(1/3)) (the paper prints max). PNewtron: min(1/2, (d K / T)^(1/3)): the paper says only "
-     "that d is in it. SOBAdiag: its adaptive rate."),
-    ("Tuning with only T",
-     "Gappletron: gamma = 1. Banditron and PNewtron: min(1/2, T^(-1/3)). SOBAdiag: min(1/2, T^(-1/2))."),
-    ("Other parameters",
-     "PNewtron: alpha = 10, beta = 0.01, D = 1. SOBAdiag and the second-order Perceptron: their matrices begin as the "
-     "identity. Passive-aggressive: without a cap (PA). Label-efficient Perceptron: the b of the figure. 'Explored' "
-     "counts the rounds in which the action was not the greedy class. On unit vectors a noisy label is another "
-     "class, uniformly."),
-    ("Banditron",
-     "The importance-weighted version, in the bandit graph as well as in filtering. That the standard version is not "
-     "satisfactory, as the paper says, is not checked here: it is not run."),
-    ("Data",
-     "Keyword sets are drawn again where two classes would share one. The seed of every data set is 0; data sets "
-     "that differ only in their noise have the same rows. Repeat r of every learner draws from the same numbers."),
-    ("Label efficient",
-     "Nine data sets (d = 120). A query is an action of its own that predicts nothing and so counts as a mistake, "
-     "also for the label-efficient Perceptron, whose authors let labels come without a cost."),
-    ("Against the adversaries",
-     "The segment that is turned is the one in which the learner looks least in 20 runs, those with the seeds of the sweep's "
-     "20 repeats. The second-order Perceptron with its full matrix plays the smallest of the three streams of fresh "
-     "features alone: its matrix has (Kd)^2 entries."),
-    ("Best of tunings",
-     "For each learner in each cell, the tuning with the lower mean."),
+    ("The number of rounds T", "The paper does not say. Here it is what --rounds says, 100,000 unless told otherwise."),
+    (
+        "Exploration",
+        "The paper's figures are drawn with Algorithm 1 to the letter ('paper'). On graphs whose dominating set is "
+        "smaller than K that rule does not see every label as often as the proof says; our rule ('top-up') does, and "
+        "one figure sets the two side by side. In label efficient classification the 'uniform' of Algorithm 1 is over "
+        "all K + 1 actions, since nothing would ever be seen otherwise.",
+    ),
+    (
+        "Loss",
+        "GapLog is the paper's logistic loss in base K, which is not regular for three classes or more: no theorem "
+        "applies to it. The theorems are shown with the smooth hinge, the hinge (kappa = 1/2), and the logistic loss "
+        "in base 2.",
+    ),
+    (
+        "Optimizer",
+        "In the paper's figures, gradient descent without projection and with the rate 1 / sqrt(1e-8 + sum of squared "
+        "gradient norms). The bounds need a guarantee, so they are shown with its projected form.",
+    ),
+    ("Ties", "The lowest index, for the greedy class and for its rival."),
+    (
+        "Theory tuning",
+        "Gappletron: gamma = h sqrt(K rho L) / 2 with h = 1. Banditron: min(1/2, (K X^2 / T)^(1/3)), in filtering "
+        "min(1/2, (X^2 / T)^(1/3)) (the paper prints max). PNewtron: min(1/2, (d K / T)^(1/3)): the paper says only "
+        "that d is in it. SOBAdiag: its adaptive rate.",
+    ),
+    (
+        "Tuning with only T",
+        "Gappletron: gamma = 1. Banditron and PNewtron: min(1/2, T^(-1/3)). SOBAdiag: min(1/2, T^(-1/2)).",
+    ),
+    (
+        "Other parameters",
+        "PNewtron: alpha = 10, beta = 0.01, D = 1. SOBAdiag and the second-order Perceptron: their "
+        "matrices begin as the "
+        "identity. Passive-aggressive: without a cap (PA). Label-efficient Perceptron: the b of the figure. 'Explored' "
+        "counts the rounds in which the action was not the greedy class. On unit vectors a noisy label is another "
+        "class, uniformly.",
+    ),
+    (
+        "Banditron",
+        "The importance-weighted version, in the bandit graph as well as in filtering. That the standard "
+        "version is not "
+        "satisfactory, as the paper says, is not checked here: it is not run.",
+    ),
+    (
+        "Data",
+        "Keyword sets are drawn again where two classes would share one. The seed of every data set is 0; data sets "
+        "that differ only in their noise have the same rows. Repeat r of every learner draws from the same numbers.",
+    ),
+    (
+        "Label efficient",
+        "Nine data sets (d = 120). A query is an action of its own that predicts nothing and so counts as a mistake, "
+        "also for the label-efficient Perceptron, whose authors let labels come without a cost.",
+    ),
+    (
+        "Against the adversaries",
+        "The segment that is turned is the one in which the learner looks least in 20 runs, those with "
+        "the seeds of the sweep's "
+        "20 repeats. The second-order Perceptron with its full matrix plays the smallest of the three streams of fresh "
+        "features alone: its matrix has (Kd)^2 entries.",
+    ),
+    ("Best of tunings", "For each learner in each cell, the tuning with the lower mean."),
 )
 
 
@@ -86,17 +106,35 @@ def render(results: Sequence[Result], pictures: Iterable[Picture]) -> str:
     """The page."""
     import jinja2
 
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(thousands=lambda number: f"{number:,.0f}", short=lambda number: f"{number:.4g}",
-                               label=label_of, duration=_duration, count=_count)
-    template = environment.from_string(resources.files(__package__).joinpath("report.html.jinja").read_text(encoding="utf-8"))
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(
+        thousands=lambda number: f"{number:,.0f}",
+        short=lambda number: f"{number:.4g}",
+        label=label_of,
+        duration=_duration,
+        count=_count,
+    )
+    template = environment.from_string(
+        resources.files(__package__).joinpath("report.html.jinja").read_text(encoding="utf-8")
+    )
     judged = verdicts(results)
     return template.render(
-        facts=_facts(results), sweeps=_sweeps(results), choices=CHOICES, pictures=list(pictures), verdicts=judged,
+        facts=_facts(results),
+        sweeps=_sweeps(results),
+        choices=CHOICES,
+        pictures=list(pictures),
+        verdicts=judged,
         paper=[verdict for verdict in judged if verdict.claim.source != OURS],
         unjudged=[claim.id for claim in CLAIMS if claim not in [verdict.claim for verdict in judged]],
-        tables=_tables(results), uppers=upper_bounds(results), lowers=lower_bounds(results), times=_times(results), delta=DELTA,
-        standard_errors=STANDARD_ERRORS)
+        tables=_tables(results),
+        uppers=upper_bounds(results),
+        lowers=lower_bounds(results),
+        times=_times(results),
+        delta=DELTA,
+        standard_errors=STANDARD_ERRORS,
+    )
 
 
 def write_report(results: Sequence[Result], pictures: Iterable[Picture], path: str | os.PathLike[str]) -> None:
@@ -116,7 +154,8 @@ def _duration(seconds: float) -> str:
 
 def _facts(results: Sequence[Result]) -> dict[str, Any]:
     return {
-        "runs": len(results), "rounds": max(result.task.rounds for result in results),
+        "runs": len(results),
+        "rounds": max(result.task.rounds for result in results),
         "seconds": sum(result.outcome.seconds for result in results),
         "versions": sorted({result.outcome.version for result in results}),
         "sources": sorted({result.outcome.sources for result in results}),
@@ -128,14 +167,24 @@ def _facts(results: Sequence[Result]) -> dict[str, Any]:
 def _sweeps(results: Sequence[Result]) -> list[dict[str, Any]]:
     """What was run, a row for each sweep."""
     rows = []
-    for name in dict.fromkeys(sweep.id for sweep in SWEEPS if any(result.task.figure == sweep.id for result in results)):
+    for name in dict.fromkeys(
+        sweep.id for sweep in SWEEPS if any(result.task.figure == sweep.id for result in results)
+    ):
         some = [result for result in results if result.task.figure == name]
-        rows.append({
-            "id": name, "graphs": sorted({result.task.graph for result in some}),
-            "streams": len({(run.task.classes, run.task.features, run.task.noise, run.task.rounds) for run in some}),
-            "learners": _learners(some), "runs": len(some),
-            "repeats": 1 + max(result.task.repeat for result in some),
-            "rounds": sum(result.task.rounds for result in some), "seconds": sum(result.outcome.seconds for result in some)})
+        rows.append(
+            {
+                "id": name,
+                "graphs": sorted({result.task.graph for result in some}),
+                "streams": len(
+                    {(run.task.classes, run.task.features, run.task.noise, run.task.rounds) for run in some}
+                ),
+                "learners": _learners(some),
+                "runs": len(some),
+                "repeats": 1 + max(result.task.repeat for result in some),
+                "rounds": sum(result.task.rounds for result in some),
+                "seconds": sum(result.outcome.seconds for result in some),
+            }
+        )
     return rows
 
 
@@ -144,7 +193,9 @@ def _learners(results: Sequence[Result]) -> list[str]:
     settings: dict[str, set[str]] = {}
     for result in results:
         settings.setdefault(result.task.learner.partition(":")[0], set()).add(result.task.learner)
-    return [label_of(name) + (f" ({len(found)} settings)" if len(found) > 1 else "") for name, found in settings.items()]
+    return [
+        label_of(name) + (f" ({len(found)} settings)" if len(found) > 1 else "") for name, found in settings.items()
+    ]
 
 
 def _tables(results: Sequence[Result]) -> list[dict[str, Any]]:
@@ -153,11 +204,16 @@ def _tables(results: Sequence[Result]) -> list[dict[str, Any]]:
     tables = []
     for figure in ("bandit", "filtering", "full", "label-efficient"):
         cells = summary.cells(figure)
-        columns = [(learner, spread.tuning) for learner in summary.learners(figure)
-                   for spread in (summary.spreads(figure, learner, cells[0]) if cells else ())]
+        columns = [
+            (learner, spread.tuning)
+            for learner in summary.learners(figure)
+            for spread in (summary.spreads(figure, learner, cells[0]) if cells else ())
+        ]
         if cells:
-            rows = [(cell, [summary.best(figure, learner, cell, tuning=tuning) for learner, tuning in columns])
-                    for cell in cells]
+            rows = [
+                (cell, [summary.best(figure, learner, cell, tuning=tuning) for learner, tuning in columns])
+                for cell in cells
+            ]
             tables.append({"figure": figure, "columns": columns, "rows": rows})
     return tables
 

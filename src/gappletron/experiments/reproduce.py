@@ -25,13 +25,22 @@ if TYPE_CHECKING:
 __all__ = ["draw_all", "reproduce"]
 
 
-def reproduce(out: str | os.PathLike[str] = "results", *, figures: Sequence[str] = (), rounds: int = ROUNDS,
-              repeats: int | None = None, jobs: int | None = None, executor: Executor | None = None,
-              in_flight: Callable[[], int] | None = None, view: View | None = None) -> list[Result]:
-    """Run the paper's experiments, and leave ``results.sqlite``, ``results.csv``, ``figures/`` and ``report.html`` in `out`.
+def reproduce(
+    out: str | os.PathLike[str] = "results",
+    *,
+    figures: Sequence[str] = (),
+    rounds: int = ROUNDS,
+    repeats: int | None = None,
+    jobs: int | None = None,
+    executor: Executor | None = None,
+    in_flight: Callable[[], int] | None = None,
+    view: View | None = None,
+) -> list[Result]:
+    """Run the paper's experiments, and leave ``results.sqlite``, ``results.csv``, ``figures/`` and ``report.html`` in
+    `out`.
 
-    What `out` holds already is not played again, if it was played with the same parameters and the same sources: after an
-    interruption, call it again. The table, the figures and the report are of what was asked for.
+    What `out` holds already is not played again, if it was played with the same parameters and the same sources: after
+    an interruption, call it again. The table, the figures and the report are of what was asked for.
 
     :param figures: ids of figures or sweeps (:data:`~gappletron.experiments.sweeps.FIGURES`); all where none is named.
     :param rounds: T.

@@ -1,8 +1,8 @@
 """Playing a sweep: one run at a time on any ``concurrent.futures`` executor, each stored when it is finished.
 
-:func:`execute` is a pure function of its task (but for the seconds it took), and is all that a worker needs. The process that
-calls :func:`run` is the one writer. At most `in_flight` runs have been handed out and not stored at any moment, so a kill
-costs at most that many.
+:func:`execute` is a pure function of its task (but for the seconds it took), and is all that a worker needs. The
+process that calls :func:`run` is the one writer. At most `in_flight` runs have been handed out and not stored at any
+moment, so a kill costs at most that many.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ def player(task: Task) -> Learner:
     if not task.tuning:
         return learner
     stream = _named_stream(task.stream)
-    return tuned(learner, task.tuning, graph_of(task), rounds=stream.rounds, features=stream.features, max_norm=stream.max_norm)
+    return tuned(
+        learner, task.tuning, graph_of(task), rounds=stream.rounds, features=stream.features, max_norm=stream.max_norm
+    )
 
 
 @functools.lru_cache(maxsize=128)
@@ -113,7 +115,9 @@ def _quietest(learner: Learner, root: int) -> int:
 
 
 def _compared(learner: Gappletron, task: Task) -> Comparator:
-    """The best U in the optimizer's ball. The hinge's is without the learner's case split, so its loss is an upper bound."""
+    """The best U in the optimizer's ball. The hinge's is without the learner's case split, so its loss is an upper
+    bound.
+    """
     with _comparator_lock:
         return _comparator(learner.loss, task.stream, task.graph, learner.optimizer.reach())
 
@@ -139,21 +143,39 @@ def execute(task: Task) -> Outcome:
     """Play one run."""
     graph, stream, learner = graph_of(task), stream_of(task), player(task)
     is_gappletron = isinstance(learner, Gappletron)
-    history = play({task.learner: learner}, stream, graph, repeats=[task.repeat], seed=task.seed, jobs=1,
-                   losses=is_gappletron, curve=marks(task.rounds))[0]
+    history = play(
+        {task.learner: learner},
+        stream,
+        graph,
+        repeats=[task.repeat],
+        seed=task.seed,
+        jobs=1,
+        losses=is_gappletron,
+        curve=marks(task.rounds),
+    )[0]
     comparator = None
     if isinstance(learner, Gappletron) and task.figure in COMPARED:
         comparator = _compared(learner, task)
     curve = json.dumps([history.curve.rounds.tolist(), history.curve.mistakes.tolist()])
     return Outcome(
-        parameters=json.dumps(json_ready(spelled(learner)), sort_keys=True), max_norm=float(stream.max_norm or 0.0),
-        mistakes=history.mistakes, labels_seen=history.labels_seen,
-        explored=history.explored, blind_rounds=history.blind_rounds, error_rate=history.error_rate,
-        rate_sum=history.rate_sum, loss_sum=history.loss_sum,
+        parameters=json.dumps(json_ready(spelled(learner)), sort_keys=True),
+        max_norm=float(stream.max_norm or 0.0),
+        mistakes=history.mistakes,
+        labels_seen=history.labels_seen,
+        explored=history.explored,
+        blind_rounds=history.blind_rounds,
+        error_rate=history.error_rate,
+        rate_sum=history.rate_sum,
+        loss_sum=history.loss_sum,
         comparator_loss=None if comparator is None else comparator.loss,
         comparator_gap=None if comparator is None else comparator.gap,
-        curve=curve, version=__version__, sources=source_hash(), machine=_machine(), seconds=history.seconds,
-        finished_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
+        curve=curve,
+        version=__version__,
+        sources=source_hash(),
+        machine=_machine(),
+        seconds=history.seconds,
+        finished_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )
 
 
 @functools.cache
@@ -162,22 +184,34 @@ def _machine() -> str:
 
 
 def prepare(tasks: Iterable[Task], told: Callable[[int, int], None]) -> None:
-    """Compile, or load, what the tasks need, so that the first runs take no longer than others; `told` gets (done, all).
+    """Compile, or load, what the tasks need, so that the first runs take no longer than others; `told` gets (done,
+    all).
 
     Numba compiles one thing at a time, so there is nothing to gain from threads here.
     """
-    by_kind = {(task.learner.partition(":")[0], task.exploration, task.optimizer.partition(":")[0]): task for task in tasks}
+    by_kind = {
+        (task.learner.partition(":")[0], task.exploration, task.optimizer.partition(":")[0]): task for task in tasks
+    }
     for done, task in enumerate(by_kind.values()):
         told(done, len(by_kind))
         learner = player(task)
         with _interrupted_after():
-            play(learner, _named_stream(task.stream), graph_of(task), rounds=1, losses=isinstance(learner, Gappletron), jobs=1)
+            play(
+                learner,
+                _named_stream(task.stream),
+                graph_of(task),
+                rounds=1,
+                losses=isinstance(learner, Gappletron),
+                jobs=1,
+            )
     told(len(by_kind), len(by_kind))
 
 
 @contextlib.contextmanager
 def _interrupted_after() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the block: raised inside LLVM's callbacks it is swallowed, and Numba fails instead."""
+    """Let Ctrl-C wait for the end of the block: raised inside LLVM's callbacks it is swallowed, and Numba fails
+    instead.
+    """
     if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
         yield
         return
@@ -191,15 +225,22 @@ def _interrupted_after() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def run(tasks: Iterable[Task], store: Store, executor: Executor, in_flight: Callable[[], int],
-        finished: Callable[[Result], None]) -> None:
+def run(
+    tasks: Iterable[Task],
+    store: Store,
+    executor: Executor,
+    in_flight: Callable[[], int],
+    finished: Callable[[Result], None],
+) -> None:
     """Play tasks and keep each outcome as soon as it is there.
 
-    :param executor: any of ``concurrent.futures``: threads suffice on one machine, since playing releases Python's lock.
+    :param executor: any of ``concurrent.futures``: threads suffice on one machine, since playing releases Python's
+        lock.
     :param in_flight: how many runs may be handed out and not stored at this moment.
     :param finished: called with each result after it was stored.
     """
-    # By stream, so that a data set is made once for all that play it; the costly ones first, so that none is left to the end.
+    # By stream, so that a data set is made once for all that play it; the costly ones first, so that none is left to
+    # the end.
     waiting = iter(sorted(tasks, key=lambda task: (task.figure not in COMPARED, -task.classes, task.stream, task.id)))
     handed_out: dict[Future[Outcome], Task] = {}
     try:
@@ -223,6 +264,8 @@ def run(tasks: Iterable[Task], store: Store, executor: Executor, in_flight: Call
 
 def _of_these_sources(outcome: Outcome) -> Outcome:
     if outcome.sources != source_hash():
-        raise UserError(f"a worker on {outcome.machine} plays with other sources of gappletron than this process: install the "
-                        "same version on every worker and start them anew")
+        raise UserError(
+            f"a worker on {outcome.machine} plays with other sources of gappletron than this process: install the "
+            "same version on every worker and start them anew"
+        )
     return outcome

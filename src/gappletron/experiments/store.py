@@ -1,7 +1,8 @@
 """Where finished runs are kept: one SQLite file, one transaction a run, one writer.
 
-A run that was stored survives a kill at any moment (write-ahead log), and readers may look while others write. A stored run is
-taken for the run of a task only if everything it depends on is the same: its parameters, and the sources of the package.
+A run that was stored survives a kill at any moment (write-ahead log), and readers may look while others write. A stored
+run is taken for the run of a task only if everything it depends on is the same: its parameters, and the sources of the
+package.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ FILE = "results.sqlite"
 class Outcome:
     """What a run brought: totals, running totals at some rounds, and by what it was played.
 
-    `parameters` is the learner with every number in it, as JSON. `comparator_loss` is sum l_t(U) of the best U found in the
-    optimizer's ball, no more than `comparator_gap` above the least there is; None where nobody asked for it.
+    `parameters` is the learner with every number in it, as JSON. `comparator_loss` is sum l_t(U) of the best U found in
+    the optimizer's ball, no more than `comparator_gap` above the least there is; None where nobody asked for it.
 
     >>> from gappletron.experiments.runner import execute
     >>> from gappletron.experiments.sweeps import selected
@@ -67,7 +68,8 @@ class Result:
     """A task and its outcome: one row of the table.
 
     >>> result = Result(Task("a/b/c/d/00", "a", "bandit", "", "perceptron", "", "", 3, 40, 0.0, 10, "s", 0, 0),
-    ...                 Outcome("{}", 1.0, 4, 6, 4, 10, 0.4, 0.0, None, None, None, "[[5, 10], [3, 4]]", "", "", "", 0.1, ""))
+    ...                 Outcome("{}", 1.0, 4, 6, 4, 10, 0.4, 0.0, None, None, None, "[[5, 10], [3, 4]]",
+    ...                         "", "", "", 0.1, ""))
     >>> result.curve
     [(5, 3), (10, 4)]
     """
@@ -117,8 +119,10 @@ class Store:
         found = tuple(row[1] for row in self._connection.execute("PRAGMA table_info(runs)"))
         tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if found != COLUMNS and tables:
-            raise UserError(f"{str(self.path)!r} was written by another program or another version of gappletron, with other "
-                            "columns: move it away, or choose another folder with --out")
+            raise UserError(
+                f"{str(self.path)!r} was written by another program or another version of gappletron, with other "
+                "columns: move it away, or choose another folder with --out"
+            )
         # WAL: a commit appends, so a kill leaves either the whole row or nothing, and readers do not wait.
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
@@ -139,8 +143,11 @@ class Store:
             stored = {result.task.id: result for result in _rows(self._connection)}
         except sqlite3.Error as error:
             raise _unusable(self.path, error) from error
-        return {task.id: stored[task.id] for task in tasks
-                if task.id in stored and stored[task.id].task == task and stored[task.id].outcome.sources == sources}
+        return {
+            task.id: stored[task.id]
+            for task in tasks
+            if task.id in stored and stored[task.id].task == task and stored[task.id].outcome.sources == sources
+        }
 
     def add(self, result: Result) -> None:
         """Keep a finished run, in a transaction of its own; an older run of the same id gives way."""
@@ -149,8 +156,9 @@ class Store:
             with self._connection:
                 self._connection.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(values))})", values)
         except sqlite3.Error as error:
-            raise UserError(f"cannot write {str(self.path)!r} ({error}): mend that and start again; the runs stored so far are "
-                            "kept") from error
+            raise UserError(
+                f"cannot write {str(self.path)!r} ({error}): mend that and start again; the runs stored so far are kept"
+            ) from error
 
 
 def _connected(path: Path) -> sqlite3.Connection:
@@ -162,11 +170,13 @@ def _locked(folder: Path) -> int | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise UserError(f"{str(folder)!r} is a file, or lies in one, and results go into a folder: choose another with "
-                        "--out") from None
+        raise UserError(
+            f"{str(folder)!r} is a file, or lies in one, and results go into a folder: choose another with --out"
+        ) from None
     except OSError as error:
-        raise UserError(f"cannot make the folder {str(folder)!r} ({error.strerror or error}): choose another with "
-                        "--out") from None
+        raise UserError(
+            f"cannot make the folder {str(folder)!r} ({error.strerror or error}): choose another with --out"
+        ) from None
     try:
         import fcntl
     except ImportError:  # Windows: SQLite's own locks keep the file whole, but two commands would share the work badly
@@ -176,8 +186,9 @@ def _locked(folder: Path) -> int | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise UserError(f"another process is writing results to {str(folder)!r}: wait for it, or choose another folder with "
-                        "--out") from None
+        raise UserError(
+            f"another process is writing results to {str(folder)!r}: wait for it, or choose another folder with --out"
+        ) from None
     except OSError:  # a file system without locks
         os.close(descriptor)
         return None
@@ -190,8 +201,10 @@ def _unlock(lock: int | None) -> None:
 
 
 def _unusable(path: Path, error: sqlite3.Error) -> UserError:
-    return UserError(f"{str(path)!r} cannot be used as a file of results ({error}): move it away, or choose another folder "
-                     "with --out")
+    return UserError(
+        f"{str(path)!r} cannot be used as a file of results ({error}): move it away, or choose another folder "
+        "with --out"
+    )
 
 
 def _rows(connection: sqlite3.Connection) -> Iterator[Result]:
@@ -214,7 +227,9 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
     # A finished file in a folder that cannot be written to has no log beside it, and is read as it is.
     for mode in ("mode=ro", "mode=ro&immutable=1"):
         try:
-            with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=30.0)) as connection:
+            with contextlib.closing(
+                sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=30.0)
+            ) as connection:
                 return list(_rows(connection))
         except sqlite3.Error as error:
             reason = error
@@ -260,8 +275,10 @@ def _parquet(columns: list[str], rows: list[list[Any]]) -> bytes:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise UserError("Parquet files are written by pyarrow, which is not installed: pip install 'gappletron[parquet]', "
-                        "or let the file's name end in .csv") from None
+        raise UserError(
+            "Parquet files are written by pyarrow, which is not installed: pip install 'gappletron[parquet]', "
+            "or let the file's name end in .csv"
+        ) from None
     kinds = {"int": pa.int64(), "float": pa.float64(), "float | None": pa.float64(), "str": pa.string()}
     types = {field.name: kinds[str(field.type)] for kind in (Task, Outcome) for field in fields(kind)}
     schema = pa.schema([(name, types[name]) for name in columns])

@@ -1,4 +1,6 @@
-"""What figures and claims ask of the stored runs: the mean and the range over the repeats of each learner in each cell."""
+"""What figures and claims ask of the stored runs: the mean and the range over the repeats of each learner in
+each cell.
+"""
 
 from __future__ import annotations
 
@@ -72,13 +74,19 @@ class Summary:
         """Who played in a sweep."""
         return list(dict.fromkeys(learner for played, learner, _ in self._spreads if played == figure))
 
-    def spreads(self, figure: str, learner: str, cell: Cell, *, tuning: str | None = None,
-                graph: str | None = None) -> Sequence[Spread]:
+    def spreads(
+        self, figure: str, learner: str, cell: Cell, *, tuning: str | None = None, graph: str | None = None
+    ) -> Sequence[Spread]:
         """The learner's runs in this cell, one entry for each tuning (or for the one that was named)."""
-        return [spread for entry, spread in self._spreads.get((figure, learner, cell), [])
-                if tuning in (None, entry.tuning) and graph in (None, entry.graph)]
+        return [
+            spread
+            for entry, spread in self._spreads.get((figure, learner, cell), [])
+            if tuning in (None, entry.tuning) and graph in (None, entry.graph)
+        ]
 
-    def best(self, figure: str, learner: str, cell: Cell, *, tuning: str | None = None, graph: str | None = None) -> Spread:
+    def best(
+        self, figure: str, learner: str, cell: Cell, *, tuning: str | None = None, graph: str | None = None
+    ) -> Spread:
         """The tuning with the lowest mean error (or the one that was named)."""
         found = self.spreads(figure, learner, cell, tuning=tuning, graph=graph)
         if not found:
@@ -89,8 +97,16 @@ class Summary:
 def _spread(runs: list[Result]) -> Spread:
     rates = [run.outcome.error_rate for run in runs]
     n = len(runs)
-    return Spread(runs[0].task.tuning, n, sum(rates) / n, min(rates), max(rates), sum(map(_late, runs)) / n,
-                  sum(run.outcome.labels_seen for run in runs) / n, sum(run.outcome.explored for run in runs) / n)
+    return Spread(
+        runs[0].task.tuning,
+        n,
+        sum(rates) / n,
+        min(rates),
+        max(rates),
+        sum(map(_late, runs)) / n,
+        sum(run.outcome.labels_seen for run in runs) / n,
+        sum(run.outcome.explored for run in runs) / n,
+    )
 
 
 def _late(run: Result) -> float:

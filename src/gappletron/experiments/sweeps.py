@@ -1,8 +1,9 @@
 """Every experiment as literal data: which learners play which streams on which graph, and how often.
 
-A :class:`Sweep` is a grid; :func:`tasks` lists its runs, each a :class:`Task` of plain values with an id that stays the same
-from one version to the next. Nothing here plays anything. Section 5 and the appendix "Experiments" of the paper; what the paper
-leaves open is settled here or in the learners' tunings, and :mod:`gappletron.experiments.report` prints it.
+A :class:`Sweep` is a grid; :func:`tasks` lists its runs, each a :class:`Task` of plain values with an id that stays the
+same from one version to the next. Nothing here plays anything. Section 5 and the appendix "Experiments" of the paper;
+what the paper leaves open is settled here or in the learners' tunings, and :mod:`gappletron.experiments.report` prints
+it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,19 @@ from gappletron._validate import unknown, whole
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["FIGURES", "SWEEPS", "Entrant", "Figure", "Sweep", "Task", "drawable", "draws", "left_out", "selected", "tasks"]
+__all__ = [
+    "FIGURES",
+    "SWEEPS",
+    "Entrant",
+    "Figure",
+    "Sweep",
+    "Task",
+    "drawable",
+    "draws",
+    "left_out",
+    "selected",
+    "tasks",
+]
 
 ROUNDS = 100_000
 """T, which the paper does not give."""
@@ -122,7 +135,8 @@ Data = Cell | Unit | Blind | Fresh
 
 
 class Entrant(NamedTuple):
-    """A learner as it enters a sweep: its name, its tuning, and for a Gappletron its exploration rule and its optimizer.
+    """A learner as it enters a sweep: its name, its tuning, and for a Gappletron its exploration rule and its
+    optimizer.
 
     One that `draws` nothing plays the same data once.
     """
@@ -198,13 +212,25 @@ def _task(sweep: Sweep, data: Data, entrant: Entrant, rounds: int, repeat: int) 
     where = ",".join(part for part in numbers.split(",") if not part.startswith("seed="))
     where = where if kind == "synthetic" else f"{kind}:{where}"
     who = ",".join(part for part in entrant[:4] if part)
-    return Task(id=f"{sweep.id}/{sweep.graph}/{where}/{who}/{repeat:02d}", figure=sweep.id, graph=sweep.graph,
-                exploration=entrant.exploration, learner=entrant.learner, tuning=entrant.tuning, optimizer=entrant.optimizer,
-                classes=data.classes, features=data.features, noise=data.noise, rounds=rounds, stream=stream, repeat=repeat,
-                seed=0)
+    return Task(
+        id=f"{sweep.id}/{sweep.graph}/{where}/{who}/{repeat:02d}",
+        figure=sweep.id,
+        graph=sweep.graph,
+        exploration=entrant.exploration,
+        learner=entrant.learner,
+        tuning=entrant.tuning,
+        optimizer=entrant.optimizer,
+        classes=data.classes,
+        features=data.features,
+        noise=data.noise,
+        rounds=rounds,
+        stream=stream,
+        repeat=repeat,
+        seed=0,
+    )
 
 
-# ----------------------------------------------------------------------------------------------------- the paper's figures
+# -------------------------------------------------------------------------------------------------- the paper's figures
 
 CLASSES = (6, 9, 12)
 FEATURES = (80, 120, 160)
@@ -225,28 +251,40 @@ def _baselines(*names: str) -> tuple[Entrant, ...]:
 
 
 QUERY_SCALES = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0, 100.0)
-"""The grid of b: the label-efficient Perceptron asks with probability b / (b + margin): from hardly ever to nearly always."""
+"""The grid of b: the label-efficient Perceptron asks with probability b / (b + margin): from hardly ever to nearly
+always.
+"""
 
 PAPER = (
     Sweep("bandit", "bandit", CELLS, _gaps("paper", *TUNINGS) + _baselines("pnewtron", "soba-diag", "banditron-iw")),
     Sweep("filtering", "filtering", CELLS, _gaps("paper", *TUNINGS) + _baselines("banditron-iw")),
     # With full information there is nothing to explore, so there is one tuning.
-    Sweep("full", "full", CELLS, (
-        *_gaps("paper", ""),
-        Entrant("second-order-perceptron-diag", draws=False),
-        Entrant("perceptron", draws=False),
-        Entrant("passive-aggressive", draws=False),
-    )),
-    Sweep("label-efficient", "label-efficient", MIDDLE, (
-        *_gaps("paper", *TUNINGS),
-        *(Entrant(f"label-efficient-perceptron:b={b:g}") for b in QUERY_SCALES),
-    )),
+    Sweep(
+        "full",
+        "full",
+        CELLS,
+        (
+            *_gaps("paper", ""),
+            Entrant("second-order-perceptron-diag", draws=False),
+            Entrant("perceptron", draws=False),
+            Entrant("passive-aggressive", draws=False),
+        ),
+    ),
+    Sweep(
+        "label-efficient",
+        "label-efficient",
+        MIDDLE,
+        (
+            *_gaps("paper", *TUNINGS),
+            *(Entrant(f"label-efficient-perceptron:b={b:g}") for b in QUERY_SCALES),
+        ),
+    ),
     # Ours: the exploration rule that mends Algorithm 1, to be set beside it.
     Sweep("exploration", "filtering", CELLS, _gaps("top-up", "only-t")),
     Sweep("exploration", "label-efficient", MIDDLE, _gaps("top-up", "only-t")),
 )
 
-# ------------------------------------------------------------------------------------------------------ the theorems' figures
+# ------------------------------------------------------------------------------------------------ the theorems' figures
 
 UNIT = 3
 RADIUS = f"{math.sqrt(2.0):.6f}"  # of U = I - 11'/K, which separates three unit vectors with margin 1
@@ -264,10 +302,25 @@ NOISY, SEPARABLE = (Unit(UNIT, UNIT, 0.05),), (Unit(UNIT, UNIT, 0.0),)
 PARTIAL = ("bandit", "filtering", "label-efficient")
 
 BOUNDS = (
-    *(Sweep("bounds", graph, NOISY, _projected("expectation", *ALL_LOSSES) + _projected("high-probability", *MARGIN_LOSSES))
-      for graph in PARTIAL),
-    *(Sweep("bounds", graph, SEPARABLE, _projected("expectation-separable", *MARGIN_LOSSES)
-            + _projected("high-probability-separable", *MARGIN_LOSSES)) for graph in PARTIAL),
+    *(
+        Sweep(
+            "bounds",
+            graph,
+            NOISY,
+            _projected("expectation", *ALL_LOSSES) + _projected("high-probability", *MARGIN_LOSSES),
+        )
+        for graph in PARTIAL
+    ),
+    *(
+        Sweep(
+            "bounds",
+            graph,
+            SEPARABLE,
+            _projected("expectation-separable", *MARGIN_LOSSES)
+            + _projected("high-probability-separable", *MARGIN_LOSSES),
+        )
+        for graph in PARTIAL
+    ),
     Sweep("bounds", "full", NOISY + SEPARABLE, _projected("", *ALL_LOSSES)),
 )
 
@@ -277,22 +330,42 @@ SQRT5 = f"{math.sqrt(5.0):.6f}"  # of the comparator in the proof
 
 
 def _on_fresh_features(radius: int, *more: Entrant) -> Sweep:
-    """Everybody who plays full information; Gappletron's weights stay in the adversary's ball, so that its theorem applies."""
+    """Everybody who plays full information; Gappletron's weights stay in the adversary's ball, so that its theorem
+    applies.
+    """
     ball = f"projected-ogd:radius={radius}"
-    return Sweep("lower-full", "full", (Fresh(3, radius),), (
-        *(Entrant(name, "", "top-up", ball) for name in (*GAPS, "gaplog2")),
-        *(Entrant(name, "theory") for name in ("gaptron-log", "gaptron-hin", "gaptron-smh", "banditron-iw", "exp3-g")),
-        *(Entrant(name, draws=False) for name in ("perceptron", "passive-aggressive", "second-order-perceptron-diag", "arow")),
-        *more,
-    ), repeats=40)
+    return Sweep(
+        "lower-full",
+        "full",
+        (Fresh(3, radius),),
+        (
+            *(Entrant(name, "", "top-up", ball) for name in (*GAPS, "gaplog2")),
+            *(
+                Entrant(name, "theory")
+                for name in ("gaptron-log", "gaptron-hin", "gaptron-smh", "banditron-iw", "exp3-g")
+            ),
+            *(
+                Entrant(name, draws=False)
+                for name in ("perceptron", "passive-aggressive", "second-order-perceptron-diag", "arow")
+            ),
+            *more,
+        ),
+        repeats=40,
+    )
 
 
 LOWER_BOUNDS = (
-    Sweep("lower-filtering", "filtering:revealing=1", SEGMENTS, (
-        *(Entrant(name, "expectation", "top-up", f"projected-ogd:radius={SQRT5}") for name in (*GAPS, "gaplog2")),
-        Entrant("banditron-iw", "theory"),
-        Entrant("exp3-g", "theory"),
-    ), repeats=20),
+    Sweep(
+        "lower-filtering",
+        "filtering:revealing=1",
+        SEGMENTS,
+        (
+            *(Entrant(name, "expectation", "top-up", f"projected-ogd:radius={SQRT5}") for name in (*GAPS, "gaplog2")),
+            Entrant("banditron-iw", "theory"),
+            Entrant("exp3-g", "theory"),
+        ),
+        repeats=20,
+    ),
     # The full matrix of the second-order Perceptron has (Kd)^2 entries, so it plays the smallest of the three alone.
     _on_fresh_features(2, Entrant("second-order-perceptron", draws=False)),
     _on_fresh_features(4),
@@ -329,8 +402,12 @@ FIGURES: tuple[Figure, ...] = (
     Figure("filtering-theory", "Multiclass filtering, tuned by theory", ("filtering",), ("theory",), paper=6),
     Figure("full", "Full information", ("full",), paper=7),
     Figure("label-efficient", "Label efficient: mistakes and queries", ("label-efficient",)),
-    Figure("exploration", "Our exploration rule (top-up) beside Algorithm 1 (paper)",
-           ("exploration", "filtering", "label-efficient"), ("only-t",)),
+    Figure(
+        "exploration",
+        "Our exploration rule (top-up) beside Algorithm 1 (paper)",
+        ("exploration", "filtering", "label-efficient"),
+        ("only-t",),
+    ),
     Figure("bounds", "The theorems' bounds over the mistakes", ("bounds",)),
     Figure("lower-filtering", "The lower bound for filtering", ("lower-filtering",)),
     Figure("lower-full", "The lower bound for full information", ("lower-full",)),
@@ -339,7 +416,8 @@ FIGURES: tuple[Figure, ...] = (
 
 
 def selected(wanted: Iterable[str] = (), rounds: int = ROUNDS, repeats: int | None = None) -> list[Task]:
-    """The runs that these figures or sweeps, by their ids, are drawn from; all where none is named. Each run once, by id.
+    """The runs that these figures or sweeps, by their ids, are drawn from; all where none is named. Each run once, by
+    id.
 
     >>> len(selected(["full"], repeats=1)), len(selected(["bandit-theory", "bandit-intro"], repeats=1))
     (162, 324)
@@ -351,8 +429,13 @@ def selected(wanted: Iterable[str] = (), rounds: int = ROUNDS, repeats: int | No
             raise unknown(name, "figure", known)
     drawn = [figure for figure in FIGURES if not ids or figure.id in ids]
     drawn += [Figure(name, "", (name,)) for name in ids]
-    found = {task.id: task for sweep in SWEEPS if any(sweep.id in figure.sweeps for figure in drawn)
-             for task in tasks(sweep, rounds, repeats) if any(draws(figure, task) for figure in drawn)}
+    found = {
+        task.id: task
+        for sweep in SWEEPS
+        if any(sweep.id in figure.sweeps for figure in drawn)
+        for task in tasks(sweep, rounds, repeats)
+        if any(draws(figure, task) for figure in drawn)
+    }
     return [found[key] for key in sorted(found)]
 
 
@@ -380,5 +463,8 @@ def drawable(wanted: Iterable[str], present: Iterable[str]) -> list[Figure]:
     ['filtering-best', 'filtering-only-t', 'filtering-theory']
     """
     ids, there = set(wanted), set(present)
-    return [figure for figure in FIGURES if there.issuperset(figure.sweeps)
-            and (not ids or figure.id in ids or ids & set(figure.sweeps))]
+    return [
+        figure
+        for figure in FIGURES
+        if there.issuperset(figure.sweeps) and (not ids or figure.id in ids or ids & set(figure.sweeps))
+    ]

@@ -51,13 +51,20 @@ if TYPE_CHECKING:
     from gappletron.experiments.theorems import Examined
     from gappletron.numerics import Floats
 
-__all__ = ["bounds_caption", "bounds_picture", "lower_filtering_caption", "lower_filtering_picture", "lower_full_caption",
-           "lower_full_picture", "mistakes_and_bounds"]
+__all__ = [
+    "bounds_caption",
+    "bounds_picture",
+    "lower_filtering_caption",
+    "lower_filtering_picture",
+    "lower_full_caption",
+    "lower_full_picture",
+    "mistakes_and_bounds",
+]
 
 Place = TypeVar("Place")
 
 
-# --------------------------------------------------------------------------------------------------------- the theorems' bounds
+# ------------------------------------------------------------------------------------------------- the theorems' bounds
 
 ROWS = (
     ("expectation", "full-expectation"),
@@ -103,22 +110,30 @@ def _theorem(row: tuple[str, str], graph: str) -> str:
 
 
 def _panel(results: Sequence[Result], graph: str, row: tuple[str, str]) -> list[_Guarded]:
-    """Who is shown under a theorem on a graph: runs tuned for it, where the comparator loses nothing if it is separable."""
+    """Who is shown under a theorem on a graph: runs tuned for it, where the comparator loses nothing if it is
+    separable.
+    """
     theorem = _theorem(row, graph)
     separable = IS_SEPARABLE[theorem]
     grouped: dict[str, list[Result]] = {}
     for result in results:
         task = result.task
-        if task.graph == graph and task.tuning in ("", row[0]) and (task.noise == 0.0) == separable \
-                and (not separable or loses_nothing(result.outcome.comparator_loss, result.outcome.comparator_gap)):
+        if (
+            task.graph == graph
+            and task.tuning in ("", row[0])
+            and (task.noise == 0.0) == separable
+            and (not separable or loses_nothing(result.outcome.comparator_loss, result.outcome.comparator_gap))
+        ):
             grouped.setdefault(task.learner, []).append(result)
     return [_Guarded(learner, theorem, grouped[learner]) for learner in in_order(grouped)]
 
 
 def _bound_line(task: Task, theorem: str, max_norm: float, rounds: Iterable[float], loss: float = 0.0) -> Floats | None:
-    """The bound on the mistakes with each of these rounds for T, all of them blind; None where the theorem does not apply.
+    """The bound on the mistakes with each of these rounds for T, all of them blind; None where the theorem does not
+    apply.
 
-    :param loss: the comparator's, over all rounds of the task, where the theorem is about regret; it counts evenly in each.
+    :param loss: the comparator's, over all rounds of the task, where the theorem is about regret; it counts evenly in
+        each.
     """
     import numpy as np
 
@@ -138,7 +153,11 @@ def _guarantee(guarded: _Guarded, at: Floats) -> Floats | None:
     """The bound on the mistakes of the runs of a panel."""
     first = guarded.runs[0]
     losses = [run.outcome.comparator_loss for run in guarded.runs if run.outcome.comparator_loss is not None]
-    return _bound_line(first.task, guarded.theorem, first.outcome.max_norm, at, sum(losses) / len(losses)) if losses else None
+    return (
+        _bound_line(first.task, guarded.theorem, first.outcome.max_norm, at, sum(losses) / len(losses))
+        if losses
+        else None
+    )
 
 
 def bounds_picture(figure: Figure, results: Sequence[Result]) -> Picture | None:
@@ -153,8 +172,17 @@ def bounds_picture(figure: Figure, results: Sequence[Result]) -> Picture | None:
     learners = in_order(result.task.learner for result in drawn)
     keys = [line_key(style_of(name).label, style_of(name).colour) for name in learners]
     keys += [line_key("its bound", GREY, DASHED), line_key("a mistake every round", GREY, ":")]
-    page = new_page(figure.title, len(rows), len(graphs), (1.98, 1.65), keys, x="round (log scale)", y="mistakes (log scale)",
-                    head=0.16, between=0.4)
+    page = new_page(
+        figure.title,
+        len(rows),
+        len(graphs),
+        (1.98, 1.65),
+        keys,
+        x="round (log scale)",
+        y="mistakes (log scale)",
+        head=0.16,
+        between=0.4,
+    )
     start = 10.0 if rounds >= 1000 else 1.0  # the first rounds are all chance
     values = [1.0]
     for row, axes in zip(rows, page.axes, strict=True):
@@ -186,8 +214,14 @@ def _draw_guarded(ax: Axes, guarded: _Guarded, start: float) -> list[float]:
     at, mistakes = _curves(guarded.runs)
     mean, late = mistakes.mean(axis=0), at >= start
     ax.plot(at, _positive(mean), color=style.colour, linewidth=1.5, label=style.label)
-    ax.fill_between(at, np.maximum(mistakes.min(axis=0), 0.1), np.maximum(mistakes.max(axis=0), 0.1), color=style.colour,
-                    alpha=0.2, linewidth=0)
+    ax.fill_between(
+        at,
+        np.maximum(mistakes.min(axis=0), 0.1),
+        np.maximum(mistakes.max(axis=0), 0.1),
+        color=style.colour,
+        alpha=0.2,
+        linewidth=0,
+    )
     held = [float(value) for value in mean[late] if value > 0.0]
     bound = _guarantee(guarded, at)
     if bound is not None:
@@ -204,33 +238,50 @@ def bounds_caption(figure: Figure, results: Sequence[Result]) -> str:
         return ""
     most, runs = repeats(drawn)
     noises = {result.task.noise for result in drawn} - {0.0}
-    unproved = [style_of(name).label for name in in_order(guarded.learner for guarded in panels)
-                if all(_guarantee(guarded, _marks(guarded.runs[0])[-1:]) is None
-                       for guarded in panels if guarded.learner == name)]
-    return (f"Mistakes up to each round (solid: the mean of {runs}" + ", with a band from the least to the most" * (most > 1)
-            + "), and the bound of the theorem named over each panel (dashed), on log scales; unit vectors as features, "
-            f"{horizon(drawn)}" + f", noise rate {numbers(noises)} where the theorem is about regret" * bool(noises)
-            + ". The bound in round t is the theorem's for T = t, with every round blind and the comparator's loss spread "
-            "evenly over the rounds; the learner's own losses, which lower a separable bound, are left out."
-            + f" No theorem covers {listed(unproved)} here." * bool(unproved))
+    unproved = [
+        style_of(name).label
+        for name in in_order(guarded.learner for guarded in panels)
+        if all(
+            _guarantee(guarded, _marks(guarded.runs[0])[-1:]) is None for guarded in panels if guarded.learner == name
+        )
+    ]
+    return (
+        f"Mistakes up to each round (solid: the mean of {runs}"
+        + ", with a band from the least to the most" * (most > 1)
+        + "), and the bound of the theorem named over each panel (dashed), on log scales; unit vectors as features, "
+        f"{horizon(drawn)}"
+        + f", noise rate {numbers(noises)} where the theorem is about regret"
+        * bool(noises)
+        + ". The bound in round t is the theorem's for T = t, with every round blind and the comparator's loss spread "
+        "evenly over the rounds; the learner's own losses, which lower a separable bound, are left out."
+        + f" No theorem covers {listed(unproved)} here."
+        * bool(unproved)
+    )
 
 
 def mistakes_and_bounds(found: Examined) -> Picture:
-    """The mistakes of one stored run up to each round, and over them the comparator's loss and every bound that applies."""
+    """The mistakes of one stored run up to each round, and over them the comparator's loss and every bound that
+    applies.
+    """
     task, outcome, comparator = found.result.task, found.result.outcome, found.comparator
     at, mistakes = _curves([found.result])
     style = style_of(task.learner)
     # Under full information the other theorems are true as well, and say less.
-    lines = {f"bound: {theorem.name}": line for theorem in THEOREMS
-             if theorem.full_information == graph_of(task).is_full_information
-             and (not theorem.separable or loses_nothing(comparator.loss, comparator.gap))
-             and (line := _bound_line(task, theorem.name, outcome.max_norm, at, comparator.loss)) is not None}
+    lines = {
+        f"bound: {theorem.name}": line
+        for theorem in THEOREMS
+        if theorem.full_information == graph_of(task).is_full_information
+        and (not theorem.separable or loses_nothing(comparator.loss, comparator.gap))
+        and (line := _bound_line(task, theorem.name, outcome.max_norm, at, comparator.loss)) is not None
+    }
     colours = dict(zip(lines, (colour for colour in COLOURS if colour != style.colour), strict=False))
     with our_settings():
-        keys = [line_key(f"mistakes of {style.label}", style.colour),
-                line_key(f"comparator's loss{'' if comparator.loss >= 0.5 else ': none'}", GREY, "-."),
-                *(line_key(label, colour, DASHED) for label, colour in colours.items()),
-                line_key("a mistake every round", GREY, ":")]
+        keys = [
+            line_key(f"mistakes of {style.label}", style.colour),
+            line_key(f"comparator's loss{'' if comparator.loss >= 0.5 else ': none'}", GREY, "-."),
+            *(line_key(label, colour, DASHED) for label, colour in colours.items()),
+            line_key("a mistake every round", GREY, ":"),
+        ]
         title = task.id if lines else f"{task.id}\n(no theorem applies)"
         page = new_page(title, 1, 1, (6.6, 4.0), keys, x="round (log scale)", y="mistakes (log scale)")
         ax = page.axes[0][0]
@@ -245,7 +296,7 @@ def mistakes_and_bounds(found: Examined) -> Picture:
     return page.picture
 
 
-# ------------------------------------------------------------------------------------------------------------ the lower bounds
+# ----------------------------------------------------------------------------------------------------- the lower bounds
 
 
 def _merged(series: dict[str, dict[Place, float]]) -> list[list[str]]:
@@ -265,8 +316,10 @@ def _merged(series: dict[str, dict[Place, float]]) -> list[list[str]]:
 
 def _group_keys(groups: Sequence[Sequence[str]]) -> list[Line2D]:
     labels = ["\n".join(textwrap.wrap(", ".join(style_of(name).label for name in group), 32)) for group in groups]
-    return [marker_key(style_of(group[0])._replace(label=label), line=True)
-            for group, label in zip(groups, labels, strict=True)]
+    return [
+        marker_key(style_of(group[0])._replace(label=label), line=True)
+        for group, label in zip(groups, labels, strict=True)
+    ]
 
 
 NEVER_BELOW = "lower bound for every learner"
@@ -280,8 +333,10 @@ def _draw_floor(ax: Axes, rounds: Sequence[float], mistakes: Sequence[float]) ->
 
 def _worse_means(rows: Sequence[Lower]) -> dict[str, dict[int, float]]:
     """For each learner, by T, its mean number of mistakes on the worse of the two streams."""
-    return {learner: {row.rounds: row.mistakes for row in rows if row.learner == learner}
-            for learner in in_order({row.learner for row in rows})}
+    return {
+        learner: {row.rounds: row.mistakes for row in rows if row.learner == learner}
+        for learner in in_order({row.learner for row in rows})
+    }
 
 
 def lower_filtering_picture(figure: Figure, results: Sequence[Result]) -> Picture | None:
@@ -292,15 +347,28 @@ def lower_filtering_picture(figure: Figure, results: Sequence[Result]) -> Pictur
     if not series:
         return None
     groups = _merged(series)
-    keys = [*_group_keys(groups), line_key(NEVER_BELOW, BLACK), line_key("upper bound for GapSmH", BLACK, "-."),
-            line_key("a mistake every round", GREY, ":")]
-    page = new_page(figure.title, 1, 1, (6.6, 4.0), keys, x="T (log scale)",
-                    y="mean mistakes on the worse stream (log scale)")
+    keys = [
+        *_group_keys(groups),
+        line_key(NEVER_BELOW, BLACK),
+        line_key("upper bound for GapSmH", BLACK, "-."),
+        line_key("a mistake every round", GREY, ":"),
+    ]
+    page = new_page(
+        figure.title, 1, 1, (6.6, 4.0), keys, x="T (log scale)", y="mean mistakes on the worse stream (log scale)"
+    )
     ax = page.axes[0][0]
     for group in groups:
         style, points = style_of(group[0]), series[group[0]]
-        ax.plot(list(points), [value or math.nan for value in points.values()], color=style.colour, marker=style.marker,
-                markersize=6, linewidth=1.2, linestyle=style.line, label=style.label)
+        ax.plot(
+            list(points),
+            [value or math.nan for value in points.values()],
+            color=style.colour,
+            marker=style.marker,
+            markersize=6,
+            linewidth=1.2,
+            linestyle=style.line,
+            label=style.label,
+        )
     horizons = sorted({rounds for points in series.values() for rounds in points})
     bounds_by_rounds = {row.rounds: row.bound for row in rows}
     floor = [bounds_by_rounds[rounds] for rounds in horizons]
@@ -308,8 +376,7 @@ def lower_filtering_picture(figure: Figure, results: Sequence[Result]) -> Pictur
     values = [*floor, *(value for points in series.values() for value in points.values() if value > 0.0)]
     ceiling = {rounds: float(bound[0]) for rounds in horizons if (bound := _ceiling(drawn, rounds)) is not None}
     if ceiling:
-        ax.plot(list(ceiling), list(ceiling.values()), color=BLACK, linewidth=1.2, linestyle="-.",
-                label="upper bound")
+        ax.plot(list(ceiling), list(ceiling.values()), color=BLACK, linewidth=1.2, linestyle="-.", label="upper bound")
         values += ceiling.values()
     ax.plot(horizons, horizons, color=GREY, linewidth=0.8, linestyle=":", zorder=1)
     logarithmic(ax, "x", as_count, room(horizons, 0.03))
@@ -320,7 +387,9 @@ def lower_filtering_picture(figure: Figure, results: Sequence[Result]) -> Pictur
 
 def _ceiling(results: Iterable[Result], rounds: int) -> Floats | None:
     """What the expectation theorem says of GapSmH, whose comparator loses nothing on either stream."""
-    first = next((result for result in results if result.task.learner == "gapsmh" and result.task.rounds == rounds), None)
+    first = next(
+        (result for result in results if result.task.learner == "gapsmh" and result.task.rounds == rounds), None
+    )
     return None if first is None else _bound_line(first.task, "expectation", first.outcome.max_norm, [rounds])
 
 
@@ -329,9 +398,12 @@ def lower_filtering_caption(figure: Figure, results: Sequence[Result]) -> str:
     drawn = runs_of(figure, results)
     if not lower_bounds(drawn):
         return ""
-    return (f"Mistakes against T (both on log scales, {horizon(drawn)}) on the two streams of the lower bound for filtering: "
-            f"the larger of a learner's means on the two, each over {repeats(drawn)[1]}. No learner stays below the black "
-            "line, sqrt(T/8), in expectation; the broken line is the bound of the theorem in expectation for GapSmH.")
+    return (
+        f"Mistakes against T (both on log scales, {horizon(drawn)}) on the two streams of the lower bound "
+        "for filtering: "
+        f"the larger of a learner's means on the two, each over {repeats(drawn)[1]}. No learner stays below the black "
+        "line, sqrt(T/8), in expectation; the broken line is the bound of the theorem in expectation for GapSmH."
+    )
 
 
 def _fresh(task: Task) -> FreshFeatures:
@@ -353,21 +425,45 @@ def lower_full_picture(figure: Figure, results: Sequence[Result]) -> Picture | N
     grouped = _by_radius(runs_of(figure, results))
     if not grouped:
         return None
-    means = {(radius, name): (at, mistakes.mean(axis=0)) for radius, by_name in grouped.items()
-             for name, runs in by_name.items() for at, mistakes in (_curves(runs),)}
+    means = {
+        (radius, name): (at, mistakes.mean(axis=0))
+        for radius, by_name in grouped.items()
+        for name, runs in by_name.items()
+        for at, mistakes in (_curves(runs),)
+    }
     names = in_order(name for _, name in means)
-    groups = _merged({name: {(radius, t): value for (radius, other), (at, mean) in means.items() if other == name
-                             for t, value in zip(at.tolist(), mean.tolist(), strict=True)} for name in names})
+    groups = _merged(
+        {
+            name: {
+                (radius, t): value
+                for (radius, other), (at, mean) in means.items()
+                if other == name
+                for t, value in zip(at.tolist(), mean.tolist(), strict=True)
+            }
+            for name in names
+        }
+    )
     keys = [*_group_keys(groups), line_key(NEVER_BELOW, BLACK), line_key("upper bound for GapSmH", BLACK, "-.")]
-    page = new_page(figure.title, 1, len(grouped), (2.73, 3.6), keys, x="round (log scale)", y="mean mistakes (log scale)")
+    page = new_page(
+        figure.title, 1, len(grouped), (2.73, 3.6), keys, x="round (log scale)", y="mean mistakes (log scale)"
+    )
     values, last = [1.0], 2.0
     for (radius, by_name), ax in zip(grouped.items(), page.axes[0], strict=True):
         for group in groups:
             name = next((name for name in group if name in by_name), None)
             if name is not None:
                 style, (at, mean) = style_of(group[0]), means[radius, name]
-                ax.plot(at, _positive(mean), color=style.colour, marker=style.marker, markersize=4.5, linewidth=1.2,
-                        linestyle=style.line, markevery=5, label=style.label)
+                ax.plot(
+                    at,
+                    _positive(mean),
+                    color=style.colour,
+                    marker=style.marker,
+                    markersize=4.5,
+                    linewidth=1.2,
+                    linestyle=style.line,
+                    markevery=5,
+                    label=style.label,
+                )
                 values += [value for value in mean.tolist() if value > 0.0]
                 last = max(last, float(at[-1]))
         first = next(iter(by_name.values()))[0].task
@@ -390,7 +486,12 @@ def lower_full_caption(figure: Figure, results: Sequence[Result]) -> str:
     drawn = runs_of(figure, results)
     if not drawn:
         return ""
-    return (f"Mistakes up to each round (the mean of {repeats(drawn)[1]}; both on log scales) on the streams of the lower "
-            f"bound for full information, K = {numbers(result.task.classes for result in drawn)}, {horizon(drawn)}; panels: "
-            f"the comparator's norm, B = {numbers(_by_radius(drawn))}. No learner stays below the black line in expectation "
-            "over the labels; the broken line is the comparator's loss plus the regret of the expectation theorem for GapSmH.")
+    return (
+        f"Mistakes up to each round (the mean of {repeats(drawn)[1]}; both on log scales) on the streams of the lower "
+        f"bound for full information, K = {numbers(result.task.classes for result in drawn)}, "
+        f"{horizon(drawn)}; panels: "
+        f"the comparator's norm, B = {numbers(_by_radius(drawn))}. No learner stays below the black line "
+        "in expectation "
+        "over the labels; the broken line is the comparator's loss plus the regret of the expectation "
+        "theorem for GapSmH."
+    )

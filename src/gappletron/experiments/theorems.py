@@ -33,8 +33,9 @@ ENOUGH_RUNS = 5
 class Upper(NamedTuple):
     """One theorem on the runs of one learner: the bound beside the mistakes.
 
-    `bound` is on the mistakes: the theorem's right-hand side, with `comparator` (the loss of the best U found) where it bounds
-    the regret; averaged over the runs, as the theorem in expectation says. `refusal` says why the theorem does not apply.
+    `bound` is on the mistakes: the theorem's right-hand side, with `comparator` (the loss of the best U found) where it
+    bounds the regret; averaged over the runs, as the theorem in expectation says. `refusal` says why the theorem does
+    not apply.
     """
 
     graph: str
@@ -84,8 +85,15 @@ def bounds_of(result: Result, delta: float = DELTA) -> list[Bound]:
     """Every theorem's right-hand side with a run's own numbers: K, rho, Q, L, h, T, n_T and sum l_t(W_t)."""
     learner = player(result.task)
     assert isinstance(learner, Gappletron)
-    return bounds(learner, graph_of(result.task), rounds=result.task.rounds, max_norm=result.outcome.max_norm,
-                  blind_rounds=result.outcome.blind_rounds, loss_sum=result.outcome.loss_sum or 0.0, delta=delta)
+    return bounds(
+        learner,
+        graph_of(result.task),
+        rounds=result.task.rounds,
+        max_norm=result.outcome.max_norm,
+        blind_rounds=result.outcome.blind_rounds,
+        loss_sum=result.outcome.loss_sum or 0.0,
+        delta=delta,
+    )
 
 
 class Examined(NamedTuple):
@@ -103,24 +111,36 @@ class Examined(NamedTuple):
         return self.result.outcome.mistakes - self.comparator.loss
 
 
-def examined(result: Result, radius: float | None = None, delta: float = DELTA,
-             progress: Callable[[int, int | None], None] | None = None) -> Examined:
-    """Find the best comparator in hindsight for a run, in the ball that its optimizer stays in (or in one of this radius).
+def examined(
+    result: Result,
+    radius: float | None = None,
+    delta: float = DELTA,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> Examined:
+    """Find the best comparator in hindsight for a run, in the ball that its optimizer stays in (or in one of this
+    radius).
 
-    The hinge's comparator depends on the run, by the case split at the learner's weights: so that run is played once more.
+    The hinge's comparator depends on the run, by the case split at the learner's weights: so that run is played once
+    more.
     """
     task = result.task
     learner, graph, stream = player(task), graph_of(task), stream_of(task)
     if not isinstance(learner, Gappletron):
-        raise UserError(f"the theorems are about Gappletron, and {task.id!r} is a run of {task.learner}: choose "
-                        "one of gapsmh, gaphin, gaplog2 or gaplog")
+        raise UserError(
+            f"the theorems are about Gappletron, and {task.id!r} is a run of {task.learner}: choose "
+            "one of gapsmh, gaphin, gaplog2 or gaplog"
+        )
     if result.outcome.sources != source_hash():
-        raise UserError(f"{task.id!r} was played by other sources of gappletron, so it cannot be played once more: run "
-                        "`gappletron reproduce` again first")
+        raise UserError(
+            f"{task.id!r} was played by other sources of gappletron, so it cannot be played once more: run "
+            "`gappletron reproduce` again first"
+        )
     reach = learner.optimizer.reach()
     if radius is not None and radius > reach:
-        raise UserError(f"the weights of this run stay in the ball of radius {reach:g}, and so must the comparators of its "
-                        "bounds: give a smaller --radius, or none")
+        raise UserError(
+            f"the weights of this run stay in the ball of radius {reach:g}, and so must the comparators of its "
+            "bounds: give a smaller --radius, or none"
+        )
     ball = radius if radius is not None else 1.0 if math.isinf(reach) else reach
     skipped = None
     if has_case_split(learner.loss):
@@ -136,7 +156,9 @@ def _about(result: Result) -> list[str]:
     """The theorems that speak of this run's graph, tuning and data."""
     separable = result.task.noise == 0.0
     if result.task.graph == "full":
-        return [theorem.name for theorem in THEOREMS if theorem.full_information and (separable or not theorem.separable)]
+        return [
+            theorem.name for theorem in THEOREMS if theorem.full_information and (separable or not theorem.separable)
+        ]
     return [theorem.name for theorem in THEOREMS if theorem.tuning == result.task.tuning]
 
 
@@ -159,22 +181,36 @@ def _upper(runs: list[Result]) -> list[Upper]:
             continue
         losses = [run.outcome.comparator_loss or 0.0 for run in runs]
         refusal = with_comparator(by_run[0][place], losses[0], runs[0].outcome.comparator_gap or 0.0).refusal
-        limits = [found[place].value + (0.0 if theorem.separable else loss)
-                  for found, loss in zip(by_run, losses, strict=True)]
+        limits = [
+            found[place].value + (0.0 if theorem.separable else loss)
+            for found, loss in zip(by_run, losses, strict=True)
+        ]
         mistakes = [run.outcome.mistakes for run in runs]
         n = len(runs)
-        rows.append(Upper(task.graph, task.learner, task.noise, theorem.name, task.rounds, n, sum(mistakes) / n, max(mistakes),
-                          sum(losses) / n, sum(limits) / n,
-                          sum(made <= limit for made, limit in zip(mistakes, limits, strict=True)) / n,
-                          refusal))
+        rows.append(
+            Upper(
+                task.graph,
+                task.learner,
+                task.noise,
+                theorem.name,
+                task.rounds,
+                n,
+                sum(mistakes) / n,
+                max(mistakes),
+                sum(losses) / n,
+                sum(limits) / n,
+                sum(made <= limit for made, limit in zip(mistakes, limits, strict=True)) / n,
+                refusal,
+            )
+        )
     return rows
 
 
 class Lower(NamedTuple):
     """A learner against an adversary: its average mistakes beside the least that any learner can hope for.
 
-    `error` is the standard error of the average. On fresh features the bound is attained, so an average may be below it by
-    chance; the rule allows three standard errors, and needs some runs to know them.
+    `error` is the standard error of the average. On fresh features the bound is attained, so an average may be below it
+    by chance; the rule allows three standard errors, and needs some runs to know them.
     """
 
     figure: str
@@ -197,7 +233,8 @@ class Lower(NamedTuple):
 
 
 def lower_bounds(results: Iterable[Result]) -> list[Lower]:
-    """A row for each learner and adversary; against :class:`Segments` the worse of the two streams, as the theorem says.
+    """A row for each learner and adversary; against :class:`Segments` the worse of the two streams, as the theorem
+    says.
 
     A learner that played only one of the two has no row: the theorem says nothing about it.
     """
@@ -207,8 +244,11 @@ def lower_bounds(results: Iterable[Result]) -> list[Lower]:
         if task.figure in ("lower-filtering", "lower-full"):
             kind = task.stream.removesuffix(TURNED).split(",T=")[0]
             grouped.setdefault((task.figure, task.rounds, kind, task.learner), []).append(result)
-    return [_lower(runs, kind) for (figure, _, kind, _), runs in sorted(grouped.items())
-            if figure == "lower-full" or len({run.task.stream for run in runs}) == 2]
+    return [
+        _lower(runs, kind)
+        for (figure, _, kind, _), runs in sorted(grouped.items())
+        if figure == "lower-full" or len({run.task.stream for run in runs}) == 2
+    ]
 
 
 def _lower(runs: list[Result], kind: str) -> Lower:
@@ -219,8 +259,16 @@ def _lower(runs: list[Result], kind: str) -> Lower:
     mistakes, error = max(_average(some) for some in by_stream.values())
     stream = open_stream(task.stream.removesuffix(TURNED))
     assert isinstance(stream, FreshFeatures | Segments)
-    return Lower(task.figure, kind, task.learner, task.rounds, max(map(len, by_stream.values())), mistakes, error,
-                 stream.lower_bound)
+    return Lower(
+        task.figure,
+        kind,
+        task.learner,
+        task.rounds,
+        max(map(len, by_stream.values())),
+        mistakes,
+        error,
+        stream.lower_bound,
+    )
 
 
 def _average(runs: Sequence[Result]) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """The learners, one family a file, and their names.
 
-A family's file ends with its ``LEARNERS``, the names it answers to; adding a family is such a file and its place in FAMILIES.
+A family's file ends with its ``LEARNERS``, the names it answers to; adding a family is such a file and its place in
+FAMILIES.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def names(graph: FeedbackGraph | None = None) -> list[str]:
 
 
 def named(name: str) -> Learner:
-    """The learner of this name, with default parameters or with numbers of your own; every learner that explores takes gamma.
+    """The learner of this name, with default parameters or with numbers of your own; every learner that explores takes
+    gamma.
 
     >>> named("banditron:gamma=0.1")
     Banditron(gamma=0.1)
@@ -54,5 +56,7 @@ def check_can_play(learner: Learner, graph: FeedbackGraph) -> None:
     """Refuse a learner on a graph that it cannot play, before anything is compiled."""
     reason = learner.refusal(graph)
     if reason is not None:
-        raise UserError(f"{learner.name} cannot play the graph {graph.name!r}: it {reason}; choose for example "
-                        f"{listing(names(graph))}")
+        raise UserError(
+            f"{learner.name} cannot play the graph {graph.name!r}: it {reason}; choose for example "
+            f"{listing(names(graph))}"
+        )

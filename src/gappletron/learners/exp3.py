@@ -28,20 +28,21 @@ class Exp3State(NamedTuple):
 class Exp3G(Learner):
     """Exp3.G plays the best fixed class: the floor for learners that look at the features.
 
-    Alon, Cesa-Bianchi, Dekel and Koren, "Online learning with feedback graphs: beyond bandits" (2015), on every graph. Over
-    the N actions, ``q(i) ~ exp(-eta sum lhat(i))`` and ``p = (1 - gamma) q + (gamma / rho) 1_S`` with the dominating set S.
-    The loss of class i is seen where ``A[action, i]`` (it is 0 if i is the label, else 1), and
+    Alon, Cesa-Bianchi, Dekel and Koren, "Online learning with feedback graphs: beyond bandits" (2015), on every graph.
+    Over the N actions, ``q(i) ~ exp(-eta sum lhat(i))`` and ``p = (1 - gamma) q + (gamma / rho) 1_S`` with the
+    dominating set S. The loss of class i is seen where ``A[action, i]`` (it is 0 if i is the label, else 1), and
     ``lhat(i) = loss(i) 1[seen] / P(seen)``. An extra action's loss is a known 1 in every round.
 
-    Tunings: strongly observable graphs ``gamma = min(1/2, 1 / sqrt(rho T))`` and ``eta = 2 gamma``, weakly observable ones
-    ``gamma = min(1/2, (rho ln N / T)^(1/3))`` and ``eta = gamma^2 / rho``; ``only-t`` the same with ``rho = ln N = 1``.
+    Tunings: strongly observable graphs ``gamma = min(1/2, 1 / sqrt(rho T))`` and ``eta = 2 gamma``, weakly observable
+    ones ``gamma = min(1/2, (rho ln N / T)^(1/3))`` and ``eta = gamma^2 / rho``; ``only-t`` the same with ``rho = ln N =
+    1``.
 
     Chosen here: S is explored on every graph, and rho stands where their tuning for strongly observable graphs has the
-    independence number. Where the label itself is seen, the losses of the classes that the action does not show would follow,
-    but they are not used, as in their model of feedback. The scores are minus the losses added up, so the greedy class is the
-    one with the least. They do not depend on x: :meth:`weights` has one row, for a feature that is always 1. There is no
-    surrogate: the loss that is reported is the zero-one loss of the greedy class. The defaults are the weakly observable
-    tuning for T = 8,000 with ``rho = ln N = 1``.
+    independence number. Where the label itself is seen, the losses of the classes that the action does not show would
+    follow, but they are not used, as in their model of feedback. The scores are minus the losses added up, so the
+    greedy class is the one with the least. They do not depend on x: :meth:`weights` has one row, for a feature that is
+    always 1. There is no surrogate: the loss that is reported is the zero-one loss of the greedy class. The defaults
+    are the weakly observable tuning for T = 8,000 with ``rho = ln N = 1``.
 
     >>> from gappletron import play
     >>> play(Exp3G(), "synthetic:K=3,d=40,noise=0,T=500", "filtering")[0].rounds

@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 
 
 def scaled_identity(features: int, classes: int, scale: float, name: str, diagonal: str) -> Floats:
-    """``scale * I`` of size Kd x Kd, refused where it could not fit; entry ``j K + k`` belongs to feature j and class k."""
+    """``scale * I`` of size Kd x Kd, refused where it could not fit; entry ``j K + k`` belongs to feature j and class
+    k.
+    """
     n = features * classes
-    fits_in_memory(8 * n * n, f"the full matrix of {name} for {features} features x {classes} classes",
-                   f"use {diagonal}, which keeps only its diagonal")
+    fits_in_memory(
+        8 * n * n,
+        f"the full matrix of {name} for {features} features x {classes} classes",
+        f"use {diagonal}, which keeps only its diagonal",
+    )
     matrix = np.zeros((n, n))
     np.fill_diagonal(matrix, scale)
     return matrix

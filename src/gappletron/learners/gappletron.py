@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Composed", "Gappletron"]
 
-NAMES: dict[type[Loss], str] = {SmoothHinge: "gapsmh", Hinge: "gaphin", LogisticBaseK: "gaplog", LogisticBase2: "gaplog2"}
+NAMES: dict[type[Loss], str] = {
+    SmoothHinge: "gapsmh",
+    Hinge: "gaphin",
+    LogisticBaseK: "gaplog",
+    LogisticBase2: "gaplog2",
+}
 """What the paper calls Gappletron with each loss; gaplog2 is ours."""
 
 
@@ -89,7 +94,14 @@ class Gappletron(Composed):
 
     setting = "any graph"
     reference = "van der Hoeven, Fusco, Cesa-Bianchi: Beyond bandit feedback in online multiclass classification (2021)"
-    tunings = ("expectation", "expectation-separable", "high-probability", "high-probability-separable", "theory", "only-t")
+    tunings = (
+        "expectation",
+        "expectation-separable",
+        "high-probability",
+        "high-probability-separable",
+        "theory",
+        "only-t",
+    )
 
     @property
     def name(self) -> str:
@@ -121,8 +133,13 @@ def constants(learner: Gappletron, problem: Problem) -> Constants:
     reach = learner.optimizer.reach() if problem.radius is None else problem.radius
     radius = 1.0 if math.isinf(reach) else reach
     lmax = learner.loss.at_zero(K) + radius * learner.loss.gradient_bound(K, X)
-    return Constants(learner.loss.effective_classes(K), problem.graph.rho, learner.loss.smoothness(K, X),
-                     1.0 if known is None else known, lmax)
+    return Constants(
+        learner.loss.effective_classes(K),
+        problem.graph.rho,
+        learner.loss.smoothness(K, X),
+        1.0 if known is None else known,
+        lmax,
+    )
 
 
 def gamma_expectation(learner: Gappletron, problem: Problem) -> float:

@@ -117,12 +117,13 @@ class GaptronMix(Exploration):
 
 
 class Gaptron(Composed):
-    """Gaptron: projected gradient descent with a fixed rate on the importance-weighted loss, for bandit or full feedback.
+    """Gaptron: projected gradient descent with a fixed rate on the importance-weighted loss, for bandit or full
+    feedback.
 
     Each loss has its own rate under full information, with X the largest norm: logistic ``ln 2 / (2 K X^2)``, hinge
-    ``(1 - 1/K) / (K X^2)``, smooth hinge ``1 / (4 K X^2)``. On the bandit graph it is multiplied by g/K, and
-    ``g = min(1, sqrt(K D^2 / (2 eta T)))``, with D the radius. "only-t" takes ``g = min(1, T^(-1/2))`` and the same rates (our
-    reading). A tuning sets the optimizer and the exploration anew.
+    ``(1 - 1/K) / (K X^2)``, smooth hinge ``1 / (4 K X^2)``. On the bandit graph it is multiplied by g/K, and ``g =
+    min(1, sqrt(K D^2 / (2 eta T)))``, with D the radius. "only-t" takes ``g = min(1, T^(-1/2))`` and the same rates
+    (our reading). A tuning sets the optimizer and the exploration anew.
 
     >>> from gappletron import play
     >>> play(Gaptron(), "synthetic:K=3,d=40,noise=0,T=500", "bandit")[0].rounds

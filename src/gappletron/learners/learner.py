@@ -20,7 +20,8 @@ __all__ = ["Decision", "Learner", "Problem", "Round"]
 class Problem:
     """What a tuning may depend on; an entry that is None is unknown.
 
-    `max_norm` is X >= ||x_t||_2, `guarantee` is h(U), `radius` is B >= ||U||, and `delta` the allowed probability of failure.
+    `max_norm` is X >= ||x_t||_2, `guarantee` is h(U), `radius` is B >= ||U||, and `delta` the allowed probability of
+    failure.
 
     >>> from gappletron import FeedbackGraph
     >>> Problem(FeedbackGraph.bandit(3), rounds=1000, max_norm=2.0).norm()
@@ -38,11 +39,14 @@ class Problem:
     def norm(self) -> float:
         """X, or a UserError where it is unknown."""
         if self.max_norm is None:
-            raise UserError("this tuning depends on the largest norm of the features, which is unknown: "
-                            "give max_norm (--max-norm)")
+            raise UserError(
+                "this tuning depends on the largest norm of the features, which is unknown: give max_norm (--max-norm)"
+            )
         if not 1e-100 < self.max_norm < 1e100:
-            raise UserError(f"the largest norm of the features is {self.max_norm:g}, for which no tuning is sensible: scale "
-                            "them, for example to rows of unit norm")
+            raise UserError(
+                f"the largest norm of the features is {self.max_norm:g}, for which no tuning is sensible: scale "
+                "them, for example to rows of unit norm"
+            )
         return self.max_norm
 
     def horizon(self) -> int:
@@ -72,8 +76,8 @@ class Decision(NamedTuple):
 class Round(NamedTuple):
     """A round after the action: what an update may use, all as of prediction time.
 
-    `label` is the label's position, or -1 where the graph did not show it; then the learner still knows that the label is none
-    of those that `action` shows.
+    `label` is the label's position, or -1 where the graph did not show it; then the learner still knows that the label
+    is none of those that `action` shows.
 
     >>> import numpy as np
     >>> played = Round(np.zeros(3), np.full(3, 1 / 3), greedy=0, action=1, label=-1)
@@ -103,7 +107,8 @@ class Learner(Piece, abstract=True):
 
     >>> from gappletron import FeedbackGraph, named
     >>> learner = named("perceptron")
-    >>> learner.setting, learner.refusal(FeedbackGraph.full(3)) is None, learner.refusal(FeedbackGraph.bandit(3)) is None
+    >>> full, bandit = FeedbackGraph.full(3), FeedbackGraph.bandit(3)
+    >>> learner.setting, learner.refusal(full) is None, learner.refusal(bandit) is None
     ('full information', True, False)
     """
 
@@ -167,6 +172,7 @@ class Learner(Piece, abstract=True):
     def tuned(self, tuning: str, problem: Problem) -> Learner:
         """The same learner with its numbers set for a problem, as the paper's figures do under this name.
 
-        A learner that does not explore has one tuning, itself. Called by :func:`gappletron.tuned`, which checks the name.
+        A learner that does not explore has one tuning, itself. Called by :func:`gappletron.tuned`, which checks the
+        name.
         """
         return self

@@ -23,7 +23,9 @@ class LinearState(NamedTuple):
 
 
 class Linear(Learner, abstract=True):
-    """Learners whose state holds W in its field `weights`, with the multiclass hinge ``max(0, 1 - m(y))`` as surrogate loss."""
+    """Learners whose state holds W in its field `weights`, with the multiclass hinge ``max(0, 1 - m(y))`` as surrogate
+    loss.
+    """
 
     def start(self, graph: FeedbackGraph, features: int) -> Any:
         return LinearState(zeros(features, graph.n_classes))
@@ -44,7 +46,9 @@ class FullInformation(Linear, abstract=True):
     setting = "full information"
 
     def refusal(self, graph: FeedbackGraph) -> str | None:
-        return None if graph.is_full_information else "needs full information, where predicting any class shows the label"
+        return (
+            None if graph.is_full_information else "needs full information, where predicting any class shows the label"
+        )
 
     def distribution(self, state: Any, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)

@@ -27,10 +27,11 @@ __all__ = ["Newtron", "PNewtron"]
 
 @helper
 def gradient_estimate(alpha: float, played: Round, out: Floats) -> float:
-    """Fill `out` with the factors of x in G, the estimated gradient of -(1/alpha) ln q_y, and return k, its curvature's weight.
+    """Fill `out` with the factors of x in G, the estimated gradient of -(1/alpha) ln q_y, and return k, its curvature's
+    weight.
 
-    For the action i, right: ``G = (1-q_i)/p_i (1/K - e_i) (x) x``, ``k = p_i``; wrong: ``G = q_i/p_i (e_i - 1/K) (x) x``,
-    ``k = 1``.
+    For the action i, right: ``G = (1-q_i)/p_i (1/K - e_i) (x) x``, ``k = p_i``; wrong: ``G = q_i/p_i (e_i - 1/K) (x)
+    x``, ``k = 1``.
     """
     K = out.size
     i = played.action
@@ -72,7 +73,9 @@ def into_ball(squared: float, radius: float) -> float:
 
 
 class NewtonStep(BanditFeedback, abstract=True):
-    """What both Newtrons share: the log loss, its bandit gradient, and softmax predictions mixed with uniform exploration."""
+    """What both Newtrons share: the log loss, its bandit gradient, and softmax predictions mixed with uniform
+    exploration.
+    """
 
     gamma: float
     alpha: float
@@ -119,7 +122,9 @@ class NewtonStep(BanditFeedback, abstract=True):
 
 
 class PNewtronState(NamedTuple):
-    """``W = scale * V`` with ``V = -b/A`` entry by entry, b (`sums`), A (`precision`), ||V||^2, and room for K numbers."""
+    """``W = scale * V`` with ``V = -b/A`` entry by entry, b (`sums`), A (`precision`), ||V||^2, and room for
+    K numbers.
+    """
 
     weights: Floats
     sums: Floats
@@ -132,15 +137,14 @@ class PNewtronState(NamedTuple):
 class PNewtron(NewtonStep):
     """PNewtron, the diagonal Newtron of Hazan and Kale (2011), for bandit feedback.
 
-    With ``q = softmax(alpha W x)`` it plays ``i ~ p = (1-gamma) q + gamma/K`` and estimates the gradient of its surrogate
-    loss ``-(1/alpha) ln q_y``: ``G = (1-q_i)/p_i (1/K - e_i) (x) x`` with ``k = p_i`` if i was right, else
-    ``G = q_i/p_i (e_i - 1/K) (x) x`` with ``k = 1``. Then, entry by entry, ``A += k beta G^2``,
-    ``b += (1 - k beta <G, W>) G`` and ``W = -b/A``, scaled into the ball of radius D where it is outside; ``A = 1/D`` at
-    first.
+    With ``q = softmax(alpha W x)`` it plays ``i ~ p = (1-gamma) q + gamma/K`` and estimates the gradient of its
+    surrogate loss ``-(1/alpha) ln q_y``: ``G = (1-q_i)/p_i (1/K - e_i) (x) x`` with ``k = p_i`` if i was right, else
+    ``G = q_i/p_i (e_i - 1/K) (x) x`` with ``k = 1``. Then, entry by entry, ``A += k beta G^2``, ``b += (1 - k beta <G,
+    W>) G`` and ``W = -b/A``, scaled into the ball of radius D where it is outside; ``A = 1/D`` at first.
 
-    ``V = -b/A`` changes only where x is active, so its norm is kept incrementally and the ball is one number,
-    ``W = scale * V``: a round costs O(nnz(x) K). <G, W> is taken at the W that predicted, also when feedback comes late.
-    Only whether the action was right is used, also with two classes. The greedy class that `predict` gives is the argmax,
+    ``V = -b/A`` changes only where x is active, so its norm is kept incrementally and the ball is one number, ``W =
+    scale * V``: a round costs O(nnz(x) K). <G, W> is taken at the W that predicted, also when feedback comes late. Only
+    whether the action was right is used, also with two classes. The greedy class that `predict` gives is the argmax,
     while play draws from p.
 
     Tunings: ``theory`` is ``gamma = min(1/2, (d K/T)^(1/3))`` (the Gappletron paper says only that it tunes with d: our
@@ -199,12 +203,14 @@ class NewtronState(NamedTuple):
 class Newtron(NewtonStep):
     """Newtron of Hazan and Kale (2011) with the full matrix, for bandit feedback and small K d.
 
-    As :class:`PNewtron`, but ``A += k beta G G^T`` is a Kd x Kd matrix, at first ``I/D``, and ``W = -A^-1 b``. The inverse
-    is kept, and with ``u = A^-1 G`` (before) and V the W before it was scaled into the ball, a round is two rank-one steps:
-    ``V -= u (1 - k beta <G, W> + k beta <G, V>) / (1 + k beta <G, u>)`` and ``A^-1 -= u u^T k beta / (1 + k beta <G, u>)``.
+    As :class:`PNewtron`, but ``A += k beta G G^T`` is a Kd x Kd matrix, at first ``I/D``, and ``W = -A^-1 b``. The
+    inverse is kept, and with ``u = A^-1 G`` (before) and V the W before it was scaled into the ball, a round is two
+    rank-one steps: ``V -= u (1 - k beta <G, W> + k beta <G, V>) / (1 + k beta <G, u>)`` and ``A^-1 -= u u^T k beta / (1
+    + k beta <G, u>)``.
 
-    It takes 8 (K d)^2 bytes and O((K d)^2) a round: meant for K d up to a thousand or two, and for checking the diagonal one. A
-    matrix that would not fit in memory is refused. W is scaled back in the Euclidean norm, as in the diagonal version.
+    It takes 8 (K d)^2 bytes and O((K d)^2) a round: meant for K d up to a thousand or two, and for checking the
+    diagonal one. A matrix that would not fit in memory is refused. W is scaled back in the Euclidean norm, as in the
+    diagonal version.
 
     Tunings: as PNewtron's.
 

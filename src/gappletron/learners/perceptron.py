@@ -28,9 +28,10 @@ TINIEST_SQUARE = 1e-300
 class Perceptron(FullInformation):
     """The multiclass Perceptron: where ``yhat != y``, ``W^y += x`` and ``W^yhat -= x``.
 
-    Crammer and Singer, "Ultraconservative online algorithms for multiclass problems" (2003), with all of the correction on
-    the predicted class. For every U with ``<U^y - U^k, x> >= margin`` for all ``k != y`` in every round it makes at most
-    ``2 X^2 ||U||^2 / margin^2`` mistakes. The surrogate loss that is reported is the multiclass hinge ``max(0, 1 - m(y))``.
+    Crammer and Singer, "Ultraconservative online algorithms for multiclass problems" (2003), with all of the correction
+    on the predicted class. For every U with ``<U^y - U^k, x> >= margin`` for all ``k != y`` in every round it makes at
+    most ``2 X^2 ||U||^2 / margin^2`` mistakes. The surrogate loss that is reported is the multiclass hinge ``max(0, 1 -
+    m(y))``.
 
     >>> from gappletron import play
     >>> play(Perceptron(), "synthetic:K=3,d=40,noise=0,T=500", "full")[0].mistakes < 50
@@ -47,13 +48,13 @@ class Perceptron(FullInformation):
 class PassiveAggressive(FullInformation):
     """Multiclass passive-aggressive learning: the least change of W that gives the label a margin of 1 over its rival.
 
-    Crammer, Dekel, Keshet, Shalev-Shwartz and Singer, "Online passive-aggressive algorithms" (2006). With the rival r, the
-    best class but y, and the hinge ``l = max(0, 1 - (s_y - s_r))``: ``tau = min(C, l / (2 ||x||^2))``, ``W^y += tau x`` and
-    ``W^r -= tau x``. ``C = inf`` is PA, where afterwards ``s_y - s_r = 1`` for that r; a finite C is PA-I. It updates on every
-    round with ``l > 0``, mistake or not.
+    Crammer, Dekel, Keshet, Shalev-Shwartz and Singer, "Online passive-aggressive algorithms" (2006). With the rival r,
+    the best class but y, and the hinge ``l = max(0, 1 - (s_y - s_r))``: ``tau = min(C, l / (2 ||x||^2))``, ``W^y += tau
+    x`` and ``W^r -= tau x``. ``C = inf`` is PA, where afterwards ``s_y - s_r = 1`` for that r; a finite C is PA-I. It
+    updates on every round with ``l > 0``, mistake or not.
 
-    Chosen here: only that one rival is pushed back, so another class may still be within the margin afterwards; and an x that
-    is empty, or so short that ``||x||^2`` has no reciprocal, changes nothing.
+    Chosen here: only that one rival is pushed back, so another class may still be within the margin afterwards; and an
+    x that is empty, or so short that ``||x||^2`` has no reciprocal, changes nothing.
 
     >>> from gappletron import play
     >>> play(PassiveAggressive(), "synthetic:K=3,d=40,noise=0,T=500", "full")[0].mistakes < 50
@@ -88,14 +89,14 @@ class QueryState(NamedTuple):
 class LabelEfficientPerceptron(Linear):
     """The Perceptron that asks for the label where it is unsure: with probability ``b / (b + m*)``.
 
-    Cesa-Bianchi, Gentile and Zaniboni, "Worst-case analysis of selective sampling for linear classification" (2006), whose
-    ``|<w, x>|`` becomes the margin ``m* = s_yhat - max_{k != yhat} s_k`` for K classes. It plays the query with that
-    probability and ``yhat`` otherwise; where it asked and ``yhat != y``, ``W^y += x`` and ``W^yhat -= x``.
+    Cesa-Bianchi, Gentile and Zaniboni, "Worst-case analysis of selective sampling for linear classification" (2006),
+    whose ``|<w, x>|`` becomes the margin ``m* = s_yhat - max_{k != yhat} s_k`` for K classes. It plays the query with
+    that probability and ``yhat`` otherwise; where it asked and ``yhat != y``, ``W^y += x`` and ``W^yhat -= x``.
 
-    Chosen here: a query is an action of the graph (so it counts as a mistake, and `labels_seen` counts it); of several extra
-    actions that show every label it takes the first; a label that a prediction happens to show is not used, since the
-    analysis is of the queried rounds. The exploration rate that is reported is the probability of the query, and the surrogate
-    loss is the multiclass hinge ``max(0, 1 - m(y))``.
+    Chosen here: a query is an action of the graph (so it counts as a mistake, and `labels_seen` counts it); of several
+    extra actions that show every label it takes the first; a label that a prediction happens to show is not used, since
+    the analysis is of the queried rounds. The exploration rate that is reported is the probability of the query, and
+    the surrogate loss is the multiclass hinge ``max(0, 1 - m(y))``.
 
     >>> from gappletron import play
     >>> run = play(LabelEfficientPerceptron(b=2), "synthetic:K=3,d=40,noise=0,T=500", "label-efficient")[0]
@@ -106,7 +107,9 @@ class LabelEfficientPerceptron(Linear):
     b: float = 1.0
 
     setting = "label efficient"
-    reference = "Cesa-Bianchi, Gentile, Zaniboni: Worst-case analysis of selective sampling for linear classification (2006)"
+    reference = (
+        "Cesa-Bianchi, Gentile, Zaniboni: Worst-case analysis of selective sampling for linear classification (2006)"
+    )
 
     def check(self) -> None:
         number(self.b, "LabelEfficientPerceptron's b", above=0.0)

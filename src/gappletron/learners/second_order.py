@@ -40,12 +40,12 @@ def add_example(state: DiagonalState, j: int, k: int, z: float) -> None:
 class SecondOrderPerceptronDiag(FullInformation):
     """The second-order Perceptron with a diagonal matrix: on a mistake ``theta += z``, ``A += z^2``; ``W = theta / A``.
 
-    Cesa-Bianchi, Conconi and Gentile, "A second-order Perceptron algorithm" (2005), with ``z = (e_y - e_yhat) (x) x`` for K
-    classes, ``A_0 = a``. O(nnz(x)) for a mistake, O(nnz(x) K) for the scores.
+    Cesa-Bianchi, Conconi and Gentile, "A second-order Perceptron algorithm" (2005), with ``z = (e_y - e_yhat) (x) x``
+    for K classes, ``A_0 = a``. O(nnz(x)) for a mistake, O(nnz(x) K) for the scores.
 
-    Chosen here: only mistakes update (the conservative version), and the scores are those of ``theta / A`` before the round:
-    the example that is being predicted is not added to A, as it is in their analysis. The surrogate loss that is reported is
-    the multiclass hinge ``max(0, 1 - m(y))``.
+    Chosen here: only mistakes update (the conservative version), and the scores are those of ``theta / A`` before the
+    round: the example that is being predicted is not added to A, as it is in their analysis. The surrogate loss that is
+    reported is the multiclass hinge ``max(0, 1 - m(y))``.
 
     >>> from gappletron import play
     >>> play(SecondOrderPerceptronDiag(), "synthetic:K=3,d=40,noise=0,T=500", "full")[0].mistakes < 50
@@ -84,13 +84,13 @@ class FullState(NamedTuple):
 class SecondOrderPerceptron(FullInformation):
     """The second-order Perceptron: on a mistake ``theta += z``, ``A += z z^T``; ``W = A^-1 theta``.
 
-    Cesa-Bianchi, Conconi and Gentile, "A second-order Perceptron algorithm" (2005), with ``z = (e_y - e_yhat) (x) x`` for K
-    classes, ``A_0 = a I``. The inverse follows by rank-one updates: with ``u = A^-1 z`` and ``c = 1 + <z, u>``, both of before
-    the round, ``A^-1 -= u u^T / c`` and ``W += (1 - <z, W>) u / c``.
+    Cesa-Bianchi, Conconi and Gentile, "A second-order Perceptron algorithm" (2005), with ``z = (e_y - e_yhat) (x) x``
+    for K classes, ``A_0 = a I``. The inverse follows by rank-one updates: with ``u = A^-1 z`` and ``c = 1 + <z, u>``,
+    both of before the round, ``A^-1 -= u u^T / c`` and ``W += (1 - <z, W>) u / c``.
 
-    A mistake costs ``O((Kd)^2)`` and the matrix takes ``8 (Kd)^2`` bytes: it is meant for Kd up to a few thousand and for
-    checking the diagonal one; what would not fit in memory is refused. Chosen here: as for the diagonal one, only mistakes
-    update, the predicted example is not in A, and the surrogate loss is the multiclass hinge.
+    A mistake costs ``O((Kd)^2)`` and the matrix takes ``8 (Kd)^2`` bytes: it is meant for Kd up to a few thousand and
+    for checking the diagonal one; what would not fit in memory is refused. Chosen here: as for the diagonal one, only
+    mistakes update, the predicted example is not in A, and the surrogate loss is the multiclass hinge.
 
     >>> from gappletron import play
     >>> play(SecondOrderPerceptron(), "synthetic:K=3,d=40,noise=0,T=500", "full")[0].mistakes < 50
@@ -129,16 +129,17 @@ class ArowState(NamedTuple):
 
 
 class Arow(FullInformation):
-    """Adaptive regularisation of weights, diagonal: W is the mean of a Gaussian whose variances S shrink where x was active.
+    """Adaptive regularisation of weights, diagonal: W is the mean of a Gaussian whose variances S shrink where x was
+    active.
 
-    Crammer, Kulesza and Dredze, "Adaptive regularization of weight vectors" (2009). With the rival ``r'``, the best class but
-    y, and ``m = s_y - s_r'``: ``v = sum_j x_j^2 (S_yj + S_r'j)``, ``alpha = max(0, 1 - m) / (v + r)``; where ``alpha > 0``,
-    ``W_y += alpha S_y x``, ``W_r' -= alpha S_r' x``, and ``1/S += x^2 / r`` on both rows. ``S_0 = 1``.
+    Crammer, Kulesza and Dredze, "Adaptive regularization of weight vectors" (2009). With the rival ``r'``, the best
+    class but y, and ``m = s_y - s_r'``: ``v = sum_j x_j^2 (S_yj + S_r'j)``, ``alpha = max(0, 1 - m) / (v + r)``; where
+    ``alpha > 0``, ``W_y += alpha S_y x``, ``W_r' -= alpha S_r' x``, and ``1/S += x^2 / r`` on both rows. ``S_0 = 1``.
 
-    With ``z = (e_y - e_r') (x) x`` this is the exact optimum, over all means mu and all *diagonal* covariances Sigma, of their
-    objective ``KL(N(mu, Sigma) || N(W, S)) + max(0, 1 - <mu, z>)^2 / (2r) + z^T Sigma z / (2r)``. (The diagonal of the optimum
-    over all matrices is another one.) Chosen here, as in their Figure 1: a round whose hinge is 0 leaves the variances alone.
-    The surrogate loss that is reported is the multiclass hinge ``max(0, 1 - m(y))``.
+    With ``z = (e_y - e_r') (x) x`` this is the exact optimum, over all means mu and all *diagonal* covariances Sigma,
+    of their objective ``KL(N(mu, Sigma) || N(W, S)) + max(0, 1 - <mu, z>)^2 / (2r) + z^T Sigma z / (2r)``. (The
+    diagonal of the optimum over all matrices is another one.) Chosen here, as in their Figure 1: a round whose hinge is
+    0 leaves the variances alone. The surrogate loss that is reported is the multiclass hinge ``max(0, 1 - m(y))``.
 
     >>> from gappletron import play
     >>> play(Arow(), "synthetic:K=3,d=40,noise=0,T=500", "full")[0].mistakes < 50

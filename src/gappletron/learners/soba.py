@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["AdaptiveRate", "FixedRate", "Rate", "Soba", "SobaDiag"]
 
 
-# ------------------------------------------------------------------------------------------------------- the exploration rate
+# ------------------------------------------------------------------------------------------------- the exploration rate
 
 
 class Rate(Piece, abstract=True):
@@ -68,7 +68,7 @@ class AdaptiveRate(Rate):
         return min(1.0, math.sqrt(classes * (1.0 + volume) / t))
 
 
-# ---------------------------------------------------------------------------------------------------------------- the learners
+# --------------------------------------------------------------------------------------------------------- the learners
 
 
 class Books(NamedTuple):
@@ -147,13 +147,13 @@ class SobaDiag(SobaFamily):
 
     It plays ``i ~ p = (1-g) e_yhat + g/K``, with g from `rate`: a :class:`FixedRate`, or an :class:`AdaptiveRate`,
     ``g_t = min(1, sqrt(K (1 + Q)/t))``. Only when the action was right, ``i = y``: with r the best class other than y,
-    ``delta = s_r - s_y``, ``z2 = (1/p_y) sum_j x_j^2 (1/A_rj + 1/A_yj)`` and ``m = (delta^2 + 2 delta) / (p_y (1 + z2))``
-    it learns if ``yhat != y``, or if ``M + m >= 0``; then ``M += m``, ``Q += z2/(1+z2)``, ``theta_y += x/p_y``,
+    ``delta = s_r - s_y``, ``z2 = (1/p_y) sum_j x_j^2 (1/A_rj + 1/A_yj)`` and ``m = (delta^2 + 2 delta) / (p_y (1 +
+    z2))`` it learns if ``yhat != y``, or if ``M + m >= 0``; then ``M += m``, ``Q += z2/(1+z2)``, ``theta_y += x/p_y``,
     ``theta_r -= x/p_y``, ``A_y, A_r += x^2/p_y`` and ``W = theta/A``, entry by entry; ``A = a`` at first.
 
-    So M is never negative, which is what the bound of the full version needs (see :class:`Soba`). Rounds are counted when
-    an action is drawn, whether feedback comes or not; late feedback has the delta of prediction time and the A of today.
-    Only whether the action was right is used, also with two classes. The surrogate loss is the squared hinge
+    So M is never negative, which is what the bound of the full version needs (see :class:`Soba`). Rounds are counted
+    when an action is drawn, whether feedback comes or not; late feedback has the delta of prediction time and the A of
+    today. Only whether the action was right is used, also with two classes. The surrogate loss is the squared hinge
     ``max(0, 1 - m(y))^2``, of the family in which SOBA is bounded the one whose regularised minimum W follows. A round
     costs O(nnz(x) K).
 
@@ -212,15 +212,15 @@ class Soba(SobaFamily):
     """SOBA (Beygelzimer, Orabona, Zhang 2017) with the full matrix, for bandit feedback and small K d.
 
     As :class:`SobaDiag`, but with ``z = (e_y - e_r) (x) x`` the matrix is ``A += z z^T / p_y``, of size Kd x Kd and at
-    first ``a I``, with ``z2 = <z, A^-1 z> / p_y`` (before), ``theta += z/p_y`` and ``W = A^-1 theta``. The inverse is kept,
-    and with ``u = A^-1 z`` (before) an update is two rank-one steps: ``W += u (1 - <z, W>) / (p_y (1 + z2))`` and
+    first ``a I``, with ``z2 = <z, A^-1 z> / p_y`` (before), ``theta += z/p_y`` and ``W = A^-1 theta``. The inverse is
+    kept, and with ``u = A^-1 z`` (before) an update is two rank-one steps: ``W += u (1 - <z, W>) / (p_y (1 + z2))`` and
     ``A^-1 -= u u^T / (p_y (1 + z2))``.
 
-    The rule by which rounds are skipped: over the updates, ``<theta, W> = sum (1/p_y) z2/(1+z2) - M``, and so for every U
-    ``sum (1/p_y) (1 - (1 - <U, z>)^2) <= a ||U||^2 + sum (1/p_y) z2/(1+z2)``, because M >= 0.
+    The rule by which rounds are skipped: over the updates, ``<theta, W> = sum (1/p_y) z2/(1+z2) - M``, and so for every
+    U ``sum (1/p_y) (1 - (1 - <U, z>)^2) <= a ||U||^2 + sum (1/p_y) z2/(1+z2)``, because M >= 0.
 
-    It takes 8 (K d)^2 bytes and O((K d)^2) an update: meant for K d up to a thousand or two, and for checking the diagonal
-    one. A matrix that would not fit in memory is refused.
+    It takes 8 (K d)^2 bytes and O((K d)^2) an update: meant for K d up to a thousand or two, and for checking the
+    diagonal one. A matrix that would not fit in memory is refused.
 
     Tunings: as SobaDiag's.
 

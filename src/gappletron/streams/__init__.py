@@ -37,14 +37,27 @@ __all__ = [
 ]
 
 
-MADE: dict[str, Callable[[str], Stream]] = {"synthetic": Synthetic.parse, "unit-vectors": UnitVectors.parse,
-                                            "segments": Segments.parse, "fresh": FreshFeatures.parse}
+MADE: dict[str, Callable[[str], Stream]] = {
+    "synthetic": Synthetic.parse,
+    "unit-vectors": UnitVectors.parse,
+    "segments": Segments.parse,
+    "fresh": FreshFeatures.parse,
+}
 """The streams that are made from numbers, by the first word of their names."""
 
 
-def open_stream(data: Any, *, features: int | None = None, classes: Iterable[Any] | None = None, max_norm: float | None = None,
-                rounds: int | None = None, normalize: str = "none", bias: bool = False) -> Stream:
-    """The stream that `data` names: ``"synthetic:K=9,d=120,..."``, ``"digits"``, a path, ``"-"``, a pair (X, y) or a Stream.
+def open_stream(
+    data: Any,
+    *,
+    features: int | None = None,
+    classes: Iterable[Any] | None = None,
+    max_norm: float | None = None,
+    rounds: int | None = None,
+    normalize: str = "none",
+    bias: bool = False,
+) -> Stream:
+    """The stream that `data` names: ``"synthetic:K=9,d=120,..."``, ``"digits"``, a path, ``"-"``, a pair (X, y) or a
+    Stream.
 
     `features` and `max_norm` are for files and pipes, `classes` for these and for arrays. At most `rounds` rounds are
     played. `normalize` and `bias` are those of :func:`transformed`. (A file that is called digits is ``"./digits"``.)
@@ -74,8 +87,10 @@ def open_stream(data: Any, *, features: int | None = None, classes: Iterable[Any
         stream = SvmlightFile(data, rounds=rounds, **unused)
         unused, rounds = {}, None
     else:
-        raise UserError(f"a {type(data).__name__} is not a stream: give a path, 'digits', 'synthetic:K=9,d=120', a pair (X, y) "
-                        "or a Stream")
+        raise UserError(
+            f"a {type(data).__name__} is not a stream: give a path, 'digits', 'synthetic:K=9,d=120', a pair (X, y) "
+            "or a Stream"
+        )
     for name, value in unused.items():
         if value is not None:
             raise UserError(f"{name}= is for files, and {stream.name} knows its own: leave it out")

@@ -1,7 +1,8 @@
 """The compiled byte parser behind :class:`gappletron.streams.SvmlightFile`.
 
-It reads whole lines from a block of bytes into arrays that are there already, and stops where it cannot go on: when an array is
-full, or at a token that is wrong. What the reasons are called and what the user is told is decided in ``svmlight.py``.
+It reads whole lines from a block of bytes into arrays that are there already, and stops where it cannot go on: when an
+array is full, or at a token that is wrong. What the reasons are called and what the user is told is decided in
+``svmlight.py``.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ LOWEST, HIGHEST = -290, 280
 class Rows(NamedTuple):
     """What the parser writes: rows as in a chunk, but labels as numbers, with the line that each row came from.
 
-    ``doubtful[i]`` is (slot, start, stop): the value in this slot (the label of row r is slot -1 - r) is still to be read from
-    the bytes from start to stop, by Python's correctly rounding ``float``.
+    ``doubtful[i]`` is (slot, start, stop): the value in this slot (the label of row r is slot -1 - r) is still to be
+    read from the bytes from start to stop, by Python's correctly rounding ``float``.
     """
 
     indptr: NDArray[np.int64]
@@ -81,13 +82,19 @@ def powers() -> Powers:
         surplus = power.bit_length() - 64
         heads.append(power >> surplus if surplus >= 0 else power << -surplus)
         exponents.append(surplus - places)
-    return Powers(np.array([float(10**q) for q in range(23)]), np.array(heads, np.uint64), np.array(exponents, np.int64),
-                  np.array([2.0**k for k in range(-1022, sys.float_info.max_exp)]))
+    return Powers(
+        np.array([float(10**q) for q in range(23)]),
+        np.array(heads, np.uint64),
+        np.array(exponents, np.int64),
+        np.array([2.0**k for k in range(-1022, sys.float_info.max_exp)]),
+    )
 
 
 NEWLINE, SPACE, HASH, PLUS, MINUS, DOT, ZERO, NINE, COLON = b"\n #+-.09:"
 BIG_E, SMALL_E, SMALL_Q, SMALL_I, SMALL_D = b"Eeqid"
-BLANK_FROM, BLANK_TO = b"\t\r"  # tab, newline, vertical tab, form feed and carriage return, and nothing else, lie between
+BLANK_FROM, BLANK_TO = (
+    b"\t\r"  # tab, newline, vertical tab, form feed and carriage return, and nothing else, lie between
+)
 
 EXACT, DOUBTFUL, NO_NUMBER = 0, 1, 2
 
@@ -113,10 +120,10 @@ def ends_token(byte: int) -> bool:
 def rounded(digits: int, q: int, powers: Powers) -> tuple[float, int]:
     """The double nearest to digits * 10^q for 0 < digits < 10^18, or DOUBTFUL where too few bits are known to decide.
 
-    With w = digits * 2^s scaled to 64 bits and 10^q = (head + r) 2^e, 0 <= r < 1, the number is w (head + r) 2^(e - s). The
-    high half of the 128-bit product w * head differs from the truth, in units of its last bit, by less than 2: the low half is
-    less than one unit, and so is w r. Ten or eleven bits lie below the 53 of a double; only if these are within that error of
-    one half (about one number in 700) is the rounding in doubt.
+    With w = digits * 2^s scaled to 64 bits and 10^q = (head + r) 2^e, 0 <= r < 1, the number is w (head + r) 2^(e - s).
+    The high half of the 128-bit product w * head differs from the truth, in units of its last bit, by less than 2: the
+    low half is less than one unit, and so is w r. Ten or eleven bits lie below the 53 of a double; only if these are
+    within that error of one half (about one number in 700) is the rounding in doubt.
     """
     # Clinger: both factors are exact, so the one rounding of the operation is the right one.
     if digits <= 9007199254740992 and -22 <= q <= 22:
@@ -237,14 +244,25 @@ def read_index(text: Any, at: int) -> tuple[int, int]:
     return index, at + 1
 
 
-def parse(text: NDArray[np.uint8], cursor: Cursor, rows: Rows, most: int,  # noqa: PLR0912, PLR0915 - one pass over bytes
-          powers: Powers) -> Cursor:
+def parse(  # noqa: PLR0912, PLR0915 - one pass over bytes
+    text: NDArray[np.uint8],
+    cursor: Cursor,
+    rows: Rows,
+    most: int,
+    powers: Powers,
+) -> Cursor:
     """Read lines from ``text[cursor.position:cursor.stop]`` and return where and why it stopped.
 
     Indices above `most` are wrong. A row that does not fit is left for the next call as a whole.
     """
     at, lines, row, entries, doubtful, largest = (
-        cursor.position, cursor.lines, cursor.rows, cursor.entries, cursor.doubtful, cursor.largest)
+        cursor.position,
+        cursor.lines,
+        cursor.rows,
+        cursor.entries,
+        cursor.doubtful,
+        cursor.largest,
+    )
     while at < cursor.stop:
         line = at
         entries_before, doubtful_before = entries, doubtful
@@ -307,7 +325,11 @@ def parse(text: NDArray[np.uint8], cursor: Cursor, rows: Rows, most: int,  # noq
                     status = CROWDED
                 else:
                     if kind == DOUBTFUL:
-                        rows.doubtful[doubtful, 0], rows.doubtful[doubtful, 1], rows.doubtful[doubtful, 2] = entries, begin, at
+                        rows.doubtful[doubtful, 0], rows.doubtful[doubtful, 1], rows.doubtful[doubtful, 2] = (
+                            entries,
+                            begin,
+                            at,
+                        )
                         doubtful += 1
                     rows.indices[entries] = index - 1
                     rows.values[entries] = value

@@ -1,7 +1,7 @@
 """The streams of the paper's two lower bounds (its appendix on lower bounds): no learner errs less on them.
 
-Filtering pays the root of T even where the classes are separable, :class:`Segments`; full information pays for the number of
-classes and the norm of the comparator, whatever T is, :class:`FreshFeatures`.
+Filtering pays the root of T even where the classes are separable, :class:`Segments`; full information pays for the
+number of classes and the norm of the comparator, whatever T is, :class:`FreshFeatures`.
 """
 
 from __future__ import annotations
@@ -36,15 +36,17 @@ def root_for(rounds: int) -> int:
 class Segments(Stream):
     """The stream of the filtering lower bound (Theorem "apple lower bound"): separable, and still root-T mistakes.
 
-    Two classes; 1 reveals and 0 is blind, as in ``FeedbackGraph.filtering(2, revealing=1)`` (they are the paper's 2 and 1).
-    T = 2 R^2 rounds in 2 R segments of R rounds; in segment i, counted from 0, the features 0 and i + 1 of 2 R + 1 are on. All
-    labels are 0, except that those of the segment `turned` are 1. A learner has to play 1 in a segment to notice that it is
-    turned; playing 1 about once in every segment costs R mistakes where none is, and never doing so costs the R of the turned
-    one. On one of the two streams, then, any learner makes at least ``lower_bound`` mistakes in expectation, if the turned
-    segment is the one in which it plays 1 least often: :func:`gappletron.adversary.quietest_segment` finds it.
+    Two classes; 1 reveals and 0 is blind, as in ``FeedbackGraph.filtering(2, revealing=1)`` (they are the paper's 2 and
+    1). T = 2 R^2 rounds in 2 R segments of R rounds; in segment i, counted from 0, the features 0 and i + 1 of 2 R + 1
+    are on. All labels are 0, except that those of the segment `turned` are 1. A learner has to play 1 in a segment to
+    notice that it is turned; playing 1 about once in every segment costs R mistakes where none is, and never doing so
+    costs the R of the turned one. On one of the two streams, then, any learner makes at least ``lower_bound`` mistakes
+    in expectation, if the turned segment is the one in which it plays 1 least often:
+    :func:`gappletron.adversary.quietest_segment` finds it.
 
-    The comparator's smooth hinge loss is 0 on both. Without a turned segment it scores class 0 by feature 0, with weight 1, and
-    has norm 1; with one it also scores class 1 by the feature of that segment, with weight 2, and has norm sqrt(5).
+    The comparator's smooth hinge loss is 0 on both. Without a turned segment it scores class 0 by feature 0, with
+    weight 1, and has norm 1; with one it also scores class 1 by the feature of that segment, with weight 2, and has
+    norm sqrt(5).
 
     >>> from gappletron.streams import Segments
     >>> stream = Segments(root=8, turned=3)
@@ -58,7 +60,9 @@ class Segments(Stream):
 
     def __init__(self, root: int, turned: int | None = None) -> None:
         self.root = whole(root, "the root R", least=1, most=(MOST_FEATURES - 1) // 2)
-        self.turned = None if turned is None else whole(turned, "the turned segment, counted from 0,", most=2 * self.root - 1)
+        self.turned = (
+            None if turned is None else whole(turned, "the turned segment, counted from 0,", most=2 * self.root - 1)
+        )
         self.rounds: int = 2 * self.root**2
         self.features = 2 * self.root + 1
         self.classes = (0, 1)
@@ -82,10 +86,11 @@ class Segments(Stream):
 
     @property
     def lower_bound(self) -> float:
-        """min{R, T / (4 R)} = R / 2, the theorem's number: the expected mistakes without or with the turned segment reach it.
+        """min{R, T / (4 R)} = R / 2, the theorem's number: the expected mistakes without or with the turned segment
+        reach it.
 
-        They even reach 2 R / 3: m plays of 1 in expectation leave a segment in which there is one with probability at most
-        m / (2 R), so the two streams cost at least m and R - m / 2.
+        They even reach 2 R / 3: m plays of 1 in expectation leave a segment in which there is one with probability at
+        most m / (2 R), so the two streams cost at least m and R - m / 2.
         """
         return self.root / 2.0
 
@@ -101,15 +106,16 @@ class Segments(Stream):
 
 
 class FreshFeatures(Stream):
-    """The stream of the full-information lower bound (Theorem "full info lower bound"): a regret that grows with B and K.
+    """The stream of the full-information lower bound (Theorem "full info lower bound"): a regret that grows with B and
+    K.
 
-    For an integer B = `radius` >= 2 the first M = (B^2 - 1) K^2 rounds have a feature each that was never on before, with value
-    1, and a uniformly random label. From then on one more feature is on in every round, and its label, uniformly random too,
-    stays. Whoever plays errs with probability (K - 1)/K in each of the first M + 1 rounds: ``lower_bound`` in expectation,
-    over the labels as well, so average over seeds.
+    For an integer B = `radius` >= 2 the first M = (B^2 - 1) K^2 rounds have a feature each that was never on before,
+    with value 1, and a uniformly random label. From then on one more feature is on in every round, and its label,
+    uniformly random too, stays. Whoever plays errs with probability (K - 1)/K in each of the first M + 1 rounds:
+    ``lower_bound`` in expectation, over the labels as well, so average over seeds.
 
-    The comparator scores the label of each fresh feature by 1/K and that of the last by 1: its norm is B, its smooth hinge
-    loss ``comparator_loss``, and the bound exceeds that by (B^2 - 1)(K - 1) + (K - 1)/K, the surrogate regret.
+    The comparator scores the label of each fresh feature by 1/K and that of the last by 1: its norm is B, its smooth
+    hinge loss ``comparator_loss``, and the bound exceeds that by (B^2 - 1)(K - 1) + (K - 1)/K, the surrogate regret.
 
     The labels depend on `classes` and `seed` alone: the first rounds of a longer stream are the shorter stream.
 
@@ -132,12 +138,16 @@ class FreshFeatures(Stream):
         """M, the rounds before the last feature."""
         self.features = self.fresh + 1
         if self.features > MOST_FEATURES:
-            raise UserError(f"K={K} and B={self.radius} need {self.features} features, more than the {MOST_FEATURES} that an "
-                            "index can count: lower B or K")
+            raise UserError(
+                f"K={K} and B={self.radius} need {self.features} features, more than the {MOST_FEATURES} that an "
+                "index can count: lower B or K"
+            )
         self.rounds: int = whole(rounds, "the number of rounds T")
         if self.rounds < self.features:
-            raise UserError(f"with K={K} and B={self.radius} the last feature comes in round {self.features}: give at least "
-                            f"{self.features} rounds, not {self.rounds}")
+            raise UserError(
+                f"with K={K} and B={self.radius} the last feature comes in round {self.features}: give at least "
+                f"{self.features} rounds, not {self.rounds}"
+            )
         self.seed = whole(seed, "seed")
         self.classes = tuple(range(K))
         self.max_norm = 1.0

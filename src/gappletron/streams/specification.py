@@ -21,8 +21,9 @@ def settings(spec: str, kind: str, keys: dict[str, str], example: str, needed: t
     for item in spec.split(",") if spec.strip() else ():
         key, equals, text = (part.strip() for part in item.partition("="))
         if not equals:
-            raise UserError(f"{item.strip()!r} in the {kind} stream {spec!r} is not key=number: write for example "
-                            f"{kind}:{example}")
+            raise UserError(
+                f"{item.strip()!r} in the {kind} stream {spec!r} is not key=number: write for example {kind}:{example}"
+            )
         if key not in keys:
             raise unknown(key, f"setting of a {kind} stream", tuple(keys))
         if keys[key] in given:

@@ -1,8 +1,8 @@
 """What every learner plays against: a stream of rounds, handed over in chunks of sparse rows.
 
-A :class:`Stream` knows its features and classes before the first round, and yields :class:`Chunk` after :class:`Chunk` in one
-fixed set of array types, so that the compiled round loop is compiled once. Zeros are never stored: a sparse row, its dense
-twin and its line in a file make the same chunk, bit for bit.
+A :class:`Stream` knows its features and classes before the first round, and yields :class:`Chunk` after :class:`Chunk`
+in one fixed set of array types, so that the compiled round loop is compiled once. Zeros are never stored: a sparse row,
+its dense twin and its line in a file make the same chunk, bit for bit.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ ENTRIES = 4_194_304
 class Chunk(NamedTuple):
     """Some consecutive rounds: row ``i`` has ``indices[indptr[i]:indptr[i + 1]]`` on, its label is ``labels[i]``.
 
-    The arrays are one-dimensional, contiguous and read-only; ``indptr`` and ``labels`` are int64, ``indices`` int32, sorted and
-    distinct within a row, ``values`` float64; ``indptr`` begins at 0, labels are positions in the stream's ``classes``.
+    The arrays are one-dimensional, contiguous and read-only; ``indptr`` and ``labels`` are int64, ``indices`` int32,
+    sorted and distinct within a row, ``values`` float64; ``indptr`` begins at 0, labels are positions in the stream's
+    ``classes``.
 
     >>> from gappletron.streams import ArrayStream
     >>> chunk = next(ArrayStream([[0, 2.5], [0, 0]], ["ham", "spam"]).chunks())
@@ -55,16 +56,19 @@ def frozen(indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any], la
     >>> frozen(np.array([0, 1]), np.array([3]), np.array([1.0]), np.array([0])).indices.flags.writeable
     False
     """
-    typed = (np.require(array, dtype, ["C", "A"]).view() for array, dtype in
-             ((indptr, np.int64), (indices, np.int32), (values, np.float64), (labels, np.int64)))
+    typed = (
+        np.require(array, dtype, ["C", "A"]).view()
+        for array, dtype in ((indptr, np.int64), (indices, np.int32), (values, np.float64), (labels, np.int64))
+    )
     chunk = Chunk(*typed)
     for array in chunk:
         array.setflags(write=False)
     return chunk
 
 
-def without_zeros(indptr: NDArray[np.int64], indices: NDArray[np.int32],
-                  values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+def without_zeros(
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], values: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
     """The same rows without their stored zeros.
 
     >>> without_zeros(np.array([0, 2, 3]), np.array([4, 6, 5], np.int32), np.array([1.0, 0.0, -0.0]))
@@ -117,7 +121,9 @@ def largest_norm(chunk: Chunk) -> float:
 def finite_norm(norm: float, name: str) -> float:
     """`norm`, or a UserError if it is too large for a double."""
     if math.isinf(norm):
-        raise UserError(f"{name} has a row whose Euclidean norm is too large for a double: scale it, or use normalize='unit'")
+        raise UserError(
+            f"{name} has a row whose Euclidean norm is too large for a double: scale it, or use normalize='unit'"
+        )
     return norm
 
 
@@ -152,22 +158,24 @@ class Stream(abc.ABC):
         """The rounds from the beginning, at most :data:`CHUNK` at a time."""
 
     def prepare(self, progress: Callable[[int, int], None] | None = None) -> None:  # noqa: B027 - most have nothing to prepare
-        """Find out now what playing needs to know, such as a file's classes; `progress` is called with (done, total)."""
+        """Find out now what playing needs to know, such as a file's classes; `progress` is called with (done,
+        total).
+        """
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
 
-# ---------------------------------------------------------------------------------------------------------------- arrays
+# --------------------------------------------------------------------------------------------------------------- arrays
 
 
 class ArrayStream(Stream):
     """Rows that are in memory already: a dense array-like or any scipy.sparse matrix, and a label for each row.
 
-    Nothing is copied as a whole, so what is changed in X later is played as changed, and checked again. Dense rows become
-    sparse a chunk at a time (a sparse matrix that is unsorted or has duplicate entries is put in order first, in a copy).
-    Classes are the distinct labels, sorted if they can be compared, else in order of first appearance; `classes` overrides
-    that. Whole floats in `y`, as loaders return them, count as ints.
+    Nothing is copied as a whole, so what is changed in X later is played as changed, and checked again. Dense rows
+    become sparse a chunk at a time (a sparse matrix that is unsorted or has duplicate entries is put in order first, in
+    a copy). Classes are the distinct labels, sorted if they can be compared, else in order of first appearance;
+    `classes` overrides that. Whole floats in `y`, as loaders return them, count as ints.
 
     >>> from gappletron.streams import ArrayStream
     >>> stream = ArrayStream([[1, 0], [3, 4], [0, 0]], ["spam", "ham", "spam"])
@@ -208,7 +216,7 @@ class ArrayStream(Stream):
             if isinstance(self._rows, np.ndarray):
                 room = ENTRIES // self.features
             else:
-                indptr = self._rows.indptr[start: start + CHUNK + 1].astype(np.int64)
+                indptr = self._rows.indptr[start : start + CHUNK + 1].astype(np.int64)
                 room = int(np.searchsorted(indptr, indptr[0] + ENTRIES, side="right")) - 1
             stop = min(start + CHUNK, start + max(room, 1), total)
             yield start, stop
@@ -216,25 +224,33 @@ class ArrayStream(Stream):
 
     def _entries(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
         if not isinstance(self._rows, np.ndarray):
-            indptr = self._rows.indptr[start: stop + 1].astype(np.int64)
+            indptr = self._rows.indptr[start : stop + 1].astype(np.int64)
             span = slice(indptr[0], indptr[-1])
-            return without_zeros(indptr - indptr[0], self._rows.indices[span].astype(np.int32), _doubles(self._rows.data[span]))
+            return without_zeros(
+                indptr - indptr[0], self._rows.indices[span].astype(np.int32), _doubles(self._rows.data[span])
+            )
         block = _doubles(self._rows[start:stop])
         keep = block != 0.0
         indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.count_nonzero(keep, axis=1), dtype=np.int64)))
         columns = np.broadcast_to(np.arange(self.features, dtype=np.int32), keep.shape)
         return indptr, columns[keep], block[keep]
 
-    def _checked_entries(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+    def _checked_entries(
+        self, start: int, stop: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
         indptr, indices, values = self._entries(start, stop)
         if indices.size and not 0 <= indices.min() <= indices.max() < self.features:
-            raise UserError(f"X was changed and has an index outside its {self.features} columns: make the stream from a copy")
+            raise UserError(
+                f"X was changed and has an index outside its {self.features} columns: make the stream from a copy"
+            )
         finite = np.isfinite(values)
         if not finite.all():
             entry = int(np.argmin(finite))
             row = start + int(np.searchsorted(indptr, entry, side="right")) - 1
-            raise UserError(f"X has {values[entry]} in row {row}, column {indices[entry]} (counting from 0): "
-                            "every value must be finite")
+            raise UserError(
+                f"X has {values[entry]} in row {row}, column {indices[entry]} (counting from 0): "
+                "every value must be finite"
+            )
         return indptr, indices, values
 
 
@@ -261,7 +277,9 @@ def _dense(X: Any) -> NDArray[Any]:
     try:
         rows = np.asarray(X)
     except (ValueError, TypeError, OverflowError):
-        raise UserError("X cannot be made into an array: give one row of numbers for each round, all of one length") from None
+        raise UserError(
+            "X cannot be made into an array: give one row of numbers for each round, all of one length"
+        ) from None
     if isinstance(X, np.ma.MaskedArray) and np.ma.getmaskarray(X).any():
         raise UserError("X has masked values: fill them, for example with X.filled(0)")
     if rows.ndim != 2:
@@ -352,21 +370,26 @@ def _positions(y: Any, rounds: int, classes: Iterable[Any] | None) -> tuple[tupl
     result = to_place[positions]
     if (to_place < 0).any():
         row = int(np.argmin(result))
-        raise UserError(f"row {row} of y (counting from 0) has the label {appearing[positions[row]]!r}, which is not among the "
-                        f"classes {listing(names)}: add it to classes or drop the row")
+        raise UserError(
+            f"row {row} of y (counting from 0) has the label {appearing[positions[row]]!r}, which is not among the "
+            f"classes {listing(names)}: add it to classes or drop the row"
+        )
     return names, result
 
 
 def two_classes(names: tuple[Label, ...]) -> tuple[Label, ...]:
     """The names, if there are two of them."""
     if len(names) < 2:
-        raise UserError(f"a stream needs at least 2 classes, but there {'is only ' + repr(names[0]) if names else 'is none'}: "
-                        "name all of them as the classes")
+        raise UserError(
+            f"a stream needs at least 2 classes, but there {'is only ' + repr(names[0]) if names else 'is none'}: "
+            "name all of them as the classes"
+        )
     return names
 
 
 def digits() -> ArrayStream:
-    """scikit-learn's 1,797 handwritten digits in their original order: 64 pixels from 0 to 16, divided by 16 (so 0 to 1).
+    """scikit-learn's 1,797 handwritten digits in their original order: 64 pixels from 0 to 16, divided by 16 (so 0 to
+    1).
 
     >>> from gappletron.streams import digits
     >>> stream = digits()
@@ -379,11 +402,13 @@ def digits() -> ArrayStream:
     return ArrayStream(pixels / 16.0, y, name="digits")
 
 
-# ---------------------------------------------------------------------------------------------------------------- limits
+# --------------------------------------------------------------------------------------------------------------- limits
 
 
 def trusted(stream: Stream) -> Stream:
-    """The stream itself if it is one of the package's, which check what they yield; else one whose chunks are checked."""
+    """The stream itself if it is one of the package's, which check what they yield; else one whose chunks are
+    checked.
+    """
     return stream if type(stream).__module__.startswith("gappletron.streams.") else Checked(stream)
 
 
@@ -420,7 +445,9 @@ class Wrapped(Stream):
 
 
 class Checked(Wrapped):
-    """A stream from outside the package: compiled code would read past an array where a chunk is wrong, so each is checked."""
+    """A stream from outside the package: compiled code would read past an array where a chunk is wrong, so each is
+    checked.
+    """
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -432,8 +459,9 @@ class Checked(Wrapped):
             try:
                 typed = frozen(*chunk)
             except (TypeError, ValueError) as error:
-                raise UserError(f"chunk {number} of {self.name} is not made of flat arrays of numbers ({error}): "
-                                "see Chunk") from None
+                raise UserError(
+                    f"chunk {number} of {self.name} is not made of flat arrays of numbers ({error}): see Chunk"
+                ) from None
             problem = self._problem(typed)
             if problem:
                 raise UserError(f"chunk {number} of {self.name} is wrong: {problem}")
@@ -498,7 +526,9 @@ class Limited(Wrapped):
         for chunk in chunks:
             if len(chunk.labels) > left:
                 entries = chunk.indptr[left]
-                yield Chunk(chunk.indptr[: left + 1], chunk.indices[:entries], chunk.values[:entries], chunk.labels[:left])
+                yield Chunk(
+                    chunk.indptr[: left + 1], chunk.indices[:entries], chunk.values[:entries], chunk.labels[:left]
+                )
                 return
             yield chunk
             left -= len(chunk.labels)

@@ -70,15 +70,16 @@ class Parsed(NamedTuple):
 class SvmlightFile(Stream):
     """The rows of an svmlight file, ``label index:value index:value ...`` with indices from 1, one round each.
 
-    The file may be gzipped, whatever it is called. Its text is read as scikit-learn reads it with ``zero_based=False``, only
-    faster and with a block in memory instead of the whole; nan, inf, digits with underscores and indices below 1 are errors.
-    Values of zero are left out, since a feature that is zero changes nothing.
+    The file may be gzipped, whatever it is called. Its text is read as scikit-learn reads it with ``zero_based=False``,
+    only faster and with a block in memory instead of the whole; nan, inf, digits with underscores and indices below 1
+    are errors. Values of zero are left out, since a feature that is zero changes nothing.
 
-    What is not given here is found by a first pass when it is first needed (see :meth:`scan`): the features are as many as the
-    largest index, the classes are the distinct labels in increasing order, as ints if all are whole and else as text. With
-    `features` and `classes` given there is no first pass, and the number of rounds is not known beforehand. `classes` are
-    compared by number (1, 1.0 and "1" are the same), named as the first pass would name them, and stay in the order given.
-    At most `rounds` rows are played, and those before a wrong line are played before the error is raised.
+    What is not given here is found by a first pass when it is first needed (see :meth:`scan`): the features are as many
+    as the largest index, the classes are the distinct labels in increasing order, as ints if all are whole and else as
+    text. With `features` and `classes` given there is no first pass, and the number of rounds is not known beforehand.
+    `classes` are compared by number (1, 1.0 and "1" are the same), named as the first pass would name them, and stay in
+    the order given. At most `rounds` rows are played, and those before a wrong line are played before the error is
+    raised.
 
     A pipe, or ``-`` for standard input, can be read only once and so needs `features` and `classes`.
 
@@ -94,8 +95,15 @@ class SvmlightFile(Stream):
     array([1, 0])
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, features: int | None = None, classes: Iterable[Any] | None = None,
-                 max_norm: float | None = None, rounds: int | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        features: int | None = None,
+        classes: Iterable[Any] | None = None,
+        max_norm: float | None = None,
+        rounds: int | None = None,
+    ) -> None:
         try:
             self.path = os.fsdecode(path)
         except TypeError:
@@ -109,8 +117,10 @@ class SvmlightFile(Stream):
         self._most = None if rounds is None else whole(rounds, "rounds", least=1)
         self._scan: Scan | None = None
         if self._pipe and (self._features is None or self._classes is None):
-            raise UserError(f"{self.name} is a pipe and can be read only once: give the features and the classes, "
-                            "or write it to a file first")
+            raise UserError(
+                f"{self.name} is a pipe and can be read only once: give the features and the classes, "
+                "or write it to a file first"
+            )
 
     @functools.cached_property
     def features(self) -> int:  # type: ignore[override]
@@ -171,18 +181,24 @@ class SvmlightFile(Stream):
             else:
                 found = np.union1d(found, part.labels[_position_in(found, part.labels) < 0])
             if len(found) > MOST_CLASSES:
-                raise UserError(f"{self.name} has more than {MOST_CLASSES:,} distinct labels by line {part.lines[-1]}, which "
-                                "looks like regression: the labels must be classes")
+                raise UserError(
+                    f"{self.name} has more than {MOST_CLASSES:,} distinct labels by line {part.lines[-1]}, which "
+                    "looks like regression: the labels must be classes"
+                )
         if self._classes is None and len(found) == 1:
-            raise UserError(f"{self.name} has only the label {_names_found((float(found[0]),))[0]!r}: "
-                            "a stream needs at least 2 classes, name all of them as the classes")
+            raise UserError(
+                f"{self.name} has only the label {_names_found((float(found[0]),))[0]!r}: "
+                "a stream needs at least 2 classes, name all of them as the classes"
+            )
         self._scan = Scan(int(rows), int(max(largest, 1)), tuple(found.tolist()), norm)
         return self._scan
 
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning; a pipe can be read only once."""
         if self._pipe and self._read:
-            raise UserError(f"{self.name} is a pipe and was read already: write it to a file first to play it more than once")
+            raise UserError(
+                f"{self.name} is a pipe and was read already: write it to a file first to play it more than once"
+            )
         self.prepare()
         self._read = True
         return self._play(self.features)
@@ -204,11 +220,15 @@ class SvmlightFile(Stream):
             if error is not None:
                 raise error
         if self._scan is not None and rows != self._scan.rows:
-            raise UserError(f"{self.name} had {self._scan.rows} rows when it was scanned and now has {rows}: "
-                            "it changed meanwhile, open it again")
+            raise UserError(
+                f"{self.name} had {self._scan.rows} rows when it was scanned and now has {rows}: "
+                "it changed meanwhile, open it again"
+            )
 
     def _positions(self, part: Parsed) -> tuple[NDArray[np.int64], UserError | None]:
-        """The labels as positions in the classes, up to the first that is not one of them, and then the error for it."""
+        """The labels as positions in the classes, up to the first that is not one of them, and then the error
+        for it.
+        """
         numbers, places = self._numbers
         ranks = _position_in(numbers, part.labels)
         unknown = np.flatnonzero(ranks < 0)
@@ -216,11 +236,16 @@ class SvmlightFile(Stream):
         if len(unknown):
             row = int(unknown[0])
             ranks = ranks[:row]
-            cure = ("add it to classes or drop the line" if self._classes is not None
-                    else "it was not there when the file was scanned, open the file again")
+            cure = (
+                "add it to classes or drop the line"
+                if self._classes is not None
+                else "it was not there when the file was scanned, open the file again"
+            )
             name = _name(float(part.labels[row]))
-            error = UserError(f"{self.name}, line {part.lines[row]}: the label {name!r} is not among the classes "
-                              f"{listing(self.classes)}: {cure}")
+            error = UserError(
+                f"{self.name}, line {part.lines[row]}: the label {name!r} is not among the classes "
+                f"{listing(self.classes)}: {cure}"
+            )
         return places[ranks], error
 
     @functools.cached_property
@@ -264,14 +289,16 @@ class SvmlightFile(Stream):
         if self._features is not None and int(digits) > self._features:
             return f"{shown} has an index above the {self._features} features given: raise features or leave it out"
         if self._scan is not None and int(digits) > self._scan.features:
-            return (f"{shown} has an index above the {self._scan.features} found when the file was scanned: "
-                    "it changed meanwhile, open it again")
+            return (
+                f"{shown} has an index above the {self._scan.features} found when the file was scanned: "
+                "it changed meanwhile, open it again"
+            )
         if int(digits) <= previous:
             return f"{shown} comes after index {previous}: sort the indices of a line, each of them once"
         return f"{shown} has a value that {_fault(value)}: give a finite number"
 
 
-# --------------------------------------------------------------------------------------------------------------- classes
+# -------------------------------------------------------------------------------------------------------------- classes
 
 
 def _name(value: float) -> Label:
@@ -292,7 +319,9 @@ def _number_of(name: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not math.isfinite(value):
-        raise UserError(f"the class {name!r} is not a number, and the labels of an svmlight file are: give numbers as classes")
+        raise UserError(
+            f"the class {name!r} is not a number, and the labels of an svmlight file are: give numbers as classes"
+        )
     return value
 
 
@@ -322,7 +351,7 @@ def _fault(text: str) -> str:
         return "is not a number"
 
 
-# ----------------------------------------------------------------------------------------------------------------- bytes
+# ---------------------------------------------------------------------------------------------------------------- bytes
 
 
 def _is_pipe(path: str) -> bool:
@@ -398,7 +427,9 @@ def _unzipped(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
         try:
             text = member.decompress(packed, BLOCK)  # at most a block comes out, however much is packed in
         except zlib.error as error:
-            raise UserError(f"{name} is corrupt: unpacking it as gzip failed ({error}), fetch or pack it again") from None
+            raise UserError(
+                f"{name} is corrupt: unpacking it as gzip failed ({error}), fetch or pack it again"
+            ) from None
         if text:
             yield text
         elif ended and not member.eof:
@@ -408,16 +439,24 @@ def _unzipped(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
             member = None
 
 
-# ------------------------------------------------------------------------------------------------------------------ rows
+# ----------------------------------------------------------------------------------------------------------------- rows
 
 
 def _room(entries: int, doubtful: int) -> Rows:
     # The operating system gives memory only where it is written, so large arrays for a small file cost nothing.
-    return Rows(np.zeros(CHUNK + 1, np.int64), np.empty(entries, np.int32), np.empty(entries), np.empty(CHUNK),
-                np.empty(CHUNK, np.int64), np.empty((doubtful, 3), np.int64))
+    return Rows(
+        np.zeros(CHUNK + 1, np.int64),
+        np.empty(entries, np.int32),
+        np.empty(entries),
+        np.empty(CHUNK),
+        np.empty(CHUNK, np.int64),
+        np.empty((doubtful, 3), np.int64),
+    )
 
 
-def _parse_blocks(blocks: Iterator[bytes], name: str, most: int, explain: Callable[[str, int, bool], str]) -> Iterator[Parsed]:
+def _parse_blocks(
+    blocks: Iterator[bytes], name: str, most: int, explain: Callable[[str, int, bool], str]
+) -> Iterator[Parsed]:
     """Rows from a text that comes in blocks, cut anywhere."""
     text = np.empty(2 * BLOCK, np.uint8)
     filled = 0
@@ -431,7 +470,7 @@ def _parse_blocks(blocks: Iterator[bytes], name: str, most: int, explain: Callab
             ended, block = True, b"\n"  # the last line may lack its newline
         if filled + len(block) > len(text):
             text = np.concatenate((text[:filled], np.empty(max(len(text), len(block)), np.uint8)))
-        text[filled: filled + len(block)] = np.frombuffer(block, np.uint8)
+        text[filled : filled + len(block)] = np.frombuffer(block, np.uint8)
         newline = block.rfind(b"\n")
         stop = filled + newline + 1 if newline >= 0 else 0
         filled += len(block)
@@ -457,14 +496,18 @@ def _parse_blocks(blocks: Iterator[bytes], name: str, most: int, explain: Callab
             cursor = cursor._replace(doubtful=0)
         filled = _moved(text, stop, filled)
         if filled > LONGEST_LINE:
-            raise UserError(f"{name}, line {cursor.lines + 1} is longer than {LONGEST_LINE >> 20} MiB: "
-                            "is this an svmlight file, one row on each line?")
+            raise UserError(
+                f"{name}, line {cursor.lines + 1} is longer than {LONGEST_LINE >> 20} MiB: "
+                "is this an svmlight file, one row on each line?"
+            )
     if cursor.rows:
         yield _emitted(cursor, rows, zeros)
 
 
 def _moved(text: NDArray[np.uint8], start: int, stop: int) -> int:
-    """Move text[start:stop] to the front and return its length; nothing is copied while a long line is still growing."""
+    """Move text[start:stop] to the front and return its length; nothing is copied while a long line is still
+    growing.
+    """
     if start:
         text[: stop - start] = text[start:stop].copy()
     return stop - start
@@ -472,7 +515,10 @@ def _moved(text: NDArray[np.uint8], start: int, stop: int) -> int:
 
 def _emitted(cursor: Cursor, rows: Rows, zeros: bool) -> Parsed:
     indptr, indices, values = (
-        rows.indptr[: cursor.rows + 1].copy(), rows.indices[: cursor.entries].copy(), rows.values[: cursor.entries].copy())
+        rows.indptr[: cursor.rows + 1].copy(),
+        rows.indices[: cursor.entries].copy(),
+        rows.values[: cursor.entries].copy(),
+    )
     if zeros:
         indptr, indices, values = without_zeros(indptr, indices, values)
     chunk = frozen(indptr, indices, values, np.zeros(cursor.rows, np.int64))
@@ -480,12 +526,14 @@ def _emitted(cursor: Cursor, rows: Rows, zeros: bool) -> Parsed:
 
 
 def _settle(text: NDArray[np.uint8], cursor: Cursor, rows: Rows, name: str) -> tuple[Cursor, bool, UserError | None]:
-    """Read the doubtful numbers with Python's float: how far the rows are good, whether a value is zero, and what is wrong."""
+    """Read the doubtful numbers with Python's float: how far the rows are good, whether a value is zero, and what is
+    wrong.
+    """
     zeros = False
     for slot, start, stop in rows.doubtful[: cursor.doubtful].tolist():
         token = text[start:stop].tobytes()
         value = float(token)
-        row = -1 - slot if slot < 0 else int(np.searchsorted(rows.indptr[1: cursor.rows + 1], slot, side="right"))
+        row = -1 - slot if slot < 0 else int(np.searchsorted(rows.indptr[1 : cursor.rows + 1], slot, side="right"))
         if math.isinf(value):
             reason = f"{_shown(token)} is too large for a double: give a finite number"
             error = UserError(f"{name}, line {rows.lines[row]}: {reason}")
@@ -505,8 +553,10 @@ def _shown(token: bytes) -> str:
 
 def _wrong(text: NDArray[np.uint8], cursor: Cursor, name: str, explain: Callable[[str, int, bool], str]) -> UserError:
     """The error for the token that the parser stopped at."""
-    before = text[cursor.position: cursor.token].tobytes().split()
-    rest = re.split(rb"[ \t\n\v\f\r#]", text[cursor.token: min(cursor.stop, cursor.token + 4096)].tobytes(), maxsplit=1)[0]
+    before = text[cursor.position : cursor.token].tobytes().split()
+    rest = re.split(
+        rb"[ \t\n\v\f\r#]", text[cursor.token : min(cursor.stop, cursor.token + 4096)].tobytes(), maxsplit=1
+    )[0]
     previous = before[-1].partition(b":")[0].lstrip(b"+0") if len(before) > 1 else b""
     reason = explain(rest.decode("ascii", "backslashreplace"), int(previous) if previous.isdigit() else 0, not before)
     return UserError(f"{name}, line {cursor.lines + 1}: {reason}")

@@ -43,8 +43,8 @@ class Draft(NamedTuple):
 def below(rng: np.random.Generator, n: int) -> int:
     """A uniform integer from 0 to n - 1, from one draw.
 
-    The product cannot round up to n: the largest draw is 1 - 2^-53, and n 2^-53 is at least half the spacing of the doubles
-    just below n, with equality only where n (1 - 2^-53) is itself a double.
+    The product cannot round up to n: the largest draw is 1 - 2^-53, and n 2^-53 is at least half the spacing of the
+    doubles just below n, with equality only where n (1 - 2^-53) is itself a double.
     """
     return int(rng.random() * n)
 
@@ -52,15 +52,16 @@ def below(rng: np.random.Generator, n: int) -> int:
 def _generate(rng: np.random.Generator, recipe: Recipe, draft: Draft) -> int:
     """Write one round to each row of the draft and return the number of indices written.
 
-    A round takes the same number of draws whatever comes out, so streams that differ only in their noise have the same rows
-    and the same labels before the noise.
+    A round takes the same number of draws whatever comes out, so streams that differ only in their noise have the same
+    rows and the same labels before the noise.
     """
     classes = len(recipe.starts) - 1
     unrelated = len(recipe.order)
     first = unrelated // 3  # 10 d' bits hold the keywords, the other 30 d' come after them
     keywords, starts, order, marks = recipe.keywords, recipe.starts, recipe.order, recipe.marks
     indptr, indices, labels = draft
-    # Unsigned, here and below: Numba then leaves out its check for indices that count from the end, a quarter of the time.
+    # Unsigned, here and below: Numba then leaves out its check for indices that count from the end, a quarter of the
+    # time.
     entries = np.uint64(0)
     indptr[0] = 0
     for row in range(len(labels)):
@@ -68,7 +69,8 @@ def _generate(rng: np.random.Generator, recipe: Recipe, draft: Draft) -> int:
         for i in range(starts[label], starts[label + 1]):
             indices[entries] = keywords[i]
             entries += np.uint64(1)
-        # The head of a Fisher-Yates shuffle is a uniform subset from whatever order it starts, so the order need not be reset.
+        # The head of a Fisher-Yates shuffle is a uniform subset from whatever order it starts, so the order need not be
+        # reset.
         for i in range(recipe.draws):
             j = np.uint64(i + below(rng, unrelated - i))
             bit = order[j]
@@ -90,10 +92,10 @@ def _generate(rng: np.random.Generator, recipe: Recipe, draft: Draft) -> int:
 class Synthetic(Stream):
     """The paper's synthetic stream: x in {0, 1}^d with d = 40 d', and a label that the keywords in x give away.
 
-    Each class has keywords of its own, drawn once: their number is uniform on d'..5d', and they lie among the first 10 d' bits.
-    In each round a class is drawn uniformly, its keywords are on, and so are 5 d' of the other 30 d' bits, drawn anew; then
-    with probability `noise` the label is replaced by a uniformly random one (which may be the same). No two classes have the
-    same keywords, so without noise the classes are separable.
+    Each class has keywords of its own, drawn once: their number is uniform on d'..5d', and they lie among the first 10
+    d' bits. In each round a class is drawn uniformly, its keywords are on, and so are 5 d' of the other 30 d' bits,
+    drawn anew; then with probability `noise` the label is replaced by a uniformly random one (which may be the same).
+    No two classes have the same keywords, so without noise the classes are separable.
 
     The stream depends on `seed` alone: the first rounds of a longer stream are the shorter stream.
 
@@ -109,8 +111,9 @@ class Synthetic(Stream):
     gappletron._validate.UserError: d must be a multiple of 40, not 100: the nearest is 80
     """
 
-    def __init__(self, classes: int = 9, features: int = 120, noise: float = 0.05, rounds: int = 100_000,
-                 seed: int = 0) -> None:
+    def __init__(
+        self, classes: int = 9, features: int = 120, noise: float = 0.05, rounds: int = 100_000, seed: int = 0
+    ) -> None:
         n_classes = whole(classes, "the number of classes K", least=2, most=10_000)
         self.features = whole(features, "d", least=1, most=400_000)
         if self.features % 40:
@@ -121,13 +124,16 @@ class Synthetic(Stream):
         self.seed = whole(seed, "seed")
         self.classes = tuple(range(n_classes))
         self.name = f"synthetic:K={n_classes},d={self.features},noise={self.noise!r},T={self.rounds},seed={self.seed}"
-        self.keywords: tuple[NDArray[np.int32], ...] = _keyword_sets(self._generators()[0], n_classes, self.features // 40)
+        self.keywords: tuple[NDArray[np.int32], ...] = _keyword_sets(
+            self._generators()[0], n_classes, self.features // 40
+        )
         """The sorted keywords of each class."""
         self.max_norm = math.sqrt(max(map(len, self.keywords)) + self.features // 8)
 
     @classmethod
     def parse(cls, spec: str) -> Synthetic:
-        """The stream of a specification such as ``K=9,d=120,noise=0.05,T=100000,seed=0``; what is left out has that value.
+        """The stream of a specification such as ``K=9,d=120,noise=0.05,T=100000,seed=0``; what is left out has that
+        value.
 
         >>> from gappletron.streams import Synthetic
         >>> Synthetic.parse("K=6,T=1e6").name
@@ -143,14 +149,22 @@ class Synthetic(Stream):
         unrelated = 3 * self.features // 4
         width = max(map(len, self.keywords)) + draws
         starts = np.concatenate((np.zeros(1, np.int64), np.cumsum([len(one) for one in self.keywords], dtype=np.int64)))
-        recipe = Recipe(np.concatenate(self.keywords), starts, self.noise, draws,
-                        np.arange(unrelated, dtype=np.int32), np.zeros(unrelated, np.int64))
+        recipe = Recipe(
+            np.concatenate(self.keywords),
+            starts,
+            self.noise,
+            draws,
+            np.arange(unrelated, dtype=np.int32),
+            np.zeros(unrelated, np.int64),
+        )
         left: int = self.rounds
         most = min(CHUNK, left, max(1, ENTRIES // width))
         ones = np.ones(most * width)  # every value is 1, so that all chunks may share them
         while left:
             rounds = min(most, left)
-            draft = Draft(np.empty(rounds + 1, np.int64), np.empty(rounds * width + 1, np.int32), np.empty(rounds, np.int64))
+            draft = Draft(
+                np.empty(rounds + 1, np.int64), np.empty(rounds * width + 1, np.int32), np.empty(rounds, np.int64)
+            )
             entries = specialised(_generate, rng, recipe, draft)(rng, recipe, draft)
             yield frozen(draft.indptr, draft.indices[:entries], ones[:entries], draft.labels)
             left -= rounds
@@ -158,7 +172,8 @@ class Synthetic(Stream):
     def _generators(self) -> tuple[np.random.Generator, np.random.Generator]:
         """One generator for the keywords and one for the rounds, so that neither moves when the other draws more.
 
-        Their keys have two parts, since (0,) and (1,) are those of the learners' repeats, whose seed may be the same number.
+        Their keys have two parts, since (0,) and (1,) are those of the learners' repeats, whose seed may be the same
+        number.
         """
         keywords, rounds = np.random.SeedSequence(self.seed, spawn_key=(0,)).spawn(2)
         return np.random.Generator(np.random.PCG64(keywords)), np.random.Generator(np.random.PCG64(rounds))
@@ -172,8 +187,10 @@ def _keyword_sets(rng: np.random.Generator, classes: int, scale: int) -> tuple[N
         if possible >= classes:
             break
     else:
-        raise UserError(f"with d={40 * scale} there are only {possible} different sets of keywords, too few for {classes} "
-                        "classes: raise d or lower K")
+        raise UserError(
+            f"with d={40 * scale} there are only {possible} different sets of keywords, too few for {classes} "
+            "classes: raise d or lower K"
+        )
     sets: dict[tuple[int, ...], None] = {}
     while len(sets) < classes:
         size = scale + below(rng, 4 * scale + 1)

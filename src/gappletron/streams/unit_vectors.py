@@ -1,4 +1,6 @@
-"""A stream so easy that the paper's bounds are numbers worth reading: one unit vector for each class, and label noise."""
+"""A stream so easy that the paper's bounds are numbers worth reading: one unit vector for each class, and
+label noise.
+"""
 
 from __future__ import annotations
 
