@@ -581,7 +581,7 @@ def test_tunings():
     for learner in (PNewtron(alpha=3.0), Newtron(alpha=3.0)):
         set_by_theory = tuned(learner, "theory", bandit, **problem)
         assert set_by_theory.gamma == pytest.approx((d * 9 / T) ** (1 / 3))
-        assert set_by_theory._replace(gamma=learner.gamma) == learner
+        assert set_by_theory.replace(gamma=learner.gamma) == learner
     for learner in (Banditron(), BanditronIW(), PNewtron(), Newtron()):
         assert tuned(learner, "only-t", bandit, rounds=T).gamma == pytest.approx(T ** (-1 / 3))
         assert tuned(learner, "only-t", bandit, rounds=2).gamma == 0.5
@@ -590,7 +590,7 @@ def test_tunings():
         assert tuned(learner, "theory", bandit) == type(learner)(AdaptiveRate(), 2.0)
         assert tuned(learner, "only-t", bandit, rounds=T).rate.gamma == pytest.approx(T**-0.5)
         assert tuned(learner, "only-t", bandit, rounds=2).rate == FixedRate(0.5)
-        assert learner._replace(rate=AdaptiveRate()).with_gamma(0.25) == type(learner)(FixedRate(0.25), 2.0)
+        assert learner.replace(rate=AdaptiveRate()).with_gamma(0.25) == type(learner)(FixedRate(0.25), 2.0)
     for learner in ONE_OF_EACH:
         with pytest.raises(UserError, match=f"there is no tuning of {learner.name} 'best'"):
             tuned(learner, "best", bandit, **problem)

@@ -76,11 +76,11 @@ def test_a_theorem_that_does_not_apply_says_why():
     good = tuned(Gappletron(optimizer=ProjectedOGD(1.0)), "expectation", filtering, max_norm=1.0)
     assert refusal(good, filtering) is None
     assert "gamma" in refusal(good, filtering, "high-probability")
-    assert "regular" in refusal(good._replace(loss=LogisticBaseK()), filtering)
-    assert "guarantee" in refusal(good._replace(optimizer=AdaptiveOGD()), filtering)
-    assert "K in place of rho" in refusal(good._replace(exploration=Paper(good.exploration.gamma)), filtering)
+    assert "regular" in refusal(good.replace(loss=LogisticBaseK()), filtering)
+    assert "guarantee" in refusal(good.replace(optimizer=AdaptiveOGD()), filtering)
+    assert "K in place of rho" in refusal(good.replace(exploration=Paper(good.exploration.gamma)), filtering)
     on_bandit = tuned(good, "expectation", bandit, max_norm=1.0)
-    assert refusal(on_bandit._replace(exploration=Paper(on_bandit.exploration.gamma)), bandit) is None
+    assert refusal(on_bandit.replace(exploration=Paper(on_bandit.exploration.gamma)), bandit) is None
     with pytest.raises(UserError, match="about Gappletron"):
         bounds(named("perceptron"), bandit, rounds=10, max_norm=1.0)
 

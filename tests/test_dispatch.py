@@ -57,7 +57,7 @@ def test_numbers_are_normalised_on_every_way_of_construction():
         FixedOGD(1),
         FixedOGD(1.0),
         FixedOGD(rate=np.float32(1)),
-        FixedOGD(2)._replace(rate=1),
+        FixedOGD(2).replace(rate=1),
         FixedOGD._make((1, math.inf)),
         copy.deepcopy(FixedOGD(1)),
         pickle.loads(pickle.dumps(FixedOGD(1))),
@@ -70,20 +70,62 @@ def test_numbers_are_normalised_on_every_way_of_construction():
     "make",
     [
         lambda: FixedOGD(-1),
-        lambda: FixedOGD(1)._replace(rate=-1),
+        lambda: FixedOGD(1).replace(rate=-1),
         lambda: FixedOGD._make((-1.0, 1.0)),
         lambda: FixedOGD("1"),
-        lambda: FixedOGD(1, 2, 3),
-        lambda: FixedOGD(speed=1),
-        lambda: FixedOGD(1, rate=1),
         lambda: Gappletron(loss=TopUp()),
         lambda: Gappletron(loss="hinge"),
-        Loss,
     ],
 )
-def test_bad_construction_is_a_user_error(make):
-    with pytest.raises(UserError):
+def test_a_bad_value_is_a_user_error_and_so_a_value_error(make):
+    with pytest.raises(UserError) as caught:
         make()
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: FixedOGD(1, 2, 3), "takes 2 arguments"),
+        (lambda: FixedOGD(speed=1), "has no argument 'speed'"),
+        (lambda: FixedOGD(1, rate=1), "'rate' twice"),
+        (lambda: gappletron.GaptronMix().replace(speed=1), "no 'speed'"),
+        (Loss, "is a family"),
+    ],
+)
+def test_a_wrong_keyword_is_a_type_error_as_in_any_call(make, words):
+    with pytest.raises(TypeError, match=words):
+        make()
+
+
+def test_replace_reaches_into_the_parts_where_that_is_unambiguous():
+    assert Gappletron().replace(gamma=2) == Gappletron(exploration=TopUp(2))
+    assert Gappletron(optimizer=FixedOGD(1)).replace(rate=0.5, loss=Hinge()) == Gappletron(Hinge(), FixedOGD(0.5))
+    assert gappletron.SobaDiag(gappletron.FixedRate(0.1)).replace(gamma=0.2).rate.gamma == 0.2
+
+    class Pair(gappletron.Piece, abstract=True): ...
+
+    class Both(Pair):
+        first: FixedOGD = FixedOGD(1)
+        second: FixedOGD = FixedOGD(2)
+
+    with pytest.raises(TypeError, match="several parts with 'rate'"):
+        Both().replace(rate=3)
+    assert Both().replace(second=FixedOGD(3)).second.rate == 3.0
+
+
+def test_interpreted_holds_for_its_own_thread_alone():
+    from concurrent.futures import ThreadPoolExecutor
+
+    from gappletron._dispatch import specialised
+
+    def add(a, b):
+        return a + b
+
+    with ThreadPoolExecutor(1) as other, gappletron.interpreted():
+        assert specialised(add, 1, 2) is add
+        assert other.submit(specialised, add, 1, 2).result() is not add
+    assert specialised(add, 1, 2) is not add
 
 
 def test_pieces_are_immutable():

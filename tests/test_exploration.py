@@ -172,7 +172,7 @@ def test_gamma_is_checked(rule, gamma):
     with pytest.raises(UserError, match="gamma"):
         rule(gamma)
     with pytest.raises(UserError, match="gamma"):
-        rule(1.0)._replace(gamma=gamma)
+        rule(1.0).replace(gamma=gamma)
 
 
 @given(graphs())

@@ -25,6 +25,7 @@ import math
 import re
 import sys
 import typing
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 
@@ -200,7 +201,7 @@ class Piece(tuple, metaclass=PieceType):  # type: ignore[type-arg]
     >>> from gappletron import FixedOGD
     >>> FixedOGD(rate=1)
     FixedOGD(rate=1.0, radius=inf)
-    >>> FixedOGD(1) == FixedOGD(1.0) == FixedOGD(2)._replace(rate=1)
+    >>> FixedOGD(1) == FixedOGD(1.0) == FixedOGD(2).replace(rate=1)
     True
     """
 
@@ -211,20 +212,20 @@ class Piece(tuple, metaclass=PieceType):  # type: ignore[type-arg]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if not cls._final:
-            raise UserError(f"{cls.__name__} is a family of pieces, not a piece: use one of its members")
+            raise TypeError(f"{cls.__name__} is a family of pieces, not a piece: use one of its members")
         if len(args) > len(cls._fields):
-            raise UserError(f"{cls.__name__} takes {len(cls._fields)} numbers or pieces, not {len(args)}")
+            raise TypeError(f"{cls.__name__} takes {len(cls._fields)} arguments, not {len(args)}")
         given = dict(zip(cls._fields, args, strict=False))
         for key, value in kwargs.items():
             if key not in cls._fields:
-                raise UserError(f"{cls.__name__} has no {key!r}: it takes ({', '.join(cls._fields)})")
+                raise TypeError(f"{cls.__name__} has no argument {key!r}: it takes ({', '.join(cls._fields)})")
             if key in given:
-                raise UserError(f"{cls.__name__} got {key!r} twice")
+                raise TypeError(f"{cls.__name__} got the argument {key!r} twice")
             given[key] = value
         values = {**cls._field_defaults, **given}
         missing = [field for field in cls._fields if field not in values]
         if missing:
-            raise UserError(f"{cls.__name__} needs {', '.join(missing)}")
+            raise TypeError(f"{cls.__name__} needs the argument {', '.join(missing)}")
         kinds = _field_kinds(cls)
         self = super().__new__(cls, (_normal(values[f], kinds[f], f"{cls.__name__}'s {f}") for f in cls._fields))
         self.check()
@@ -237,8 +238,33 @@ class Piece(tuple, metaclass=PieceType):  # type: ignore[type-arg]
     def _make(cls, values: Any) -> Any:
         return cls(*values)
 
-    def _replace(self, **changes: Any) -> Any:
-        return type(self)(**{**self._asdict(), **changes})
+    def replace(self, **changes: Any) -> Any:
+        """The same piece with some values changed: its own fields, or numbers of the pieces that it is made of.
+
+        >>> from gappletron import Gappletron, Hinge
+        >>> Gappletron().replace(loss=Hinge(), gamma=2)
+        Gappletron(loss=Hinge(kappa=0.5), optimizer=AdaptiveOGD(scale=1.0), exploration=TopUp(gamma=2.0))
+        """
+        own = {key: value for key, value in changes.items() if key in self._fields}
+        piece = type(self)(**{**self._asdict(), **own})
+        for key, value in changes.items():
+            if key not in own:
+                piece = piece._replace_inside(key, value)
+        return piece
+
+    __replace__ = replace  # copy.replace of Python 3.13
+
+    def _replace_inside(self, key: str, value: Any) -> Any:
+        """The same piece with a field of exactly one of the pieces in it changed."""
+        holders = [field for field, part in self._asdict().items() if isinstance(part, Piece) and part._holds(key)]
+        if len(holders) != 1:
+            where = f"several parts with {key!r} ({', '.join(holders)})" if holders else f"no {key!r}"
+            raise TypeError(f"{type(self).__name__} has {where}: it takes ({', '.join(self._fields)})")
+        part = getattr(self, holders[0])
+        return self.replace(**{holders[0]: part.replace(**{key: value})})
+
+    def _holds(self, key: str) -> bool:
+        return key in self._fields or any(isinstance(part, Piece) and part._holds(key) for part in self)
 
     def _asdict(self) -> dict[str, Any]:
         return dict(zip(self._fields, self, strict=True))
@@ -401,7 +427,7 @@ def with_numbers(piece: P, given: dict[str, float], text: str) -> P:
 
 
 def _with_numbers(piece: P, given: dict[str, float]) -> P:
-    return piece._replace(
+    return piece.replace(
         **{
             field: _with_numbers(value, given) if isinstance(value, Piece) else given.get(field, value)
             for field, value in piece._asdict().items()
@@ -411,22 +437,24 @@ def _with_numbers(piece: P, given: dict[str, float]) -> P:
 
 # ---------------------------------------------------------------------------------------------------------- compilation
 
-_interpreted: list[bool] = []
+_interpreted: ContextVar[bool] = ContextVar("interpreted", default=False)
 
 
 @contextlib.contextmanager
 def interpreted() -> Iterator[None]:
     """Run everything inside as plain Python: slow, but a debugger and a print work inside a piece.
 
+    It holds for the current thread (or asynchronous task) alone, and for the models and runs that are made inside.
+
     >>> import gappletron
     >>> with gappletron.interpreted():
     ...     history = gappletron.play(gappletron.named("gapsmh"), "synthetic:T=50", "bandit")
     """
-    _interpreted.append(True)
+    token = _interpreted.set(True)
     try:
         yield
     finally:
-        _interpreted.pop()
+        _interpreted.reset(token)
 
 
 @functools.cache
@@ -461,7 +489,7 @@ def specialised(function: F, *arguments: Any) -> F:
     """`function` compiled for the classes of these arguments (named tuples all the way down), or itself when
     interpreted.
     """
-    if _interpreted:
+    if _interpreted.get():
         return function
     return _specialised(function, tuple(_classes(argument) for argument in arguments))
 

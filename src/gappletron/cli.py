@@ -363,7 +363,7 @@ def _configured(
         raise UserError(
             f"--{next(iter(changes))} is for the Gappletrons, and none plays: leave it out, or add --learner gapsmh"
         )
-    learners = [learner._replace(**changes) if isinstance(learner, Gappletron) else learner for learner in learners]
+    learners = [learner.replace(**changes) if isinstance(learner, Gappletron) else learner for learner in learners]
     if gamma is not None:
         if not any(learner.has_gamma for learner in learners):
             raise UserError(f"--gamma was given, and none of {listing(names)} explores: leave it out")
@@ -584,7 +584,7 @@ def show_bounds(
         raise UserError(
             f"the theorems are about Gappletron, and {learner!r} is another learner: choose for example 'gapsmh'"
         )
-    projected = chosen._replace(optimizer=ProjectedOGD(1.0 if radius is None else radius))
+    projected = chosen.replace(optimizer=ProjectedOGD(1.0 if radius is None else radius))
     numbers = f"T = {rounds:,}, X = {max_norm:g}, delta = {delta:g}"
     lines = [
         f"{projected.loss!r} with {projected.optimizer!r} on {feedback}, {numbers}",

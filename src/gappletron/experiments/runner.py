@@ -76,9 +76,9 @@ def player(task: Task) -> Learner:
     learner = named(task.learner)
     if isinstance(learner, Gappletron):
         if task.exploration:
-            learner = learner._replace(exploration={"paper": Paper(), "top-up": TopUp()}[task.exploration])
+            learner = learner.replace(exploration={"paper": Paper(), "top-up": TopUp()}[task.exploration])
         if task.optimizer:
-            learner = learner._replace(optimizer=parsed(Optimizer, task.optimizer, "optimizer"))
+            learner = learner.replace(optimizer=parsed(Optimizer, task.optimizer, "optimizer"))
     if not task.tuning:
         return learner
     stream = _named_stream(task.stream)

@@ -61,7 +61,7 @@ class Banditron(BanditFeedback):
 
     def tuned(self, tuning: str, problem: Problem) -> Banditron:
         scale = problem.graph.n_classes * problem.norm() ** 2 if tuning == "theory" else 1.0
-        return self._replace(gamma=cube_root_rate(scale, problem.horizon()))
+        return self.replace(gamma=cube_root_rate(scale, problem.horizon()))
 
 
 class BanditronIW(Linear):
@@ -117,7 +117,7 @@ class BanditronIW(Linear):
 
     def tuned(self, tuning: str, problem: Problem) -> BanditronIW:
         scale = problem.graph.rho * problem.norm() ** 2 if tuning == "theory" else 1.0
-        return self._replace(gamma=cube_root_rate(scale, problem.horizon()))
+        return self.replace(gamma=cube_root_rate(scale, problem.horizon()))
 
 
 LEARNERS: dict[str, Learner] = {"banditron": Banditron(), "banditron-iw": BanditronIW()}

@@ -106,10 +106,10 @@ class Exp3G(Learner):
         rho = problem.graph.rho if tuning == "theory" else 1
         if problem.graph.observability == "strong":
             gamma = min(0.5, 1.0 / math.sqrt(rho * T))
-            return self._replace(gamma=gamma, eta=2.0 * gamma)
+            return self.replace(gamma=gamma, eta=2.0 * gamma)
         log_N = math.log(problem.graph.n_actions) if tuning == "theory" else 1.0
         gamma = min(0.5, math.cbrt(rho * log_N / T))
-        return self._replace(gamma=gamma, eta=gamma * gamma / rho)
+        return self.replace(gamma=gamma, eta=gamma * gamma / rho)
 
 
 LEARNERS: dict[str, Learner] = {"exp3-g": Exp3G()}

@@ -78,7 +78,7 @@ class Composed(Learner, abstract=True):
         return True
 
     def with_gamma(self, gamma: float) -> Composed:
-        return self._replace(exploration=self.exploration.tuned(gamma))
+        return self.replace(exploration=self.exploration.tuned(gamma))
 
 
 class Gappletron(Composed):
@@ -110,7 +110,7 @@ class Gappletron(Composed):
 
     def tuned(self, tuning: str, problem: Problem) -> Gappletron:
         """Gamma as the paper's theorems choose it; see :data:`TUNINGS`."""
-        return self._replace(exploration=self.exploration.tuned(TUNINGS[tuning](self, problem)))
+        return self.replace(exploration=self.exploration.tuned(TUNINGS[tuning](self, problem)))
 
 
 class Constants(NamedTuple):

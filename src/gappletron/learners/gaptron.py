@@ -153,10 +153,10 @@ class Gaptron(Composed):
         D = 1.0 if math.isinf(reach) else reach
         eta = full_information_rate(self.loss, K, problem.norm())
         if problem.graph.is_full_information:
-            return self._replace(optimizer=FixedOGD(eta, D), exploration=GaptronMix(0.0))
+            return self.replace(optimizer=FixedOGD(eta, D), exploration=GaptronMix(0.0))
         T = problem.horizon()
         g = min(1.0, math.sqrt(K * D * D / (2.0 * eta * T)) if tuning == "theory" else 1.0 / math.sqrt(T))
-        return self._replace(optimizer=FixedOGD(eta * g / K, D), exploration=GaptronMix(g))
+        return self.replace(optimizer=FixedOGD(eta * g / K, D), exploration=GaptronMix(g))
 
 
 def full_information_rate(loss: Loss, classes: int, max_norm: float) -> float:

@@ -136,7 +136,7 @@ class Learner(Piece, abstract=True):
         """The same learner with another exploration parameter gamma."""
         if not self.has_gamma:
             raise UserError(f"{self.name} has no gamma to set: leave it out")
-        return self._replace(gamma=gamma)
+        return self.replace(gamma=gamma)
 
     @abstractmethod
     def start(self, graph: FeedbackGraph, features: int) -> Any:

@@ -118,7 +118,7 @@ class NewtonStep(BanditFeedback, abstract=True):
 
     def tuned(self, tuning: str, problem: Problem) -> NewtonStep:
         scale = problem.dimension() * problem.graph.n_classes if tuning == "theory" else 1.0
-        return self._replace(gamma=cube_root_rate(scale, problem.horizon()))
+        return self.replace(gamma=cube_root_rate(scale, problem.horizon()))
 
 
 class PNewtronState(NamedTuple):

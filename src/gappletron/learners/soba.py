@@ -114,7 +114,7 @@ class SobaFamily(BanditFeedback, abstract=True):
 
     def with_gamma(self, gamma: float) -> SobaFamily:
         """The same learner, exploring at a fixed rate."""
-        return self._replace(rate=FixedRate(gamma))
+        return self.replace(rate=FixedRate(gamma))
 
     def distribution(self, state: Any, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
         state.books.rounds[0] += 1
@@ -129,7 +129,7 @@ class SobaFamily(BanditFeedback, abstract=True):
 
     def tuned(self, tuning: str, problem: Problem) -> SobaFamily:
         if tuning == "theory":
-            return self._replace(rate=AdaptiveRate())
+            return self.replace(rate=AdaptiveRate())
         return self.with_gamma(min(0.5, problem.horizon() ** -0.5))
 
 
