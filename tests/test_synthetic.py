@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 
 import numpy as np
@@ -55,7 +56,8 @@ def naive(classes, features, noise, rounds, seed):
 
 
 @pytest.mark.parametrize(
-    ("classes", "features", "noise", "seed"), [(9, 120, 0.05, 0), (6, 80, 0.0, 1), (12, 160, 1.0, 2), (2, 40, 0.3, 3)]
+    ("classes", "features", "noise", "seed"),
+    [(9, 120, 0.05, 0), (6, 80, 0.0, 1), (12, 160, 1.0, 2), (2, 40, 0.3, 3), (3, 400, 0.1, 4)],
 )
 def test_same_bits_as_the_naive_transcription(classes, features, noise, seed):
     stream = Synthetic(classes, features, noise, 300, seed)
@@ -68,6 +70,31 @@ def test_same_bits_as_the_naive_transcription(classes, features, noise, seed):
     with interpreted():
         again = everything(stream)
     assert all(np.array_equal(a, b) for a, b in zip(chunk, again, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("classes", "features", "noise", "rounds", "seed", "digest"),
+    [
+        (9, 120, 0.05, 200_000, 0, "6905f03e6dd8d9a4"),
+        (9, 120, 0.05, 1, 0, "117e1b957edab4c8"),
+        (9, 120, 0.2, 65_537, 2**62, "8b9b85437a02844d"),
+        (6, 80, 0.0, 65_536, 1, "edf87dcb7e794304"),
+        (12, 160, 1.0, 70_000, 2, "eeef9433bb7415d1"),
+        (2, 40, 0.3, 65_535, 3, "bac6a7844e933941"),
+        (637, 40, 0.1, 30_000, 4, "847a58b9add26add"),
+        (5, 200, 0.1, 50_000, 5, "c7a6e80015ac991f"),
+        (10_000, 240, 0.1, 50_000, 6, "facdfe14d626de18"),
+        (4, 4_000, 0.05, 9_000, 7, "2998c222a7fb07a5"),
+        (2, 400_000, 0.05, 30, 8, "b22a7a7cc1a8677c"),
+    ],
+)
+def test_streams_never_change(classes, features, noise, rounds, seed, digest):
+    """Stored results belong to a stream's name, so every chunk must stay as version 0.1 made it."""
+    found = hashlib.sha256()
+    for chunk in Synthetic(classes, features, noise, rounds, seed).chunks():
+        for array in chunk:
+            found.update(array)
+    assert found.hexdigest()[:16] == digest
 
 
 def test_a_longer_stream_begins_as_the_shorter_and_chunks_do_not_matter(monkeypatch):

@@ -20,19 +20,27 @@ if TYPE_CHECKING:
 __all__ = ["Synthetic"]
 
 
-class Recipe(NamedTuple):
-    """How a round is made: the keywords of class k are ``keywords[starts[k]:starts[k + 1]]``."""
+WORD = 60
+"""Unrelated bits in one word of a round's bit set: two words for d = 120 and 160, and a signed integer is enough."""
 
-    keywords: NDArray[np.int32]
+
+class Recipe(NamedTuple):
+    """How a round is made: the keywords of class k are ``keywords[starts[k]:starts[k + 1]]``.
+
+    Unrelated bit b is place ``b % WORD`` of word ``b // WORD``, stored in `order` as ``64 * word + place``.
+    """
+
+    keywords: NDArray[np.int32]  # then at least `most` entries that no class has
     starts: NDArray[np.int64]
+    most: int  # the number of keywords of the class that has most
     noise: float
     draws: int  # unrelated bits on in each round: 5 d'
     order: NDArray[np.int32]  # a permutation of the 30 d' unrelated bits; it carries over from round to round
-    marks: NDArray[np.int64]  # 1 at the unrelated bits that are on, 0 everywhere between rounds
+    words: NDArray[np.int64]  # the set of the unrelated bits that are on, empty between rounds
 
 
 class Draft(NamedTuple):
-    """The arrays that a chunk of rounds is written to; `indices` has one place more than the rounds can need."""
+    """The arrays that a chunk of rounds is written to; `indices` is long enough if each row were the longest."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -49,6 +57,12 @@ def below(rng: np.random.Generator, n: int) -> int:
     return int(rng.random() * n)
 
 
+@helper
+def lowest(word: int) -> int:
+    """The place of the lowest bit of a word that is not 0: the exponent of that bit as a double, where it is exact."""
+    return int(np.float64(word & -word).view(np.int64) >> 52) - 1023
+
+
 def _generate(rng: np.random.Generator, recipe: Recipe, draft: Draft) -> int:
     """Write one round to each row of the draft and return the number of indices written.
 
@@ -58,17 +72,19 @@ def _generate(rng: np.random.Generator, recipe: Recipe, draft: Draft) -> int:
     classes = len(recipe.starts) - 1
     unrelated = len(recipe.order)
     first = unrelated // 3  # 10 d' bits hold the keywords, the other 30 d' come after them
-    keywords, starts, order, marks = recipe.keywords, recipe.starts, recipe.order, recipe.marks
+    keywords, starts, order, words = recipe.keywords, recipe.starts, recipe.order, recipe.words
     indptr, indices, labels = draft
-    # Unsigned, here and below: Numba then leaves out its check for indices that count from the end, a quarter of the
-    # time.
+    # Unsigned, here and below: Numba then leaves out its check for indices that count from the end.
     entries = np.uint64(0)
     indptr[0] = 0
     for row in range(len(labels)):
         label = below(rng, classes)
-        for i in range(starts[label], starts[label + 1]):
-            indices[entries] = keywords[i]
-            entries += np.uint64(1)
+        # The same number for each class, since a branch that depends on the label would be mispredicted. What follows
+        # the keywords of the class is overwritten.
+        start = np.uint64(starts[label])
+        for i in range(recipe.most):
+            indices[entries + np.uint64(i)] = keywords[start + np.uint64(i)]
+        entries += np.uint64(starts[label + 1]) - start
         # The head of a Fisher-Yates shuffle is a uniform subset from whatever order it starts, so the order need not be
         # reset.
         for i in range(recipe.draws):
@@ -76,12 +92,15 @@ def _generate(rng: np.random.Generator, recipe: Recipe, draft: Draft) -> int:
             bit = order[j]
             order[j] = order[i]
             order[i] = bit
-            marks[np.uint32(bit)] = 1
-        # Every bit is written, and only a marked one moves on: sorted indices without a branch to mispredict.
-        for bit in range(unrelated):
-            indices[entries] = first + bit
-            entries += np.uint64(marks[bit])
-            marks[bit] = 0
+            words[np.uint32(bit) >> np.uint32(6)] |= np.int64(1) << np.int64(bit & 63)
+        # A bit set is read in order: sorted indices without a sort, or a look at the bits that are off.
+        for w in range(len(words)):
+            word = words[w]
+            words[w] = 0
+            while word:
+                indices[entries] = first + WORD * w + lowest(word)
+                entries += np.uint64(1)
+                word &= word - 1
         noisy = rng.random() < recipe.noise
         other = below(rng, classes)
         labels[row] = other if noisy else label
@@ -147,15 +166,18 @@ class Synthetic(Stream):
         rng = self._generators()[1]
         draws = self.features // 8
         unrelated = 3 * self.features // 4
-        width = max(map(len, self.keywords)) + draws
+        bits = np.arange(unrelated, dtype=np.int32)
+        most_keywords = max(map(len, self.keywords))
+        width = most_keywords + draws
         starts = np.concatenate((np.zeros(1, np.int64), np.cumsum([len(one) for one in self.keywords], dtype=np.int64)))
         recipe = Recipe(
-            np.concatenate(self.keywords),
+            np.concatenate((*self.keywords, np.zeros(most_keywords, np.int32))),
             starts,
+            most_keywords,
             self.noise,
             draws,
-            np.arange(unrelated, dtype=np.int32),
-            np.zeros(unrelated, np.int64),
+            bits // WORD * 64 + bits % WORD,
+            np.zeros(-(-unrelated // WORD), np.int64),
         )
         left: int = self.rounds
         most = min(CHUNK, left, max(1, ENTRIES // width))
@@ -163,7 +185,7 @@ class Synthetic(Stream):
         while left:
             rounds = min(most, left)
             draft = Draft(
-                np.empty(rounds + 1, np.int64), np.empty(rounds * width + 1, np.int32), np.empty(rounds, np.int64)
+                np.empty(rounds + 1, np.int64), np.empty(rounds * width, np.int32), np.empty(rounds, np.int64)
             )
             entries = specialised(_generate, rng, recipe, draft)(rng, recipe, draft)
             yield frozen(draft.indptr, draft.indices[:entries], ones[:entries], draft.labels)
