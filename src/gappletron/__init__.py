@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.experiments.store import Outcome as Outcome, Result as Result, read_results as read_results
     from gappletron.experiments.sweeps import Task as Task
     from gappletron.exploration import Exploration as Exploration, Paper as Paper, TopUp as TopUp
-    from gappletron.graphs import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays
+    from gappletron.graphs import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays, Plan as Plan
     from gappletron.history import Curve as Curve, Histories as Histories, History as History
     from gappletron.learners import named as named, names as names
     from gappletron.learners.banditron import Banditron as Banditron, BanditronIW as BanditronIW
@@ -66,7 +66,9 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         ProjectedOGD as ProjectedOGD,
         ScaleFreeFTRL as ScaleFreeFTRL,
     )
+    from gappletron.player import Player as Player, Turn as Turn
     from gappletron.runs import Runs as Runs, play as play
+    from gappletron.state import Field as Field, Scratch as Scratch
     from gappletron.streams import open_stream as open_stream
     from gappletron.streams.adversarial import FreshFeatures as FreshFeatures, Segments as Segments
     from gappletron.streams.stream import ArrayStream as ArrayStream, Chunk as Chunk, Stream as Stream
@@ -89,7 +91,7 @@ _HOMES = {
     "experiments.sweeps": ("Task",),
     "theory": ("Bound", "bounds"),
     "exploration": ("Exploration", "Paper", "TopUp"),
-    "graphs": ("FeedbackGraph", "GraphArrays"),
+    "graphs": ("FeedbackGraph", "GraphArrays", "Plan"),
     "history": ("Curve", "Histories", "History"),
     "learners": ("named", "names"),
     "learners.banditron": ("Banditron", "BanditronIW"),
@@ -104,7 +106,9 @@ _HOMES = {
     "losses": ("Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"),
     "online": ("Online", "Receipt", "UNSEEN"),
     "optimizers": ("AdaGrad", "AdaptiveOGD", "FixedOGD", "Optimizer", "ProjectedOGD", "ScaleFreeFTRL"),
+    "player": ("Player", "Turn"),
     "runs": ("Runs", "play"),
+    "state": ("Field", "Scratch"),
     "streams": ("open_stream",),
     "streams.adversarial": ("FreshFeatures", "Segments"),
     "streams.stream": ("ArrayStream", "Chunk", "Stream"),

@@ -33,7 +33,7 @@ import numba
 from numba.core import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, NullCache
 from numba.core.errors import NumbaError
-from numba.extending import models, overload_method, register_jitable, register_model, typeof_impl
+from numba.extending import models, overload, overload_method, register_jitable, register_model, typeof_impl
 
 from gappletron._validate import UserError, listing, number, unknown, whole
 
@@ -50,6 +50,11 @@ OPTIONS = {"error_model": "numpy", "_nrt": False, "forceinline": True}
 
 helper: Callable[[F], F] = register_jitable(**OPTIONS)
 """Marks a plain function that compiled methods call; interpreted, it is the function itself."""
+
+
+def compiled_by(function: Callable[..., Any]) -> Callable[[F], F]:
+    """Decorate what gives, for the types of its arguments, the function that compiled code runs in place of `function`."""
+    return overload(function, strict=False, jit_options=OPTIONS)  # type: ignore[no-any-return]
 
 
 # --------------------------------------------------------------------------------------------------------------- pieces

@@ -1,11 +1,14 @@
 """The round loop, once, for every learner; and the same round cut in two for playing one at a time.
 
 :func:`advance` takes state in and leaves state behind over one chunk of a stream. Streaming from files, progress,
-Ctrl-C and resuming all rest on that shape. :func:`decide` and :meth:`Learner.update` are the two halves of a round that
-it shares with :class:`gappletron.Online`, so both ways of playing give the same bits.
+Ctrl-C and resuming all rest on that shape. :func:`decide` and :meth:`Learner.update` are the two halves of a round;
+:func:`act` and :func:`learn` are the same halves for one round at a time, so both ways of playing give the same bits.
 
 Every round consumes exactly one uniform draw, also when the distribution is a point, and the action is the inverse of
 the cumulative distribution in the order of the actions.
+
+Functions that Python calls return numbers or plain tuples. A named tuple would be made by Numba from its pickled class,
+which crashes the process when a signal handler has raised in the meantime.
 """
 
 from __future__ import annotations
@@ -16,36 +19,40 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import Piece, compiled, helper
-from gappletron.learners.learner import Round
+from gappletron.learners.learner import Decision, Round
 from gappletron.numerics import UNSEEN_LABEL, Row, argmax
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gappletron.graphs import FeedbackGraph, GraphArrays
-    from gappletron.learners.learner import Learner
+    from gappletron._vectors import Lanes
+    from gappletron.learners.learner import Learner, Plan
     from gappletron.numerics import Floats
     from gappletron.streams.stream import Chunk
 
-__all__ = ["Counts", "Desk", "Losses", "Tally", "Turn", "advance", "decide", "greedy_class"]
+__all__ = ["Counts", "Desk", "Losses", "Tally", "act", "advance", "learn", "many_greedy", "many_probabilities"]
 
 MISTAKES, LABELS_SEEN, EXPLORED, BLIND = range(4)
 RATES, LOSSES = range(2)
 
 
 class Desk(NamedTuple):
-    """Room for one round's scores (K) and probabilities (N)."""
+    """Arrays for one round's scores (K, padded behind its end) and probabilities (N), and the padded width as a type."""
 
     scores: Floats
     probabilities: Floats
+    lanes: Lanes
 
 
-class Turn(NamedTuple):
-    """A decision made: the action drawn, y*, and gamma_t."""
+class Rows(NamedTuple):
+    """A chunk, and for each of its rounds ||x||^2 and the uniform draw."""
 
-    action: int
-    greedy: int
-    rate: float
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    values: Floats
+    labels: NDArray[np.int64]
+    squared: Floats
+    draws: Floats
 
 
 class Tally(NamedTuple):
@@ -68,9 +75,9 @@ def generator(seed: int, repeat: int = 0) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(repeat,))))
 
 
-def new_desk(graph: FeedbackGraph) -> Desk:
-    """An empty desk of the graph's size."""
-    return Desk(np.zeros(graph.n_classes), np.zeros(graph.n_actions))
+def new_desk(classes: int, actions: int, lanes: Any) -> Desk:
+    """An empty desk for a graph of this size."""
+    return Desk(np.zeros(lanes.padded(classes))[:classes], np.zeros(actions), lanes)
 
 
 def new_tally(marks: NDArray[np.int64]) -> Tally:
@@ -108,67 +115,138 @@ class Losses(Record):
 def draw(probabilities: Floats, u: float) -> int:
     """The action whose stretch of the cumulative distribution holds u in [0, 1)."""
     total = 0.0
-    last = 0
     for i in range(probabilities.size):
-        if probabilities[i] > 0.0:
-            total += probabilities[i]
-            last = i
-            if u < total:
-                return i
-    return last  # the probabilities may add up to a rounding error less than u
+        total += probabilities[i]
+        if u < total:  # never at an action of probability 0, since u was not below the same total before
+            return i
+    last = probabilities.size - 1  # the probabilities may add up to a rounding error less than u
+    while probabilities[last] <= 0.0:
+        last -= 1
+    return last
 
 
 @helper
-def decide(learner: Learner, state: Any, graph: GraphArrays, x: Row, desk: Desk, u: float) -> Turn:
-    """The first half of a round: from x to an action."""
+def decide(learner: Learner, state: Any, plan: Plan, x: Row, desk: Desk) -> Decision:
+    """From x to a distribution over the actions, in `desk.probabilities`; changes nothing else."""
     learner.scores(state, x, desk.scores)
-    decision = learner.distribution(state, graph, desk.scores, desk.probabilities)
-    return Turn(draw(desk.probabilities, u), decision.greedy, decision.rate)
+    return learner.distribution(state, plan, desk.scores, desk.probabilities)
 
 
-def greedy_class(learner: Learner, state: Any, x: Row, scores: Floats) -> int:
-    """y* for x; changes nothing but `scores`."""
-    learner.scores(state, x, scores)
-    return argmax(scores)
-
-
-def update(learner: Learner, state: Any, graph: GraphArrays, x: Row, played: Round) -> None:
-    """The second half of a round."""
-    learner.update(state, graph, x, played)
+def squared_norms(chunk: Chunk, out: Floats) -> float:
+    """||x_t||^2 of every row of a chunk; returns the largest absolute value."""
+    largest = 0.0
+    for t in range(out.size):
+        total = 0.0
+        for p in range(chunk.indptr[t], chunk.indptr[t + 1]):
+            value = chunk.values[p]
+            total += value * value
+            largest = max(largest, abs(value))
+        out[t] = total
+    return largest
 
 
 def advance(
     learner: Learner,
     state: Any,
-    graph: GraphArrays,
-    chunk: Chunk,
-    rng: np.random.Generator,
+    plan: Plan,
+    rows: Rows,
     desk: Desk,
     tally: Tally,
     record: Record,
 ) -> None:
     """Play every round of a chunk."""
-    for t in range(chunk.labels.size):
-        x = Row(chunk.indices, chunk.values, chunk.indptr[t], chunk.indptr[t + 1])
-        turn = decide(learner, state, graph, x, desk, rng.random())
-        y = chunk.labels[t]
-        seen = graph.visible[turn.action, y]
-
-        tally.counts[MISTAKES] += turn.action != y
-        tally.counts[LABELS_SEEN] += seen
-        tally.counts[EXPLORED] += turn.action != turn.greedy
-        tally.counts[BLIND] += not graph.revealing[turn.greedy]
-        tally.sums[RATES] += turn.rate
-        tally.sums[LOSSES] += record.measure(learner, desk.scores, turn.greedy, y)
-
-        label = y if seen else UNSEEN_LABEL
-        learner.update(state, graph, x, Round(desk.scores, desk.probabilities, turn.greedy, turn.action, label))
-
-        tally.played[0] += 1
+    t = 0
+    while t < rows.labels.size:
         mark = tally.played[1]
+        stop = rows.labels.size
+        if mark < tally.marks.size:
+            stop = min(stop, t + tally.marks[mark] - tally.played[0])
+        play_until(learner, state, plan, rows, t, stop, desk, tally, record)
+        tally.played[0] += stop - t
+        t = stop
         if mark < tally.marks.size and tally.marks[mark] == tally.played[0]:
             for i in range(tally.counts.size):
                 tally.counts_at[mark, i] = tally.counts[i]
             for i in range(tally.sums.size):
                 tally.sums_at[mark, i] = tally.sums[i]
             tally.played[1] += 1
+
+
+@helper
+def play_until(
+    learner: Learner,
+    state: Any,
+    plan: Plan,
+    rows: Rows,
+    start: int,
+    stop: int,
+    desk: Desk,
+    tally: Tally,
+    record: Record,
+) -> None:
+    """Play the rounds from `start` to `stop` of a chunk; the totals are kept in registers meanwhile."""
+    graph = plan.graph
+    mistakes = seen = explored = blind = 0
+    rates, losses = tally.sums[RATES], tally.sums[LOSSES]
+    for t in range(start, stop):
+        x = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
+        decision = decide(learner, state, plan, x, desk)
+        learner.count(state, plan, decision.greedy)
+        action = draw(desk.probabilities, rows.draws[t])
+        y = rows.labels[t]
+        label = y if graph.visible[action, y] else UNSEEN_LABEL
+
+        mistakes += action != y
+        seen += label >= 0
+        explored += action != decision.greedy
+        blind += not graph.revealing[decision.greedy]
+        rates += decision.rate
+        losses += record.measure(learner, desk.scores, decision.greedy, y)
+
+        learner.update(state, plan, x, Round(desk.scores, desk.probabilities, decision.greedy, action, label))
+    tally.counts[MISTAKES] += mistakes
+    tally.counts[LABELS_SEEN] += seen
+    tally.counts[EXPLORED] += explored
+    tally.counts[BLIND] += blind
+    tally.sums[RATES] = rates
+    tally.sums[LOSSES] = losses
+
+
+# ------------------------------------------------------------------------------------------------ one round at a time
+
+
+def act(learner: Learner, state: Any, plan: Plan, x: Row, desk: Desk, u: float) -> tuple[int, int, float]:
+    """The first half of a round: the action drawn, y* and gamma_t."""
+    decision = decide(learner, state, plan, x, desk)
+    learner.count(state, plan, decision.greedy)
+    return draw(desk.probabilities, u), decision.greedy, decision.rate
+
+
+def learn(learner: Learner, state: Any, plan: Plan, x: Row, played: Round) -> None:
+    """The second half of a round, now or after others."""
+    learner.recall(state, played)
+    learner.update(state, plan, x, played)
+
+
+# ------------------------------------------------------------------------------------------------ looking, for a batch
+
+
+def many_greedy(
+    learner: Learner, state: Any, rows: Rows, desk: Desk, scores: Floats, greedy: NDArray[np.int64]
+) -> None:
+    """The scores of every row, and y*; changes nothing else."""
+    for t in range(greedy.size):
+        x = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
+        learner.scores(state, x, desk.scores)
+        for k in range(desk.scores.size):
+            scores[t, k] = desk.scores[k]
+        greedy[t] = argmax(desk.scores)
+
+
+def many_probabilities(learner: Learner, state: Any, plan: Plan, rows: Rows, desk: Desk, out: Floats) -> None:
+    """The distribution over the actions that each row would meet if it came next; changes nothing else."""
+    for t in range(out.shape[0]):
+        x = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
+        decide(learner, state, plan, x, desk)
+        for i in range(out.shape[1]):
+            out[t, i] = desk.probabilities[i]

@@ -15,12 +15,14 @@ import numpy as np
 
 from gappletron._dispatch import Piece, compiled, helper
 from gappletron._validate import number
+from gappletron.state import Field
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.graphs import FeedbackGraph, Plan
     from gappletron.numerics import Floats
+    from gappletron.state import Layout
 
 __all__ = ["Exploration", "Paper", "TopUp"]
 
@@ -30,48 +32,70 @@ class Exploration(Piece, abstract=True):
 
     >>> from gappletron import FeedbackGraph, Paper, TopUp
     >>> import numpy as np
+    >>> from gappletron.graphs import Plan
+    >>> from gappletron.state import Sizes, State
     >>> graph, p = FeedbackGraph.apple_tasting(), np.zeros(2)
     >>> for rule in TopUp(gamma=0.3), Paper(gamma=0.3):
-    ...     rate = rule.explore(rule.start(graph), graph.arrays, 1, 0.3, p)
+    ...     state = State(rule.declare(), Sizes(1, 2, 2)).tuple
+    ...     rate = rule.explore(state, Plan(graph.arrays, rule.table(graph)), 1, 0.3, p)
     ...     print(p.round(3), "sees a label with probability", p[0].round(3))
     [0.3 0.7] sees a label with probability 0.3
     [0.15 0.85] sees a label with probability 0.15
     """
 
-    @abstractmethod
-    def start(self, graph: FeedbackGraph) -> Any:
-        """A new state: no rounds played."""
+    def declare(self) -> Layout:
+        """The fields of the state; none by default."""
+        return {}
+
+    def table(self, graph: FeedbackGraph) -> Any:
+        """What the rule derives from the graph alone, for :attr:`Plan.table`."""
+        return ()
 
     @abstractmethod
     @compiled
-    def explore(self, state: Any, graph: GraphArrays, greedy: int, gap: float, out: Floats) -> float:
-        """Fill `out` with p_t, count the round, and return gamma_t."""
+    def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
+        """Fill `out` with p_t and return gamma_t; changes nothing else."""
+
+    @compiled
+    def count(self, state: Any, plan: Plan, greedy: int) -> None:
+        """Count the round, once its action is drawn; nothing by default."""
 
     @abstractmethod
     def tuned(self, gamma: float) -> Exploration:
         """The same rule with another gamma."""
 
 
+class Decaying(Exploration, abstract=True):
+    """Rules with the rate ``gamma_t = min(1/2, gamma / sqrt(n_t))``; `blind` counts n_t."""
+
+    gamma: float
+
+    def declare(self) -> Layout:
+        return {"blind": Field(dtype="int64")}
+
+    def count(self, state: Any, plan: Plan, greedy: int) -> None:
+        if not plan.graph.revealing[greedy]:
+            state.blind[0] += 1
+
+
 @helper
-def exploration_rate(blind: NDArray[np.int64], graph: GraphArrays, greedy: int, gamma: float) -> float:
-    """gamma_t; `blind` holds n_t, and counts this round."""
-    if graph.revealing[greedy]:
+def exploration_rate(state: Any, plan: Plan, greedy: int, gamma: float) -> float:
+    """gamma_t, where this round is one more than the state has counted."""
+    if plan.graph.revealing[greedy]:
         return 0.0
-    blind[0] += 1
-    return min(0.5, gamma / math.sqrt(blind[0]))
+    return min(0.5, gamma / math.sqrt(state.blind[0] + 1))
 
 
-class TopUpState(NamedTuple):
-    """n_t, and what the classes look like from each y*: rows ``first[y*]`` to ``first[y* + 1]`` of the other three."""
+class TopUpTable(NamedTuple):
+    """What the classes look like from each y*: rows ``first[y*]`` to ``first[y* + 1]`` of the other three."""
 
-    blind: NDArray[np.int64]
     first: NDArray[np.int64]
     shown: Floats
     observers: Floats
     cover: Floats
 
 
-class TopUp(Exploration):
+class TopUp(Decaying):
     """The least exploration of the dominating set S that makes every label visible often enough; the default.
 
     With ``b = (1-a) e_{y*} + (a/K) 1_[K]`` and ``o(y) = sum_i b(i) A[i, y]``, it plays ``p = (1-c) b + (c/rho) 1_S``
@@ -88,26 +112,28 @@ class TopUp(Exploration):
     def check(self) -> None:
         number(self.gamma, "TopUp's gamma", least=0.0)
 
-    def start(self, graph: FeedbackGraph) -> TopUpState:
-        return TopUpState(np.zeros(1, np.int64), *profiles(graph))
+    def table(self, graph: FeedbackGraph) -> TopUpTable:
+        return profiles(graph)
 
-    def explore(self, state: TopUpState, graph: GraphArrays, greedy: int, gap: float, out: Floats) -> float:
-        rate = exploration_rate(state.blind, graph, greedy, self.gamma)
+    def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
+        graph, table = plan.graph, plan.table
+        rate = exploration_rate(state, plan, greedy, self.gamma)
         K = graph.visible.shape[1]
         rho = graph.dominating.size
         wanted = rate / rho
         c = 0.0
-        for q in range(state.first[greedy], state.first[greedy + 1]):
-            o = (1.0 - gap) * state.shown[q] + gap / K * state.observers[q]
+        for q in range(table.first[greedy], table.first[greedy + 1]):
+            o = (1.0 - gap) * table.shown[q] + gap / K * table.observers[q]
             if o < wanted:
-                c = max(c, (wanted - o) / (state.cover[q] / rho - o))
+                c = max(c, (wanted - o) / (table.cover[q] / rho - o))
         for i in range(K):
             out[i] = (1.0 - c) * (gap / K)
         for i in range(K, out.size):
             out[i] = 0.0
         out[greedy] += (1.0 - c) * (1.0 - gap)
-        for s in range(rho):
-            out[graph.dominating[s]] += c / rho
+        if c > 0.0:
+            for s in range(rho):
+                out[graph.dominating[s]] += c / rho
         return rate
 
     def tuned(self, gamma: float) -> TopUp:
@@ -115,8 +141,8 @@ class TopUp(Exploration):
 
 
 @functools.lru_cache(maxsize=32)
-def profiles(graph: FeedbackGraph) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:
-    """What TopUp needs to know of the classes, once per graph: see :class:`TopUpState`.
+def profiles(graph: FeedbackGraph) -> TopUpTable:
+    """What TopUp needs to know of the classes, once per graph.
 
     Seen from y*, all that matters of a class y is whether y* shows it, n_y = |in(y) n [K]| and k_y = |in(y) n S|; and c
     grows when any of the three falls. So only the minimal triples need a look in a round: one on the bandit graph.
@@ -141,19 +167,13 @@ def profiles(graph: FeedbackGraph) -> tuple[NDArray[np.int64], Floats, Floats, F
     first = np.concatenate([[0], np.cumsum(keep.sum(axis=1))]).astype(np.int64)
     columns = np.nonzero(keep)[1]
     table = np.vstack([np.repeat([[0], [1]], len(pairs), axis=0).T, np.tile(pairs.T, 2)]).astype(np.float64)
-    found = (first, *(np.ascontiguousarray(row[columns]) for row in table))
+    found = TopUpTable(first, *(np.ascontiguousarray(row[columns]) for row in table))
     for array in found:
         array.setflags(write=False)
-    return found  # type: ignore[return-value]
+    return found
 
 
-class PaperState(NamedTuple):
-    """n_t."""
-
-    blind: NDArray[np.int64]
-
-
-class Paper(Exploration):
+class Paper(Decaying):
     """Algorithm 1 to the letter, line 10, for reproduction: uniform where gamma_t <= a_t, else the dominating set.
 
     ``p = (1 - zeta a - (1-zeta) gamma_t) e_{y*} + zeta a/N 1 + (1-zeta) gamma_t/rho 1_S`` with ``zeta = 1[gamma_t <=
@@ -169,11 +189,9 @@ class Paper(Exploration):
     def check(self) -> None:
         number(self.gamma, "Paper's gamma", least=0.0)
 
-    def start(self, graph: FeedbackGraph) -> PaperState:
-        return PaperState(np.zeros(1, np.int64))
-
-    def explore(self, state: PaperState, graph: GraphArrays, greedy: int, gap: float, out: Floats) -> float:
-        rate = exploration_rate(state.blind, graph, greedy, self.gamma)
+    def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
+        graph = plan.graph
+        rate = exploration_rate(state, plan, greedy, self.gamma)
         N = out.size
         if rate <= gap:
             for i in range(N):

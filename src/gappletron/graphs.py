@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["FeedbackGraph", "GraphArrays"]
+__all__ = ["FeedbackGraph", "GraphArrays", "Plan"]
 
 
 class GraphArrays(NamedTuple):
@@ -43,6 +43,22 @@ class GraphArrays(NamedTuple):
     """N: the action reveals the label, whatever it is."""
     dominating: NDArray[np.int64]
     """The members of the dominating set, ascending."""
+    sole_observer: NDArray[np.int64]
+    """K: the only action that reveals the class; -1 where there are several."""
+
+
+class Plan(NamedTuple):
+    """What a round needs to know of its feedback graph: read-only, made from the graph alone, never saved.
+
+    `graph` holds the graph's arrays, `table` what the learner (or its exploration rule) derives from the graph.
+
+    >>> from gappletron import named
+    >>> named("label-efficient-perceptron").plan(FeedbackGraph.label_efficient(3)).table.query
+    3
+    """
+
+    graph: GraphArrays
+    table: Any
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -248,6 +264,7 @@ class FeedbackGraph:
             _frozen(np.array(self.visible.T, dtype=np.bool_, order="C")),
             _frozen(np.asarray(self.visible.all(axis=1))),
             _frozen(np.array(self.dominating_set, dtype=np.int64)),
+            _frozen(np.where(self.visible.sum(axis=0) == 1, self.visible.argmax(axis=0), -1).astype(np.int64)),
         )
 
     @cached_property
@@ -286,6 +303,94 @@ class FeedbackGraph:
         (('ham', 'spam'), ())
         """
         return tuple(self.classes[y] for y in np.flatnonzero(self.visible[self.action_index(action)]))
+
+    # Growing
+
+    @property
+    def given(self) -> NDArray[np.bool_]:
+        """The N x K matrix without the edges that the closure added; a class that is added later may undo those.
+
+        >>> FeedbackGraph.bandit(2).given.astype(int), FeedbackGraph.bandit(2).visible.astype(int)
+        (array([[1, 0],
+               [0, 1]]), array([[1, 1],
+               [1, 1]]))
+        """
+        edges = self.visible.copy()
+        for action, seen in self.completed:
+            edges[action, seen] = False
+        return edges
+
+    def with_class(
+        self, name: Label, reveals: Iterable[Label] | None = None, revealed_by: Iterable[Label] | None = None
+    ) -> FeedbackGraph:
+        """The graph with one more class, after the others, and the action that predicts it.
+
+        :param name: of the class.
+        :param reveals: the classes that the new action reveals (the new one may be among them).
+        :param revealed_by: the actions that reveal the new class (the new one may be among them).
+
+        Where neither is given and the graph is a preset's (bandit, full, filtering, label efficient, disease
+        prevention), the result is that preset with the new class. The dominating set is found anew, unless it was given
+        and still observes every class.
+
+        >>> FeedbackGraph.bandit(["cat", "dog"]).with_class("fox") == FeedbackGraph.bandit(["cat", "dog", "fox"])
+        True
+        >>> FeedbackGraph.apple_tasting().with_class("news", reveals=[], revealed_by=["ham"]).reveals("ham")
+        ('ham', 'spam', 'news')
+        """
+        new = _label(name, "class")
+        if (type(new), new) in self._places:
+            raise UserError(f"there is a class or an action {new!r} already: choose another name for the new class")
+        K, N = self.n_classes, self.n_actions
+        edges = np.zeros((N + 1, K + 1), dtype=bool)
+        old = np.concatenate([np.arange(K), np.arange(K + 1, N + 1)])  # the extra actions stay last
+        edges[np.ix_(old, np.arange(K))] = self.given
+        classes, actions = (*self.classes, new), (*self.classes, new, *self.actions[K:])
+        if reveals is None and revealed_by is None:
+            edges[K], edges[:, K] = self._edges_of_one_more(edges)
+        else:
+            for item in _labels(reveals or (), "reveals", "class"):
+                edges[K, _place(item, "class", classes)] = True
+            for item in _labels(revealed_by or (), "revealed_by", "action"):
+                edges[_place(item, "action", actions), K] = True
+        if not edges[:, K].any() and not (edges[:, :K].sum(axis=1) == K).any():
+            raise UserError(
+                f"no action would reveal the new class {new!r}: name at least one in revealed_by (or {new!r} itself in "
+                "reveals)"
+            )
+        kept = [self.actions[i] for i in self.dominating_set] if self.dominating_set_is_given else None
+        if kept is not None and not is_dominating(
+            _close(edges), tuple(_place(item, "action", actions) for item in kept)
+        ):
+            kept = None
+        return FeedbackGraph(edges, classes, actions, name=self.name, dominating_set=kept)
+
+    def _edges_of_one_more(self, edges: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """The row and the column of a new class where the graph is a preset's; `edges` has them empty."""
+        K, given = self.n_classes, self.given
+        row, column = np.zeros(K + 1, dtype=bool), np.zeros(self.n_actions + 1, dtype=bool)
+        square, own = given[:K], np.eye(K, dtype=bool)
+        reveals_all = np.delete(edges, K, axis=0)[:, :K].all(axis=1)
+        if self.n_actions == K and (square == own).all():  # bandit
+            row[K] = column[K] = True
+        elif self.n_actions == K and (square == ~own).all():  # disease prevention
+            row[:K] = column[:K] = True
+        elif (given.all(axis=1) | ~given.any(axis=1)).all():  # full, filtering, label efficient
+            column[np.delete(np.arange(self.n_actions + 1), K)] = reveals_all
+            row[:] = column[K] = reveals_all[:K].all()
+        else:
+            raise UserError(
+                f"the graph {self.name!r} is not a preset, so its edges do not follow for a new class: say what it "
+                "reveals=[...] and what it is revealed_by=[...]"
+            )
+        return row, column
+
+    def _restored(self, *, dominating_set_is_given: bool, dominating_set_is_exact: bool) -> FeedbackGraph:
+        """The same graph, after it was read from a file with its dominating set: who chose the set, and whether it is
+        known to be the smallest."""
+        object.__setattr__(self, "dominating_set_is_given", bool(dominating_set_is_given))
+        object.__setattr__(self, "dominating_set_is_exact", bool(dominating_set_is_exact))
+        return self
 
     # Value semantics
 
@@ -605,6 +710,14 @@ def _sequence(values: object, what: str) -> list[Any]:
     if isinstance(values, np.ndarray) and values.ndim == 0:
         raise UserError(f"{what} must be a list, not a single value")
     return list(values)
+
+
+def _place(item: Label, kind: str, known: tuple[Label, ...]) -> int:
+    """The position of a name; the type counts, so True is not 1."""
+    for place, name in enumerate(known):
+        if type(name) is type(item) and name == item:
+            return place
+    raise unknown(item, kind, known)
 
 
 def _enough_classes(n_classes: int) -> None:

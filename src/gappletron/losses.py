@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from gappletron._dispatch import Piece, compiled
 from gappletron._validate import UserError
-from gappletron.numerics import hinge_direction, log_partition, margin, rival, softmax_gradient
+from gappletron.numerics import exponentials, hinge_direction, log_of, log_partition, margin, rival, softmax_gradient
 
 if TYPE_CHECKING:
     from gappletron.numerics import Floats
@@ -48,6 +48,16 @@ class Loss(Piece, abstract=True):
     def gap(self, scores: Floats, greedy: int) -> float:
         """The gap map a in [0, 1]: l(y*), capped where the loss exceeds 1."""
 
+    @compiled
+    def gap_with(self, scores: Floats, greedy: int, work: Floats) -> float:
+        """As :meth:`gap`; it may leave in `work` (K numbers) what :meth:`gradient_with` can use in the same round."""
+        return self.gap(scores, greedy)
+
+    @compiled
+    def gradient_with(self, scores: Floats, greedy: int, y: int, work: Floats, out: Floats) -> None:
+        """As :meth:`gradient`, after :meth:`gap_with` of the same scores."""
+        self.gradient(scores, greedy, y, out)
+
     @abstractmethod
     def is_regular(self, classes: int) -> bool:
         """Whether the loss is regular for this K (the theorems apply)."""
@@ -69,7 +79,37 @@ class Loss(Piece, abstract=True):
         return float(classes)
 
 
-class SmoothHinge(Loss):
+class Hinges(Loss, abstract=True):
+    """Losses of the margin, whose gradient has two entries: y and its rival, the largest of the other scores."""
+
+    def gap_with(self, scores: Floats, greedy: int, work: Floats) -> float:
+        r = rival(scores, greedy)
+        work[0] = r
+        return self.gap_of(scores[greedy] - scores[r], scores.size)
+
+    def gradient_with(self, scores: Floats, greedy: int, y: int, work: Floats, out: Floats) -> None:
+        r = greedy if y != greedy else int(work[0])
+        hinge_direction(y, r, self.slope(scores[y] - scores[r], y == greedy, scores.size), out)
+
+    def gap(self, scores: Floats, greedy: int) -> float:
+        return self.gap_of(margin(scores, greedy), scores.size)
+
+    def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
+        r = greedy if y != greedy else rival(scores, y)
+        hinge_direction(y, r, self.slope(scores[y] - scores[r], y == greedy, scores.size), out)
+
+    @abstractmethod
+    @compiled
+    def gap_of(self, m: float, classes: int) -> float:
+        """The gap map where y* has the margin m."""
+
+    @abstractmethod
+    @compiled
+    def slope(self, m: float, right: bool, classes: int) -> float:
+        """How fast the loss of a class with the margin m falls with it; `right`: the class is y*."""
+
+
+class SmoothHinge(Hinges):
     """The smooth multiclass hinge of Rennie and Srebro (2005), the default: regular for every K >= 2.
 
     l(y) = 1 - 2 m(y) for y != y*; (1 - m*)^2 for y = y* with m* < 1; else 0. The gap map is l(y*).
@@ -86,15 +126,12 @@ class SmoothHinge(Loss):
             return (1.0 - m) * (1.0 - m)
         return 0.0
 
-    def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
-        r = rival(scores, y)
-        slope = 2.0
-        if y == greedy:
-            slope = 2.0 * max(0.0, 1.0 - (scores[y] - scores[r]))
-        hinge_direction(y, r, slope, out)
+    def slope(self, m: float, right: bool, classes: int) -> float:
+        if right:
+            return 2.0 * max(0.0, 1.0 - m)
+        return 2.0
 
-    def gap(self, scores: Floats, greedy: int) -> float:
-        m = margin(scores, greedy)
+    def gap_of(self, m: float, classes: int) -> float:
         if m < 1.0:
             return (1.0 - m) * (1.0 - m)
         return 0.0
@@ -109,7 +146,7 @@ class SmoothHinge(Loss):
         return 2.0 * math.sqrt(2.0) * max_norm
 
 
-class Hinge(Loss):
+class Hinge(Hinges):
     """The multiclass hinge of the paper's appendix: no loss where the learner is right by a margin of kappa or more.
 
     l(y) = max(0, 1 - m(y)), and 0 for y = y* with m* >= kappa; the gap map is l(y*). The case split is taken at the
@@ -132,13 +169,10 @@ class Hinge(Loss):
             return 0.0
         return max(0.0, 1.0 - m)
 
-    def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
-        r = rival(scores, y)
-        within = y != greedy or scores[y] - scores[r] < self.kappa
-        hinge_direction(y, r, 1.0 if within else 0.0, out)
+    def slope(self, m: float, right: bool, classes: int) -> float:
+        return 0.0 if right and m >= self.kappa else 1.0
 
-    def gap(self, scores: Floats, greedy: int) -> float:
-        m = margin(scores, greedy)
+    def gap_of(self, m: float, classes: int) -> float:
         if m < self.kappa:
             return 1.0 - m
         return 0.0
@@ -156,7 +190,42 @@ class Hinge(Loss):
         return max(float(classes), (1.0 + self.kappa) / self.kappa)
 
 
-class LogisticBaseK(Loss):
+class Logistic(Loss, abstract=True):
+    """Losses ``-ln softmax(s)_y / ln(base)``: the exponentials of the gap map serve for the gradient."""
+
+    @abstractmethod
+    @compiled
+    def log_base(self, classes: int) -> float:
+        """ln(base)."""
+
+    @abstractmethod
+    @compiled
+    def gap_of(self, m: float, classes: int) -> float:
+        """The gap map where ``m = -ln softmax(s)_{y*}``."""
+
+    def value(self, scores: Floats, greedy: int, y: int) -> float:
+        return (log_partition(scores, greedy) + scores[greedy] - scores[y]) / self.log_base(scores.size)
+
+    def gap(self, scores: Floats, greedy: int) -> float:
+        return self.gap_of(log_partition(scores, greedy), scores.size)
+
+    def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
+        exponentials(scores, greedy, out)
+        softmax_gradient(out, y, 1.0 / self.log_base(scores.size), out)
+
+    def gap_with(self, scores: Floats, greedy: int, work: Floats) -> float:
+        exponentials(scores, greedy, work)
+        total = 0.0
+        for k in range(work.size):
+            if k != greedy:
+                total += work[k]
+        return self.gap_of(math.log1p(total), scores.size)
+
+    def gradient_with(self, scores: Floats, greedy: int, y: int, work: Floats, out: Floats) -> None:
+        softmax_gradient(work, y, 1.0 / self.log_base(scores.size), out)
+
+
+class LogisticBaseK(Logistic):
     """The paper's logistic loss, ``l(y) = -log_K softmax(s)_y``; its gap map is l(y*).
 
     Regular for K = 2 only: for K >= 3 the paper's claim fails (docs, page Errata), and so may its theorems. It is here
@@ -166,14 +235,11 @@ class LogisticBaseK(Loss):
     (True, False)
     """
 
-    def value(self, scores: Floats, greedy: int, y: int) -> float:
-        return (log_partition(scores, greedy) + scores[greedy] - scores[y]) / math.log(scores.size)
+    def log_base(self, classes: int) -> float:
+        return log_of(classes)
 
-    def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
-        softmax_gradient(scores, greedy, y, 1.0 / math.log(scores.size), out)
-
-    def gap(self, scores: Floats, greedy: int) -> float:
-        return min(1.0, log_partition(scores, greedy) / math.log(scores.size))
+    def gap_of(self, m: float, classes: int) -> float:
+        return min(1.0, m / log_of(classes))
 
     def is_regular(self, classes: int) -> bool:
         return classes == 2
@@ -185,14 +251,11 @@ class LogisticBaseK(Loss):
         return math.sqrt(2.0) * max_norm / math.log(classes)
 
 
-class InBase2(Loss, abstract=True):
+class InBase2(Logistic, abstract=True):
     """The logistic loss in base 2, ``l(y) = -log_2 softmax(s)_y``; its members differ in the gap map."""
 
-    def value(self, scores: Floats, greedy: int, y: int) -> float:
-        return (log_partition(scores, greedy) + scores[greedy] - scores[y]) / math.log(2.0)
-
-    def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
-        softmax_gradient(scores, greedy, y, 1.0 / math.log(2.0), out)
+    def log_base(self, classes: int) -> float:
+        return math.log(2.0)
 
     def smoothness(self, classes: int, max_norm: float) -> float:
         return max_norm * max_norm / math.log(2.0)
@@ -214,8 +277,8 @@ class LogisticBase2(InBase2):
     (True, 3.0)
     """
 
-    def gap(self, scores: Floats, greedy: int) -> float:
-        return min(1.0, log_partition(scores, greedy) / math.log(2.0))
+    def gap_of(self, m: float, classes: int) -> float:
+        return min(1.0, m / math.log(2.0))
 
     def is_regular(self, classes: int) -> bool:
         return True

@@ -7,13 +7,19 @@ Interpreted and compiled code give the same bits for plain loops, ``math.exp`` a
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gappletron._dispatch import helper
+import numpy as np
+
+from gappletron._dispatch import compiled_by, helper
+from gappletron._vectors import add_columns, add_rows, largest_entry, lowest_bit, multiply_rows, nonzero_lanes
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
+
+    from gappletron._vectors import Lanes
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int32]
@@ -27,15 +33,19 @@ UNSEEN_LABEL = -1
 
 
 class Row(NamedTuple):
-    """A sparse feature vector x: entries `start` to `stop` of a chunk's indices and values."""
+    """A sparse feature vector x: entries `start` to `stop` of a chunk's indices and values.
+
+    `squared` is ||x||_2^2, and `lanes` the padded number of classes of the matrices that x is multiplied with.
+    """
 
     indices: Ints
     values: Floats
     start: int
     stop: int
+    squared: float
+    lanes: Lanes
 
 
-@helper
 def argmax(scores: Floats) -> int:
     """The position of the largest score, the lowest one on a tie."""
     best = 0
@@ -45,7 +55,11 @@ def argmax(scores: Floats) -> int:
     return best
 
 
-@helper
+@compiled_by(argmax)
+def _compiled_argmax(scores: Any) -> Callable[..., int]:
+    return lambda scores: largest_entry(scores, -1)
+
+
 def rival(scores: Floats, y: int) -> int:
     """The position of the largest score other than that of `y`, the lowest one on a tie."""
     best = 1 if y == 0 else 0
@@ -53,6 +67,11 @@ def rival(scores: Floats, y: int) -> int:
         if k != y and scores[k] > scores[best]:
             best = k
     return best
+
+
+@compiled_by(rival)
+def _compiled_rival(scores: Any, y: Any) -> Callable[..., int]:
+    return lambda scores, y: largest_entry(scores, y)
 
 
 @helper
@@ -70,6 +89,16 @@ def hinge_direction(y: int, r: int, slope: float, out: Floats) -> None:
     out[r] = slope
 
 
+LOGARITHMS = np.array([0.0, *(math.log(number) for number in range(1, 129))])
+"""Of small whole numbers: a logarithm costs as much as a dozen additions."""
+
+
+@helper
+def log_of(number: int) -> float:
+    """ln of a whole number."""
+    return LOGARITHMS[number] if number < 129 else math.log(number)
+
+
 @helper
 def log_partition(scores: Floats, top: int) -> float:
     """ln sum_k exp(s_k - s_top), with `top` the argmax: at least 0, and no term overflows."""
@@ -80,9 +109,12 @@ def log_partition(scores: Floats, top: int) -> float:
     return math.log1p(total)
 
 
-@helper
 def dot(weights: Floats, x: Row, out: Floats) -> None:
-    """out = W^T x for feature-major W (d x K): each active feature adds one contiguous row."""
+    """out = W^T x for feature-major W (d x K): each active feature adds one contiguous row.
+
+    W and `out` have the axis `classes` last (the engine pads it), as declared in a state or as the scores that are
+    passed in.
+    """
     K = out.size
     for k in range(K):
         out[k] = 0.0
@@ -93,27 +125,47 @@ def dot(weights: Floats, x: Row, out: Floats) -> None:
             out[k] += v * weights[j, k]
 
 
-@helper
-def squared_norm(x: Row) -> float:
-    """||x||_2^2."""
+@compiled_by(dot)
+def _compiled_dot(weights: Any, x: Any, out: Any) -> Callable[..., None]:
+    def in_registers(weights: Floats, x: Row, out: Floats) -> None:
+        multiply_rows(weights, x.indices, x.values, x.start, x.stop, out, x.lanes)
+
+    return in_registers if has_width(x) else dot
+
+
+def has_width(x: Any) -> bool:
+    """Whether the padded number of classes is known, from the compiled type of a :class:`Row`."""
+    return bool(x.types[x.fields.index("lanes")].instance_class.width)
+
+
+def squared_length(direction: Floats, x: Row) -> float:
+    """||direction||_2^2; x tells the compiler the number of classes."""
     total = 0.0
-    for p in range(x.start, x.stop):
-        total += x.values[p] * x.values[p]
+    for k in range(direction.size):
+        total += direction[k] * direction[k]
     return total
 
 
-@helper
-def squared_length(vector: Floats) -> float:
-    """||vector||_2^2."""
-    total = 0.0
-    for k in range(vector.size):
-        total += vector[k] * vector[k]
-    return total
+@compiled_by(squared_length)
+def _compiled_squared_length(direction: Any, x: Any) -> Callable[..., float]:
+    def of_few(direction: Floats, x: Row) -> float:
+        active = nonzero_lanes(direction, x.lanes)
+        above = active & (active - np.uint64(1))  # without the lowest bit
+        if above & (above - np.uint64(1)) == 0 and above != 0:
+            # Two entries, as hinge-like losses have: zeros in between would not change the sum.
+            a, b = direction[lowest_bit(active)], direction[lowest_bit(above)]
+            return a * a + b * b
+        total = 0.0
+        if active != 0:
+            for k in range(direction.size):
+                total += direction[k] * direction[k]
+        return total
+
+    return of_few if has_width(x) else squared_length
 
 
-@helper
 def add_outer(weights: Floats, x: Row, direction: Floats, factor: float) -> None:
-    """W += factor * x (x) direction, touching only active features and the classes whose direction is not zero."""
+    """W += factor * x (x) direction, touching only active features; W and `direction` as in :func:`dot`."""
     K = direction.size
     active = 0
     first = last = 0
@@ -125,8 +177,7 @@ def add_outer(weights: Floats, x: Row, direction: Floats, factor: float) -> None
             active += 1
     if active == 2:
         # The two columns of a hinge-like loss: for many classes this is what keeps an update cheaper than the scores.
-        a = factor * direction[first]
-        b = factor * direction[last]
+        a, b = factor * direction[first], factor * direction[last]
         for p in range(x.start, x.stop):
             j = x.indices[p]
             weights[j, first] += a * x.values[p]
@@ -139,14 +190,35 @@ def add_outer(weights: Floats, x: Row, direction: Floats, factor: float) -> None
                 weights[j, k] += step * direction[k]
 
 
+@compiled_by(add_outer)
+def _compiled_add_outer(weights: Any, x: Any, direction: Any, factor: Any) -> Callable[..., None]:
+    def by_rows(weights: Floats, x: Row, direction: Floats, factor: float) -> None:
+        active = nonzero_lanes(direction, x.lanes)
+        above = active & (active - np.uint64(1))  # without the lowest bit
+        if above != 0 and above & (above - np.uint64(1)) == 0:
+            columns = (lowest_bit(active), lowest_bit(above))
+            factors = (factor * direction[columns[0]], factor * direction[columns[1]])
+            add_columns(weights, x.indices, x.values, x.start, x.stop, columns, factors, x.lanes)
+        elif active != 0:
+            add_rows(weights, x.indices, x.values, x.start, x.stop, direction, factor, x.lanes)
+
+    return by_rows if has_width(x) else add_outer
+
+
 @helper
-def softmax_gradient(scores: Floats, top: int, y: int, factor: float, out: Floats) -> None:
-    """out = factor * (softmax(s) - e_y), the gradient of -factor * ln softmax(s)_y; `top` is the argmax."""
+def exponentials(scores: Floats, top: int, out: Floats) -> None:
+    """out = exp(s - s_top), with `top` the argmax, so that no term overflows."""
+    for k in range(scores.size):
+        out[k] = 1.0 if k == top else math.exp(scores[k] - scores[top])
+
+
+@helper
+def softmax_gradient(e: Floats, y: int, factor: float, out: Floats) -> None:
+    """out = factor * (q - e_y) for the softmax q of the exponentials e: the gradient of -factor * ln q_y."""
     total = 0.0
-    for k in range(scores.size):
-        out[k] = math.exp(scores[k] - scores[top])
-        total += out[k]
+    for k in range(e.size):
+        total += e[k]
     scale = factor / total
-    for k in range(scores.size):
-        out[k] *= scale
+    for k in range(e.size):
+        out[k] = e[k] * scale
     out[y] -= factor

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import Piece, compiled, helper
-from gappletron._validate import fits_in_memory, number
-from gappletron.numerics import add_outer, dot, squared_length, squared_norm
+from gappletron._validate import number
+from gappletron.numerics import add_outer, dot, squared_length
+from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
     from gappletron.numerics import Floats, Row
+    from gappletron.state import Layout
 
 __all__ = ["AdaGrad", "AdaptiveOGD", "FixedOGD", "Optimizer", "ProjectedOGD", "ScaleFreeFTRL"]
 
@@ -30,7 +30,7 @@ SMALLEST_SCALE = 1e-100
 
 
 class Optimizer(Piece, abstract=True):
-    """The family of optimizers. A new one is a subclass with the methods below and a named tuple for its state.
+    """The family of optimizers. A new one is a subclass with the methods below.
 
     >>> from gappletron import AdaptiveOGD, ProjectedOGD
     >>> AdaptiveOGD().guarantee() is None, round(ProjectedOGD(radius=2.0).guarantee(), 3)
@@ -38,8 +38,8 @@ class Optimizer(Piece, abstract=True):
     """
 
     @abstractmethod
-    def start(self, features: int, classes: int) -> Any:
-        """A new state, with W = 0."""
+    def declare(self) -> Layout:
+        """The fields of the state; W must be 0 at the start."""
 
     @abstractmethod
     @compiled
@@ -64,23 +64,6 @@ class Optimizer(Piece, abstract=True):
         return math.inf
 
 
-def zeros(features: int, classes: int) -> Floats:
-    """A d x K matrix of zeros, refused where it could not fit."""
-    fits_in_memory(
-        8 * features * classes,
-        f"a weight matrix of {features} features x {classes} classes",
-        "hash the features into fewer",
-    )
-    return np.zeros((features, classes))
-
-
-class OGDState(NamedTuple):
-    """W, and the sum of the squared gradient norms."""
-
-    weights: Floats
-    total: Floats
-
-
 class AdaptiveOGD(Optimizer):
     """Online gradient descent as in the paper's experiments: ``eta_t = scale / sqrt(1e-8 + sum_{j<=t} ||g_j||^2)``.
 
@@ -95,34 +78,25 @@ class AdaptiveOGD(Optimizer):
     def check(self) -> None:
         number(self.scale, "AdaptiveOGD's scale", above=0.0)
 
-    def start(self, features: int, classes: int) -> OGDState:
-        return OGDState(zeros(features, classes), np.zeros(1))
+    def declare(self) -> Layout:
+        """W, and the sum of the squared gradient norms."""
+        return {"weights": Field("features", "classes"), "total": Field()}
 
-    def scores(self, state: OGDState, x: Row, out: Floats) -> None:
+    def scores(self, state: Any, x: Row, out: Floats) -> None:
         dot(state.weights, x, out)
 
-    def step(self, state: OGDState, x: Row, direction: Floats, weight: float) -> None:
-        squared = squared_length(direction)
+    def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
+        squared = squared_length(direction, x)
         if squared > 0.0:  # where the label is right by a margin there is no gradient: most rounds, in the end
-            state.total[0] += weight * weight * squared * squared_norm(x)
+            state.total[0] += weight * weight * squared * x.squared
             eta = self.scale / math.sqrt(1e-8 + state.total[0])
             add_outer(state.weights, x, direction, -eta * weight)
 
-    def weights(self, state: OGDState) -> Floats:
-        return state.weights.copy()
+    def weights(self, state: Any) -> Floats:
+        return state.weights
 
     def guarantee(self) -> None:
         return None
-
-
-class BallState(NamedTuple):
-    """``W = scale * V``, ``||V||^2``, the sum of the squared gradient norms, and room for K numbers."""
-
-    weights: Floats
-    scale: Floats
-    squared: Floats
-    total: Floats
-    room: Floats
 
 
 class InBall(Optimizer, abstract=True):
@@ -130,15 +104,22 @@ class InBall(Optimizer, abstract=True):
 
     radius: float
 
-    def start(self, features: int, classes: int) -> BallState:
-        return BallState(zeros(features, classes), np.ones(1), np.zeros(1), np.zeros(1), np.zeros(classes))
+    def declare(self) -> Layout:
+        """``W = scale * V``, ``||V||^2``, and the sum of the squared gradient norms."""
+        return {
+            "weights": Field("features", "classes"),
+            "scale": Field(fill=1.0),
+            "squared": Field(),
+            "total": Field(),
+            "inner": Scratch("classes"),
+        }
 
-    def scores(self, state: BallState, x: Row, out: Floats) -> None:
+    def scores(self, state: Any, x: Row, out: Floats) -> None:
         dot(state.weights, x, out)
         for k in range(out.size):
             out[k] *= state.scale[0]
 
-    def weights(self, state: BallState) -> Floats:
+    def weights(self, state: Any) -> Floats:
         return state.scale[0] * state.weights
 
     def reach(self) -> float:
@@ -146,19 +127,19 @@ class InBall(Optimizer, abstract=True):
 
 
 @helper
-def add_measured(state: BallState, x: Row, direction: Floats, factor: float) -> None:
+def add_measured(state: Any, x: Row, direction: Floats, factor: float) -> None:
     """V += factor * x (x) direction, and ||V||^2 with it: ||V + D||^2 = ||V||^2 + 2 <V, D> + ||D||^2."""
-    dot(state.weights, x, state.room)  # of V as it is now: with delayed feedback the scores at hand may be old
+    dot(state.weights, x, state.inner)  # of V as it is now: with delayed feedback the scores at hand may be old
     inner = 0.0
     for k in range(direction.size):
-        inner += direction[k] * state.room[k]
-    change = 2.0 * factor * inner + factor * factor * squared_length(direction) * squared_norm(x)
+        inner += direction[k] * state.inner[k]
+    change = 2.0 * factor * inner + factor * factor * squared_length(direction, x) * x.squared
     state.squared[0] = max(0.0, state.squared[0] + change)
     add_outer(state.weights, x, direction, factor)
 
 
 @helper
-def project(state: BallState, radius: float) -> None:
+def project(state: Any, radius: float) -> None:
     """Scale W back into the ball, if it is outside."""
     length = abs(state.scale[0]) * math.sqrt(state.squared[0])
     if length > radius:
@@ -185,8 +166,8 @@ class ProjectedOGD(InBall):
     def check(self) -> None:
         number(self.radius, "ProjectedOGD's radius", above=0.0)
 
-    def step(self, state: BallState, x: Row, direction: Floats, weight: float) -> None:
-        squared = weight * weight * squared_length(direction) * squared_norm(x)
+    def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
+        squared = weight * weight * squared_length(direction, x) * x.squared
         if squared > 0.0:
             state.total[0] += squared
             eta = math.sqrt(2.0) * self.radius / math.sqrt(state.total[0])
@@ -214,19 +195,12 @@ class FixedOGD(InBall):
         number(self.rate, "FixedOGD's rate", above=0.0)
         number(self.radius, "FixedOGD's radius", above=0.0, finite=False)
 
-    def step(self, state: BallState, x: Row, direction: Floats, weight: float) -> None:
+    def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
         add_measured(state, x, direction, -self.rate * weight / state.scale[0])
         project(state, self.radius)
 
     def guarantee(self) -> None:
         return None
-
-
-class AdaGradState(NamedTuple):
-    """W, and the sum of the squared gradients, coordinate by coordinate."""
-
-    weights: Floats
-    totals: Floats
 
 
 class AdaGrad(Optimizer):
@@ -243,13 +217,14 @@ class AdaGrad(Optimizer):
     def check(self) -> None:
         number(self.rate, "AdaGrad's rate", above=0.0)
 
-    def start(self, features: int, classes: int) -> AdaGradState:
-        return AdaGradState(zeros(features, classes), zeros(features, classes))
+    def declare(self) -> Layout:
+        """W, and the sum of the squared gradients, coordinate by coordinate."""
+        return {"weights": Field("features", "classes"), "totals": Field("features", "classes")}
 
-    def scores(self, state: AdaGradState, x: Row, out: Floats) -> None:
+    def scores(self, state: Any, x: Row, out: Floats) -> None:
         dot(state.weights, x, out)
 
-    def step(self, state: AdaGradState, x: Row, direction: Floats, weight: float) -> None:
+    def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
         for p in range(x.start, x.stop):
             j = x.indices[p]
             for k in range(direction.size):
@@ -257,8 +232,8 @@ class AdaGrad(Optimizer):
                 state.totals[j, k] += g * g
                 state.weights[j, k] -= self.rate * g / math.sqrt(1e-8 + state.totals[j, k])
 
-    def weights(self, state: AdaGradState) -> Floats:
-        return state.weights.copy()
+    def weights(self, state: Any) -> Floats:
+        return state.weights
 
     def guarantee(self) -> None:
         return None
@@ -279,8 +254,8 @@ class ScaleFreeFTRL(InBall):
     def check(self) -> None:
         number(self.radius, "ScaleFreeFTRL's radius", above=0.0, finite=False)
 
-    def step(self, state: BallState, x: Row, direction: Floats, weight: float) -> None:
-        squared = weight * weight * squared_length(direction) * squared_norm(x)
+    def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
+        squared = weight * weight * squared_length(direction, x) * x.squared
         if squared > 0.0:
             state.total[0] += squared
             add_measured(state, x, direction, weight)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gappletron._dispatch import ready
 from gappletron._validate import Label, UserError, fits_in_memory, listing, shortened, whole
 from gappletron.engine import (
     BLIND,
@@ -21,25 +20,26 @@ from gappletron.engine import (
     RATES,
     Counts,
     Losses,
-    advance,
-    generator,
-    new_desk,
     new_tally,
 )
 from gappletron.graphs import FeedbackGraph
 from gappletron.history import Histories, History, curve_of
-from gappletron.learners import check_can_play, named
+from gappletron.learners import check_can_play
 from gappletron.learners.learner import Learner
-from gappletron.numerics import LARGEST_VALUE
+from gappletron.player import Player, learner_of, prepared
 from gappletron.streams import open_stream
-from gappletron.streams.stream import Chunk, Stream, frozen, limited
+from gappletron.streams.stream import Stream, limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
+    from gappletron.engine import Tally
     from gappletron.numerics import Floats
+    from gappletron.player import Prepared
+
+    Graphs = FeedbackGraph | str | Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph]
 
 __all__ = ["Runs", "play"]
 
@@ -49,7 +49,7 @@ MARKS_A_DECADE = 24
 def play(
     learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str],
     stream: Any,
-    graph: FeedbackGraph | str,
+    graph: Graphs,
     *,
     repeats: int | Sequence[int] = 1,
     seed: int = 0,
@@ -65,7 +65,9 @@ def play(
         your own.
     :param stream: a :class:`~gappletron.streams.stream.Stream`, an ``(X, y)`` pair of arrays or a sparse matrix and
         labels, or what the command line takes: a svmlight file's path, ``"synthetic:K=9,d=120"``, ``"digits"``.
-    :param graph: a :class:`FeedbackGraph`, its JSON file, or a preset's name, made for the stream's classes.
+    :param graph: a :class:`FeedbackGraph`, its JSON file, or a preset's name, made for the stream's classes. Where it
+        changes from round to round: a sequence with the graph of each round, or a function from the number of the round
+        (from 0) to its graph, all over the same classes and actions.
     :param repeats: how often each learner plays, on the same data with its own randomness; or which repeats, by their
         numbers.
     :param seed: of the learners' randomness; repeat r of every learner draws from ``SeedSequence(seed,
@@ -102,7 +104,7 @@ class Runs:
         self,
         learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str],
         stream: Any,
-        graph: FeedbackGraph | str,
+        graph: Graphs,
         *,
         repeats: int | Sequence[int] = 1,
         seed: int = 0,
@@ -117,7 +119,7 @@ class Runs:
         self.learners = _named_learners(learners)
         stream = open_stream(stream)
         self.stream: Stream = stream if rounds is None else limited(stream, whole(rounds, "rounds", least=1))
-        self.graph = graph_for(graph, self.stream.classes)
+        self.graph, self._changing = _graph_and_changes(graph, self.stream.classes)
         for learner in self.learners.values():
             check_can_play(learner, self.graph)
         self._positions = class_positions(self.stream.classes, self.graph)
@@ -127,11 +129,12 @@ class Runs:
         record = Losses() if losses else Counts()
 
         def run_of(name: str, repeat: int) -> _Run:
-            return _Run(name, self.learners[name], self.graph, self.stream.features, repeat, self.seed, marks, record)
+            player = Player(self.learners[name], self.graph, self.stream.features, self.seed, repeat=repeat)
+            return _Run(name, repeat, self.seed, player, new_tally(marks), record)
 
         first = {name: run_of(name, self.repeats[0]) for name in self.learners}
         fits_in_memory(
-            len(self.repeats) * sum(_bytes((run.state, run.tally)) for run in first.values()),
+            len(self.repeats) * sum(run.nbytes for run in first.values()),
             f"{len(self.repeats)} run{'s' * (len(self.repeats) > 1)} of {listing(self.learners)}",
             "play fewer repeats or learners at once, or hash the features into fewer",
         )
@@ -151,20 +154,26 @@ class Runs:
         played = 0
         with ThreadPoolExecutor(min(self.jobs, len(self._runs))) as pool:
             for chunk in self.stream.chunks():
-                self._check_values(chunk, played)
                 if self._positions is not None:
                     chunk = chunk._replace(labels=_frozen(self._positions[chunk.labels]))  # noqa: PLW2901
-                for future in [pool.submit(learner_run.play, chunk) for learner_run in self._runs]:
+                ready = prepared(chunk, f"{self.stream.name}, after round {played},")
+                graphs = self._graphs_of(played, len(chunk.labels))
+                for future in [pool.submit(run.play, ready, graphs) for run in self._runs]:
                     future.result()
-                played += chunk.labels.size
+                played += len(chunk.labels)
                 yield played
 
-    def _check_values(self, chunk: Chunk, played: int) -> None:
-        if chunk.values.size and not max(chunk.values.max(), -chunk.values.min()) <= LARGEST_VALUE:
+    def _graphs_of(self, played: int, rounds: int) -> list[FeedbackGraph] | None:
+        """The graph of each of the next rounds, where it changes."""
+        if self._changing is None:
+            return None
+        if callable(self._changing):
+            return [self._changing(t) for t in range(played, played + rounds)]
+        if played + rounds > len(self._changing):
             raise UserError(
-                f"{self.stream.name} has a value beyond {LARGEST_VALUE:g} after round {played}: scale its rows, "
-                "for example to rows of unit norm"
+                f"there are {len(self._changing)} graphs and the stream has more rounds: give one graph for each round"
             )
+        return list(self._changing[played : played + rounds])
 
     def histories(self) -> Histories:
         """What happened up to now."""
@@ -174,44 +183,46 @@ class Runs:
     def weights(self, name: str | None = None, repeat: int = 0) -> Floats:
         """W of one run as it is now, features x classes; by default of the first learner."""
         first = next(iter(self.learners)) if name is None else name
-        for learner_run in self._runs:
-            if (learner_run.name, learner_run.repeat) == (first, repeat):
-                return learner_run.learner.weights(learner_run.state)
+        for run in self._runs:
+            if (run.name, run.repeat) == (first, repeat):
+                return run.player.weights
         raise UserError(f"there is no run of {first!r} with repeat {repeat}: the learners are {listing(self.learners)}")
 
 
 class _Run:
-    """One learner with one seed: its state, its generator and its totals."""
+    """One learner with one seed: a player, its totals, and the time it took."""
 
     def __init__(
-        self,
-        name: str,
-        learner: Learner,
-        graph: FeedbackGraph,
-        features: int,
-        repeat: int,
-        seed: int,
-        marks: NDArray[np.int64],
-        record: Counts | Losses,
+        self, name: str, repeat: int, seed: int, player: Player, tally: Tally, record: Counts | Losses
     ) -> None:
-        self.name, self.learner, self.repeat, self.seed = name, learner, repeat, seed
-        self.rng = generator(seed, repeat)
-        self.state = learner.start(graph, features)
-        self.arrays, self.desk, self.tally, self.record = graph.arrays, new_desk(graph), new_tally(marks), record
+        self.name, self.repeat, self.seed, self.player, self.tally, self.record = (
+            name,
+            repeat,
+            seed,
+            player,
+            tally,
+            record,
+        )
         self.seconds = 0.0
-        # Compiled, or loaded from the cache, before anything is timed.
-        self.kernel = ready(advance, learner, self.state, self.arrays, EMPTY, self.rng, self.desk, self.tally, record)
+        player.compile(record)  # or loaded from the cache, before anything is timed
 
-    def play(self, chunk: Chunk) -> None:
+    @property
+    def nbytes(self) -> int:
+        """The memory of the state and of the totals."""
+        return self.player.nbytes + sum(array.nbytes for array in self.tally)
+
+    def play(self, chunk: Prepared, graphs: list[FeedbackGraph] | None) -> None:
+        """Play the rounds of a chunk."""
         start = time.perf_counter()
-        self.kernel(self.learner, self.state, self.arrays, chunk, self.rng, self.desk, self.tally, self.record)
+        self.player.advance(chunk, self.tally, record=self.record, graphs=graphs)
         self.seconds += time.perf_counter() - start
 
     def history(self, losses: bool) -> History:
+        """What happened up to now."""
         counts, sums = self.tally.counts, self.tally.sums
         return History(
             name=self.name,
-            learner=self.learner,
+            learner=self.player.learner,
             repeat=self.repeat,
             seed=self.seed,
             rounds=int(self.tally.played[0]),
@@ -237,17 +248,9 @@ def _repeat_numbers(repeats: int | Sequence[int]) -> tuple[int, ...]:
     return numbers
 
 
-def _bytes(state: Any) -> int:
-    """The memory of all arrays in named tuples of arrays."""
-    return sum(map(_bytes, state)) if isinstance(state, tuple) else int(getattr(state, "nbytes", 0))
-
-
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     array.flags.writeable = False
     return array
-
-
-EMPTY = frozen(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
 
 
 def graph_for(graph: FeedbackGraph | str | os.PathLike[str], classes: Sequence[Label]) -> FeedbackGraph:
@@ -259,6 +262,21 @@ def graph_for(graph: FeedbackGraph | str | os.PathLike[str], classes: Sequence[L
     return FeedbackGraph.preset(graph, classes)  # type: ignore[arg-type]
 
 
+def _graph_and_changes(graph: Graphs, classes: Sequence[Label]) -> tuple[FeedbackGraph, Any]:
+    """The graph that players start with, and the sequence of graphs or the function that changes it (or None)."""
+    if callable(graph):
+        first = graph(0)
+    elif isinstance(graph, Sequence) and not isinstance(graph, str):
+        if not graph:
+            raise UserError("the sequence of graphs is empty: give one graph for each round")
+        first = graph[0]
+    else:
+        return graph_for(graph, classes), None
+    if not isinstance(first, FeedbackGraph):
+        raise UserError(f"the graph of the first round is {first!r}: the graph of a round must be a FeedbackGraph")
+    return first, graph
+
+
 def usable_cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -268,12 +286,12 @@ def _named_learners(
     learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str],
 ) -> dict[str, Learner]:
     if isinstance(learners, Mapping):
-        given = [(str(name), _learner(learner)) for name, learner in learners.items()]
+        given = [(str(name), learner_of(learner)) for name, learner in learners.items()]
     else:
         several = (
             [learners] if isinstance(learners, Learner | str) or not isinstance(learners, Iterable) else list(learners)
         )
-        pieces = [_learner(learner) for learner in several]
+        pieces = [learner_of(learner) for learner in several]
         # A name is called as it was given, so that "banditron" and "banditron:gamma=0.1" can be told apart.
         names = [
             learner if isinstance(learner, str) else piece.name for learner, piece in zip(several, pieces, strict=True)
@@ -290,14 +308,6 @@ def _named_learners(
             "name it once, and ask for more repeats"
         )
     return result
-
-
-def _learner(given: Learner | str) -> Learner:
-    if isinstance(given, str):
-        return named(given)
-    if not isinstance(given, Learner):
-        raise UserError(f"{given!r} is not a learner: give one, or the name of one")
-    return given
 
 
 def class_positions(stream_classes: Sequence[Label], graph: FeedbackGraph) -> NDArray[np.int64] | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gappletron._validate import number
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 from gappletron.learners.linear import (
     BanditFeedback,
     Linear,
-    LinearState,
     add_column,
     cube_root_rate,
     exchange,
@@ -18,7 +17,7 @@ from gappletron.learners.linear import (
 from gappletron.numerics import argmax, margin
 
 if TYPE_CHECKING:
-    from gappletron.graphs import GraphArrays
+    from gappletron.graphs import Plan
     from gappletron.numerics import Floats, Row
 
 __all__ = ["Banditron", "BanditronIW"]
@@ -44,17 +43,18 @@ class Banditron(BanditFeedback):
 
     gamma: float = 0.05
 
+    knows_classes = True
     reference = "Kakade, Shalev-Shwartz, Tewari: Efficient bandit algorithms for online multiclass prediction (2008)"
 
     def check(self) -> None:
         number(self.gamma, "Banditron's gamma", least=0.0, most=1.0)
 
-    def distribution(self, state: LinearState, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
         explore_uniformly(greedy, self.gamma, out)
         return Decision(greedy, self.gamma)
 
-    def update(self, state: LinearState, graph: GraphArrays, x: Row, played: Round) -> None:
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         add_column(state.weights, x, played.greedy, -1.0)
         if played.label == played.action:
             add_column(state.weights, x, played.action, 1.0 / played.probabilities[played.action])
@@ -97,20 +97,21 @@ class BanditronIW(Linear):
     def check(self) -> None:
         number(self.gamma, "BanditronIW's gamma", least=0.0, most=1.0)
 
-    def distribution(self, state: LinearState, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
-        rho = graph.dominating.size
+        dominating = plan.graph.dominating
+        rho = dominating.size
         for i in range(out.size):
             out[i] = 0.0
         out[greedy] = 1.0 - self.gamma
         for s in range(rho):
-            out[graph.dominating[s]] += self.gamma / rho
+            out[dominating[s]] += self.gamma / rho
         return Decision(greedy, self.gamma)
 
-    def update(self, state: LinearState, graph: GraphArrays, x: Row, played: Round) -> None:
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         y = played.label
         if y >= 0 and y != played.greedy:
-            exchange(state.weights, x, y, played.greedy, 1.0 / propensity(graph, played, y))
+            exchange(state.weights, x, y, played.greedy, 1.0 / propensity(plan, played, y))
 
     def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
         return 0.0 if greedy == y else 1.0 - margin(scores, y)

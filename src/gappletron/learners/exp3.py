@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from gappletron._validate import number
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 from gappletron.numerics import argmax
+from gappletron.state import Field
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.graphs import Plan
     from gappletron.numerics import Floats, Row
+    from gappletron.state import Layout
 
 __all__ = ["Exp3G"]
-
-
-class Exp3State(NamedTuple):
-    """The estimated losses of the K classes, added up; and those of an extra action, which are the number of rounds."""
-
-    losses: Floats
-    rounds: Floats
 
 
 class Exp3G(Learner):
@@ -64,14 +57,22 @@ class Exp3G(Learner):
         number(self.gamma, "Exp3G's gamma", least=0.0, most=1.0)
         number(self.eta, "Exp3G's eta", above=0.0)
 
-    def start(self, graph: FeedbackGraph, features: int) -> Exp3State:
-        return Exp3State(np.zeros(graph.n_classes), np.zeros(1))
+    def declare(self) -> Layout:
+        """The estimated losses of the classes, added up; an extra action's are the number of rounds."""
+        return {"losses": Field("classes"), "rounds": Field()}
 
-    def scores(self, state: Exp3State, x: Row, out: Floats) -> None:
+    knows_classes = True
+    new_class = "starts with the smallest estimated loss of the others; with 0 it would be played almost always"
+
+    def grown(self, state: Any, before: int) -> None:
+        state.losses[before:] = state.losses[:before].min()
+
+    def scores(self, state: Any, x: Row, out: Floats) -> None:
         for k in range(out.size):
             out[k] = -state.losses[k]
 
-    def distribution(self, state: Exp3State, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
+        dominating = plan.graph.dominating
         K = state.losses.size
         greedy = argmax(scores)
         least = state.losses[greedy]
@@ -84,20 +85,20 @@ class Exp3G(Learner):
             total += out[i]
         for i in range(out.size):
             out[i] = (1.0 - self.gamma) * (out[i] / total)
-        for s in range(graph.dominating.size):
-            out[graph.dominating[s]] += self.gamma / graph.dominating.size
+        for s in range(dominating.size):
+            out[dominating[s]] += self.gamma / dominating.size
         return Decision(greedy, self.gamma)
 
-    def update(self, state: Exp3State, graph: GraphArrays, x: Row, played: Round) -> None:
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         state.rounds[0] += 1.0
         for i in range(state.losses.size):
-            if graph.visible[played.action, i] and i != played.label:
-                state.losses[i] += 1.0 / propensity(graph, played, i)
+            if plan.graph.visible[played.action, i] and i != played.label:
+                state.losses[i] += 1.0 / propensity(plan, played, i)
 
     def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
         return 0.0 if greedy == y else 1.0
 
-    def weights(self, state: Exp3State) -> Floats:
+    def weights(self, state: Any) -> Floats:
         """The scores as a 1 x K matrix: the weights of a feature that is always 1."""
         return -state.losses.reshape(1, -1)
 

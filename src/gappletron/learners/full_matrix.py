@@ -1,60 +1,55 @@
-"""The inverse of a Kd x Kd matrix, kept by rank-one steps, for the full-matrix learners."""
+"""The inverse of a matrix with a row and a column per weight, kept by rank-one steps, for the full-matrix learners.
+
+Entry ``[j, k, m, l]`` belongs to the weights of feature j, class k and feature m, class l.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from gappletron._dispatch import helper
-from gappletron._validate import fits_in_memory
+from gappletron.state import Field
 
 if TYPE_CHECKING:
     from gappletron.numerics import Floats, Row
 
 
-def scaled_identity(features: int, classes: int, scale: float, name: str, diagonal: str) -> Floats:
-    """``scale * I`` of size Kd x Kd, refused where it could not fit; entry ``j K + k`` belongs to feature j and class
-    k.
-    """
-    n = features * classes
-    fits_in_memory(
-        8 * n * n,
-        f"the full matrix of {name} for {features} features x {classes} classes",
-        f"use {diagonal}, which keeps only its diagonal",
-    )
-    matrix = np.zeros((n, n))
-    np.fill_diagonal(matrix, scale)
-    return matrix
+def scaled_identity(scale: float) -> Field:
+    """``scale * I``, of size Kd x Kd."""
+    return Field("features", "classes", "features", "classes", diagonal=scale)
 
 
 @helper
 def solve(inverse: Floats, x: Row, direction: Floats, out: Floats) -> float:
     """out = A^-1 g for ``g = x (x) direction`` and a symmetric A^-1; returns <g, A^-1 g>."""
     K = direction.size
-    for n in range(out.size):
-        out[n] = 0.0
+    for m in range(out.shape[0]):
+        for n in range(K):
+            out[m, n] = 0.0
     for p in range(x.start, x.stop):
+        j = x.indices[p]
         for k in range(K):
             if direction[k] != 0.0:
-                row = x.indices[p] * K + k
                 factor = x.values[p] * direction[k]
-                for n in range(out.size):
-                    out[n] += factor * inverse[row, n]
+                for m in range(out.shape[0]):
+                    for n in range(K):
+                        out[m, n] += factor * inverse[j, k, m, n]
     total = 0.0
     for p in range(x.start, x.stop):
         for k in range(K):
-            total += x.values[p] * direction[k] * out[x.indices[p] * K + k]
+            total += x.values[p] * direction[k] * out[x.indices[p], k]
     return total
 
 
 @helper
-def deflate(inverse: Floats, vector: Floats, factor: float) -> None:
+def deflate(inverse: Floats, vector: Floats, factor: float, classes: int) -> None:
     """A^-1 -= factor * vector vector^T, which leaves it exactly symmetric."""
-    for m in range(vector.size):
-        if vector[m] != 0.0:
-            for n in range(vector.size):
-                inverse[m, n] -= factor * (vector[m] * vector[n])
+    for j in range(vector.shape[0]):
+        for k in range(classes):
+            if vector[j, k] != 0.0:
+                for m in range(vector.shape[0]):
+                    for n in range(classes):
+                        inverse[j, k, m, n] -= factor * (vector[j, k] * vector[m, n])
 
 
 @helper
@@ -68,9 +63,8 @@ def inner(weights: Floats, x: Row, direction: Floats) -> float:
 
 
 @helper
-def add_flat(weights: Floats, vector: Floats, factor: float) -> None:
-    """W += factor * vector, entry by entry."""
-    K = weights.shape[1]
+def add_matrix(weights: Floats, matrix: Floats, factor: float, classes: int) -> None:
+    """W += factor * matrix, entry by entry."""
     for j in range(weights.shape[0]):
-        for k in range(K):
-            weights[j, k] += factor * vector[j * K + k]
+        for k in range(classes):
+            weights[j, k] += factor * matrix[j, k]

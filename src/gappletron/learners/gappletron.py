@@ -6,18 +6,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from gappletron._dispatch import in_kebab_case
 from gappletron.exploration import Exploration, TopUp
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 from gappletron.losses import Hinge, LogisticBase2, LogisticBaseK, Loss, SmoothHinge
 from gappletron.numerics import argmax
 from gappletron.optimizers import AdaptiveOGD, Optimizer
+from gappletron.state import Scratch
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.graphs import FeedbackGraph, Plan
     from gappletron.numerics import Floats, Row
+    from gappletron.state import Layout
 
 __all__ = ["Composed", "Gappletron"]
 
@@ -28,14 +28,6 @@ NAMES: dict[type[Loss], str] = {
     LogisticBase2: "gaplog2",
 }
 """What the paper calls Gappletron with each loss; gaplog2 is ours."""
-
-
-class ComposedState(NamedTuple):
-    """The optimizer's state (with W), the exploration's (with n_t), and room for a gradient."""
-
-    optimizer: Any
-    exploration: Any
-    direction: Floats
 
 
 class Composed(Learner, abstract=True):
@@ -49,28 +41,43 @@ class Composed(Learner, abstract=True):
     optimizer: Optimizer
     exploration: Exploration
 
-    def start(self, graph: FeedbackGraph, features: int) -> ComposedState:
-        K = graph.n_classes
-        return ComposedState(self.optimizer.start(features, K), self.exploration.start(graph), np.zeros(K))
+    knows_classes = True
 
-    def scores(self, state: ComposedState, x: Row, out: Floats) -> None:
+    def declare(self) -> Layout:
+        return {
+            "optimizer": self.optimizer.declare(),
+            "exploration": self.exploration.declare(),
+            "work": Scratch("classes"),
+            "direction": Scratch("classes"),
+        }
+
+    def table(self, graph: FeedbackGraph) -> Any:
+        return self.exploration.table(graph)
+
+    def scores(self, state: Any, x: Row, out: Floats) -> None:
         self.optimizer.scores(state.optimizer, x, out)
 
-    def distribution(self, state: ComposedState, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
-        gap = self.loss.gap(scores, greedy)
-        rate = self.exploration.explore(state.exploration, graph, greedy, gap, out)
+        gap = self.loss.gap_with(scores, greedy, state.work)
+        rate = self.exploration.explore(state.exploration, plan, greedy, gap, out)
         return Decision(greedy, rate)
 
-    def update(self, state: ComposedState, graph: GraphArrays, x: Row, played: Round) -> None:
+    def count(self, state: Any, plan: Plan, greedy: int) -> None:
+        self.exploration.count(state.exploration, plan, greedy)
+
+    def recall(self, state: Any, played: Round) -> None:
+        self.loss.gap_with(played.scores, played.greedy, state.work)
+
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         if played.label >= 0:
-            self.loss.gradient(played.scores, played.greedy, played.label, state.direction)
-            self.optimizer.step(state.optimizer, x, state.direction, 1.0 / propensity(graph, played, played.label))
+            self.loss.gradient_with(played.scores, played.greedy, played.label, state.work, state.direction)
+            self.optimizer.step(state.optimizer, x, state.direction, 1.0 / propensity(plan, played, played.label))
 
     def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
         return self.loss.value(scores, greedy, y)
 
-    def weights(self, state: ComposedState) -> Floats:
+    def weights(self, state: Any) -> Floats:
         return self.optimizer.weights(state.optimizer)
 
     @property

@@ -6,20 +6,18 @@ Gappletron's predecessor: a fixed learning rate, one gap map for each loss, and 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import in_kebab_case
 from gappletron._validate import UserError, number
 from gappletron.exploration import Exploration
 from gappletron.learners.gappletron import Composed
-from gappletron.losses import InBase2, Loss, SmoothHinge
-from gappletron.numerics import hinge_direction, log_partition, margin, rival
+from gappletron.losses import Hinges, InBase2, Loss, SmoothHinge
+from gappletron.numerics import margin
 from gappletron.optimizers import FixedOGD, Optimizer
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.graphs import FeedbackGraph, Plan
     from gappletron.learners.learner import Learner, Problem
     from gappletron.numerics import Floats
 
@@ -34,8 +32,8 @@ class GaptronLogistic(InBase2):
     (0.5, 1.0)
     """
 
-    def gap(self, scores: Floats, greedy: int) -> float:
-        q = math.exp(-log_partition(scores, greedy))
+    def gap_of(self, m: float, classes: int) -> float:
+        q = math.exp(-m)
         if q >= 0.5:
             return 1.0 - q
         return 1.0
@@ -44,7 +42,7 @@ class GaptronLogistic(InBase2):
         return False  # not in Gappletron's sense: Gaptron's own inequality takes the place of regularity
 
 
-class GaptronHinge(Loss):
+class GaptronHinge(Hinges):
     """The hinge with Gaptron's case split at beta = 1/K: no loss where the learner is right by a margin above beta.
 
     ``a = max(0, 1 - max(1[m* > beta], m*))``.
@@ -60,14 +58,11 @@ class GaptronHinge(Loss):
             return 0.0
         return max(0.0, 1.0 - m)
 
-    def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
-        r = rival(scores, y)
-        within = y != greedy or scores[y] - scores[r] <= 1.0 / scores.size
-        hinge_direction(y, r, 1.0 if within else 0.0, out)
+    def slope(self, m: float, right: bool, classes: int) -> float:
+        return 0.0 if right and m > 1.0 / classes else 1.0
 
-    def gap(self, scores: Floats, greedy: int) -> float:
-        m = margin(scores, greedy)
-        if m > 1.0 / scores.size:
+    def gap_of(self, m: float, classes: int) -> float:
+        if m > 1.0 / classes:
             return 0.0
         return 1.0 - m
 
@@ -79,12 +74,6 @@ class GaptronHinge(Loss):
 
     def gradient_bound(self, classes: int, max_norm: float) -> float:
         return math.sqrt(2.0) * max_norm
-
-
-class MixState(NamedTuple):
-    """Nothing to remember; an empty tuple has no place in a file."""
-
-    unused: Floats
 
 
 class GaptronMix(Exploration):
@@ -99,12 +88,9 @@ class GaptronMix(Exploration):
     def check(self) -> None:
         number(self.gamma, "GaptronMix's gamma", least=0.0, most=1.0)
 
-    def start(self, graph: FeedbackGraph) -> MixState:
-        return MixState(np.zeros(1))
-
-    def explore(self, state: MixState, graph: GraphArrays, greedy: int, gap: float, out: Floats) -> float:
+    def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
         uniform = max(gap, self.gamma)
-        K = graph.visible.shape[1]
+        K = plan.graph.visible.shape[1]
         for i in range(out.size):
             out[i] = 0.0
         for i in range(K):

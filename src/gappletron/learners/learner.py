@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from gappletron._dispatch import Piece, compiled, helper, in_kebab_case
 from gappletron._validate import UserError
+from gappletron.graphs import Plan
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.graphs import FeedbackGraph
     from gappletron.numerics import Floats, Row
+    from gappletron.state import Layout
 
 __all__ = ["Decision", "Learner", "Problem", "Round"]
 
@@ -93,17 +95,22 @@ class Round(NamedTuple):
 
 
 @helper
-def propensity(graph: GraphArrays, played: Round, y: int) -> float:
+def propensity(plan: Plan, played: Round, y: int) -> float:
     """P_t(y observed) = sum_i p_t(i) A[i, y]."""
+    sole = plan.graph.sole_observer[y]
+    if sole >= 0:
+        return played.probabilities[sole]
     total = 0.0
     for i in range(played.probabilities.size):
-        if graph.observers[y, i]:
+        if plan.graph.observers[y, i]:
             total += played.probabilities[i]
     return total
 
 
 class Learner(Piece, abstract=True):
-    """The family of learners. The round loop calls `scores`, `distribution` and `update`, in this order, once a round.
+    """The family of learners.
+
+    The round loop calls `scores`, `distribution`, `count` and `update`, in this order, once per round.
 
     >>> from gappletron import FeedbackGraph, named
     >>> learner = named("perceptron")
@@ -139,8 +146,25 @@ class Learner(Piece, abstract=True):
         return self.replace(gamma=gamma)
 
     @abstractmethod
-    def start(self, graph: FeedbackGraph, features: int) -> Any:
-        """A new state (a named tuple of arrays, which the compiled methods change in place)."""
+    def declare(self) -> Layout:
+        """The fields of the state; the engine allocates them, and compiled methods change them in place."""
+
+    def table(self, graph: FeedbackGraph) -> Any:
+        """What the learner derives from the graph alone: a (named) tuple of numbers and read-only arrays."""
+        return ()
+
+    def plan(self, graph: FeedbackGraph) -> Plan:
+        """What a round on this graph needs to know of it."""
+        return Plan(graph.arrays, self.table(graph))
+
+    new_class: ClassVar[str] = "starts with the fill values of the state"
+    """What happens when a class is added while the learner runs, as the end of a sentence about the new class."""
+
+    knows_classes: ClassVar[bool] = False
+    """Whether a formula depends on the number of classes K: then a class changes the others' rounds by being there."""
+
+    def grown(self, state: Any, before: int) -> None:
+        """Set what the new classes start with, where the fill value will not do; there were `before` classes."""
 
     @abstractmethod
     @compiled
@@ -149,12 +173,20 @@ class Learner(Piece, abstract=True):
 
     @abstractmethod
     @compiled
-    def distribution(self, state: Any, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
-        """Fill `out` with the probability of every action."""
+    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
+        """Fill `out` with the probability of every action in the next round; changes nothing else."""
+
+    @compiled
+    def count(self, state: Any, plan: Plan, greedy: int) -> None:
+        """Count the round, once its action is drawn; `greedy` is y*."""
+
+    @compiled
+    def recall(self, state: Any, played: Round) -> None:
+        """Restore the scratch that `update` expects from `distribution`, where other rounds came in between."""
 
     @abstractmethod
     @compiled
-    def update(self, state: Any, graph: GraphArrays, x: Row, played: Round) -> None:
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         """Learn from the round; called in every round, seen or not."""
 
     @abstractmethod
@@ -164,7 +196,7 @@ class Learner(Piece, abstract=True):
 
     @abstractmethod
     def weights(self, state: Any) -> Floats:
-        """W as a d x K matrix (1 x K for a learner that ignores the features)."""
+        """W as a matrix d x K (1 x K for a learner that ignores the features); columns of padding may follow."""
 
     tunings: ClassVar[tuple[str, ...]] = ("theory", "only-t")
     """The names that :meth:`tuned` knows."""

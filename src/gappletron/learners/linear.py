@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import helper
 from gappletron.learners.learner import Decision, Learner
 from gappletron.numerics import argmax, dot, margin
-from gappletron.optimizers import zeros
+from gappletron.state import Field
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.graphs import FeedbackGraph, Plan
     from gappletron.numerics import Floats, Row
+    from gappletron.state import Layout
 
-__all__ = ["BanditFeedback", "FullInformation", "Linear", "LinearState"]
-
-
-class LinearState(NamedTuple):
-    """W."""
-
-    weights: Floats
+__all__ = ["BanditFeedback", "FullInformation", "Linear"]
 
 
 class Linear(Learner, abstract=True):
@@ -27,8 +22,8 @@ class Linear(Learner, abstract=True):
     loss.
     """
 
-    def start(self, graph: FeedbackGraph, features: int) -> Any:
-        return LinearState(zeros(features, graph.n_classes))
+    def declare(self) -> Layout:
+        return {"weights": Field("features", "classes")}
 
     def scores(self, state: Any, x: Row, out: Floats) -> None:
         dot(state.weights, x, out)
@@ -37,7 +32,7 @@ class Linear(Learner, abstract=True):
         return max(0.0, 1.0 - margin(scores, y))
 
     def weights(self, state: Any) -> Floats:
-        return state.weights.copy()
+        return state.weights
 
 
 class FullInformation(Linear, abstract=True):
@@ -50,7 +45,7 @@ class FullInformation(Linear, abstract=True):
             None if graph.is_full_information else "needs full information, where predicting any class shows the label"
         )
 
-    def distribution(self, state: Any, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
         for i in range(out.size):
             out[i] = 0.0

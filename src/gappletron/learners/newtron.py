@@ -6,21 +6,20 @@ The full matrix is kept as its inverse, and changed by rank-one steps.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import helper
 from gappletron._validate import number
-from gappletron.learners.full_matrix import add_flat, deflate, inner, scaled_identity, solve
+from gappletron.learners.full_matrix import add_matrix, deflate, inner, scaled_identity, solve
 from gappletron.learners.learner import Decision, Learner, Problem, Round
 from gappletron.learners.linear import BanditFeedback, cube_root_rate
-from gappletron.numerics import argmax, dot, squared_norm
-from gappletron.optimizers import zeros
+from gappletron.numerics import argmax, dot
+from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.graphs import Plan
     from gappletron.numerics import Floats, Row
+    from gappletron.state import Layout
 
 __all__ = ["Newtron", "PNewtron"]
 
@@ -82,6 +81,7 @@ class NewtonStep(BanditFeedback, abstract=True):
     beta: float
     radius: float
 
+    knows_classes = True
     reference = "Hazan, Kale: Newtron: an efficient bandit algorithm for online multiclass prediction (2011)"
 
     def check(self) -> None:
@@ -96,7 +96,7 @@ class NewtonStep(BanditFeedback, abstract=True):
         for k in range(out.size):
             out[k] *= state.scale[0]
 
-    def distribution(self, state: Any, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
         K = out.size
         total = 0.0
@@ -119,19 +119,6 @@ class NewtonStep(BanditFeedback, abstract=True):
     def tuned(self, tuning: str, problem: Problem) -> NewtonStep:
         scale = problem.dimension() * problem.graph.n_classes if tuning == "theory" else 1.0
         return self.replace(gamma=cube_root_rate(scale, problem.horizon()))
-
-
-class PNewtronState(NamedTuple):
-    """``W = scale * V`` with ``V = -b/A`` entry by entry, b (`sums`), A (`precision`), ||V||^2, and room for
-    K numbers.
-    """
-
-    weights: Floats
-    sums: Floats
-    precision: Floats
-    scale: Floats
-    squared: Floats
-    direction: Floats
 
 
 class PNewtron(NewtonStep):
@@ -165,13 +152,18 @@ class PNewtron(NewtonStep):
         """Its authors' spelling."""
         return "pnewtron"
 
-    def start(self, graph: FeedbackGraph, features: int) -> PNewtronState:
-        K = graph.n_classes
-        precision = zeros(features, K)
-        precision += 1.0 / self.radius
-        return PNewtronState(zeros(features, K), zeros(features, K), precision, np.ones(1), np.zeros(1), np.zeros(K))
+    def declare(self) -> Layout:
+        """``W = scale * V`` with ``V = -b/A`` entry by entry, b (`sums`), A (`precision`) and ||V||^2."""
+        return {
+            "weights": Field("features", "classes"),
+            "sums": Field("features", "classes"),
+            "precision": Field("features", "classes", fill=1.0 / self.radius),
+            "scale": Field(fill=1.0),
+            "squared": Field(),
+            "direction": Scratch("classes"),
+        }
 
-    def update(self, state: PNewtronState, graph: GraphArrays, x: Row, played: Round) -> None:
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         direction = state.direction
         bend = gradient_estimate(self.alpha, played, direction) * self.beta
         push = 1.0 - bend * at_prediction(direction, played.scores)
@@ -188,16 +180,6 @@ class PNewtron(NewtonStep):
                 change += (new - old) * (new + old)
         state.squared[0] = max(0.0, state.squared[0] + change)
         state.scale[0] = into_ball(state.squared[0], self.radius)
-
-
-class NewtronState(NamedTuple):
-    """``W = scale * V`` with ``V = -A^-1 b``, A^-1 (Kd x Kd), and room for Kd and for K numbers."""
-
-    weights: Floats
-    inverse: Floats
-    scale: Floats
-    room: Floats
-    direction: Floats
 
 
 class Newtron(NewtonStep):
@@ -224,23 +206,29 @@ class Newtron(NewtonStep):
     beta: float = 0.01
     radius: float = 1.0
 
-    def start(self, graph: FeedbackGraph, features: int) -> NewtronState:
-        K = graph.n_classes
-        inverse = scaled_identity(features, K, self.radius, self.name, "pnewtron")
-        return NewtronState(zeros(features, K), inverse, np.ones(1), np.zeros(features * K), np.zeros(K))
+    def declare(self) -> Layout:
+        """``W = scale * V`` with ``V = -A^-1 b``, and A^-1."""
+        return {
+            "weights": Field("features", "classes"),
+            "inverse": scaled_identity(self.radius),
+            "scale": Field(fill=1.0),
+            "solution": Scratch("features", "classes"),
+            "direction": Scratch("classes"),
+        }
 
-    def update(self, state: NewtronState, graph: GraphArrays, x: Row, played: Round) -> None:
-        if squared_norm(x) == 0.0:
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
+        if x.squared == 0.0:
             return
         direction = state.direction
         bend = gradient_estimate(self.alpha, played, direction) * self.beta
         push = 1.0 - bend * at_prediction(direction, played.scores)
-        width = 1.0 + bend * solve(state.inverse, x, direction, state.room)
-        add_flat(state.weights, state.room, -(push + bend * inner(state.weights, x, direction)) / width)
-        deflate(state.inverse, state.room, bend / width)
+        width = 1.0 + bend * solve(state.inverse, x, direction, state.solution)
+        step = -(push + bend * inner(state.weights, x, direction)) / width
+        add_matrix(state.weights, state.solution, step, direction.size)
+        deflate(state.inverse, state.solution, bend / width, direction.size)
         squared = 0.0
         for j in range(state.weights.shape[0]):
-            for k in range(state.weights.shape[1]):
+            for k in range(direction.size):
                 squared += state.weights[j, k] * state.weights[j, k]
         state.scale[0] = into_ball(squared, self.radius)
 

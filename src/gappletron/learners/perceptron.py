@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gappletron._validate import number
 from gappletron.learners.learner import Decision, Learner, Round
-from gappletron.learners.linear import FullInformation, Linear, LinearState, exchange
-from gappletron.numerics import argmax, margin, rival, squared_norm
-from gappletron.optimizers import zeros
+from gappletron.learners.linear import FullInformation, Linear, exchange
+from gappletron.numerics import argmax, margin, rival
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.graphs import FeedbackGraph, Plan
     from gappletron.numerics import Floats, Row
 
 __all__ = ["LabelEfficientPerceptron", "PassiveAggressive", "Perceptron"]
@@ -40,7 +35,7 @@ class Perceptron(FullInformation):
 
     reference = "Crammer, Singer: Ultraconservative online algorithms for multiclass problems (2003)"
 
-    def update(self, state: LinearState, graph: GraphArrays, x: Row, played: Round) -> None:
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         if played.label >= 0 and played.label != played.greedy:
             exchange(state.weights, x, played.label, played.greedy, 1.0)
 
@@ -70,20 +65,18 @@ class PassiveAggressive(FullInformation):
     def check(self) -> None:
         number(self.C, "PassiveAggressive's C", above=0.0, finite=False)
 
-    def update(self, state: LinearState, graph: GraphArrays, x: Row, played: Round) -> None:
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         if played.label >= 0:
             r = rival(played.scores, played.label)
             hinge = 1.0 - (played.scores[played.label] - played.scores[r])
-            squared = squared_norm(x)
-            if hinge > 0.0 and squared > TINIEST_SQUARE:
-                exchange(state.weights, x, played.label, r, min(self.C, hinge / (2.0 * squared)))
+            if hinge > 0.0 and x.squared > TINIEST_SQUARE:
+                exchange(state.weights, x, played.label, r, min(self.C, hinge / (2.0 * x.squared)))
 
 
-class QueryState(NamedTuple):
-    """W, and the index of the action that asks for the label."""
+class QueryTable(NamedTuple):
+    """The index of the action that asks for the label."""
 
-    weights: Floats
-    query: NDArray[np.int64]
+    query: int
 
 
 class LabelEfficientPerceptron(Linear):
@@ -119,23 +112,20 @@ class LabelEfficientPerceptron(Linear):
             return None
         return "needs a query, an extra action that predicts nothing and shows the label"
 
-    def start(self, graph: FeedbackGraph, features: int) -> QueryState:
-        query = min(i for i in graph.revealing if i >= graph.n_classes)
-        place = np.array([query], dtype=np.int64)
-        place.setflags(write=False)  # it follows from the graph
-        return QueryState(zeros(features, graph.n_classes), place)
+    def table(self, graph: FeedbackGraph) -> QueryTable:
+        return QueryTable(min(i for i in graph.revealing if i >= graph.n_classes))
 
-    def distribution(self, state: QueryState, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
         rate = self.b / (self.b + margin(scores, greedy))
         for i in range(out.size):
             out[i] = 0.0
         out[greedy] = 1.0 - rate
-        out[state.query[0]] = rate
+        out[plan.table.query] = rate
         return Decision(greedy, rate)
 
-    def update(self, state: QueryState, graph: GraphArrays, x: Row, played: Round) -> None:
-        if played.action == state.query[0] and played.label >= 0 and played.label != played.greedy:
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
+        if played.action == plan.table.query and played.label >= 0 and played.label != played.greedy:
             exchange(state.weights, x, played.label, played.greedy, 1.0)
 
 

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import helper
 from gappletron._validate import number
-from gappletron.learners.full_matrix import add_flat, deflate, inner, scaled_identity, solve
+from gappletron.learners.full_matrix import add_matrix, deflate, inner, scaled_identity, solve
 from gappletron.learners.linear import FullInformation
 from gappletron.numerics import rival
-from gappletron.optimizers import zeros
+from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.graphs import Plan
     from gappletron.learners.learner import Learner, Round
-    from gappletron.numerics import Floats, Row
+    from gappletron.numerics import Row
+    from gappletron.state import Layout
 
 __all__ = ["Arow", "SecondOrderPerceptron", "SecondOrderPerceptronDiag"]
 
 
-class DiagonalState(NamedTuple):
-    """``W = theta / A``, theta, and the diagonal of A, all d x K."""
-
-    weights: Floats
-    theta: Floats
-    diagonal: Floats
-
-
 @helper
-def add_example(state: DiagonalState, j: int, k: int, z: float) -> None:
+def add_example(state: Any, j: int, k: int, z: float) -> None:
     """theta += z, A += z^2 and W = theta / A in one entry."""
     state.theta[j, k] += z
     state.diagonal[j, k] += z * z
@@ -59,26 +50,19 @@ class SecondOrderPerceptronDiag(FullInformation):
     def check(self) -> None:
         number(self.a, "SecondOrderPerceptronDiag's a", above=0.0)
 
-    def start(self, graph: FeedbackGraph, features: int) -> DiagonalState:
-        K = graph.n_classes
-        diagonal = zeros(features, K)
-        diagonal += self.a
-        return DiagonalState(zeros(features, K), zeros(features, K), diagonal)
+    def declare(self) -> Layout:
+        """``W = theta / A``, theta, and the diagonal of A."""
+        return {
+            "weights": Field("features", "classes"),
+            "theta": Field("features", "classes"),
+            "diagonal": Field("features", "classes", fill=self.a),
+        }
 
-    def update(self, state: DiagonalState, graph: GraphArrays, x: Row, played: Round) -> None:
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         if played.label >= 0 and played.label != played.greedy:
             for p in range(x.start, x.stop):
                 add_example(state, x.indices[p], played.label, x.values[p])
                 add_example(state, x.indices[p], played.greedy, -x.values[p])
-
-
-class FullState(NamedTuple):
-    """``W = A^-1 theta`` (d x K), ``A^-1`` (Kd x Kd), room for Kd numbers, and room for K."""
-
-    weights: Floats
-    inverse: Floats
-    solution: Floats
-    direction: Floats
 
 
 class SecondOrderPerceptron(FullInformation):
@@ -104,12 +88,16 @@ class SecondOrderPerceptron(FullInformation):
     def check(self) -> None:
         number(self.a, "SecondOrderPerceptron's a", above=0.0)
 
-    def start(self, graph: FeedbackGraph, features: int) -> FullState:
-        K = graph.n_classes
-        inverse = scaled_identity(features, K, 1.0 / self.a, self.name, "second-order-perceptron-diag")
-        return FullState(zeros(features, K), inverse, np.zeros(features * K), np.zeros(K))
+    def declare(self) -> Layout:
+        """``W = A^-1 theta``, and A^-1."""
+        return {
+            "weights": Field("features", "classes"),
+            "inverse": scaled_identity(1.0 / self.a),
+            "solution": Scratch("features", "classes"),
+            "direction": Scratch("classes"),
+        }
 
-    def update(self, state: FullState, graph: GraphArrays, x: Row, played: Round) -> None:
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         if played.label >= 0 and played.label != played.greedy:
             z = state.direction
             for k in range(z.size):
@@ -117,15 +105,8 @@ class SecondOrderPerceptron(FullInformation):
             z[played.label] = 1.0
             z[played.greedy] = -1.0
             c = 1.0 + solve(state.inverse, x, z, state.solution)
-            add_flat(state.weights, state.solution, (1.0 - inner(state.weights, x, z)) / c)
-            deflate(state.inverse, state.solution, 1.0 / c)
-
-
-class ArowState(NamedTuple):
-    """The means W, and their variances S, both d x K."""
-
-    weights: Floats
-    variances: Floats
+            add_matrix(state.weights, state.solution, (1.0 - inner(state.weights, x, z)) / c, z.size)
+            deflate(state.inverse, state.solution, 1.0 / c, z.size)
 
 
 class Arow(FullInformation):
@@ -153,12 +134,11 @@ class Arow(FullInformation):
     def check(self) -> None:
         number(self.r, "Arow's r", above=0.0)
 
-    def start(self, graph: FeedbackGraph, features: int) -> ArowState:
-        variances = zeros(features, graph.n_classes)
-        variances += 1.0
-        return ArowState(zeros(features, graph.n_classes), variances)
+    def declare(self) -> Layout:
+        """The means W, and their variances S."""
+        return {"weights": Field("features", "classes"), "variances": Field("features", "classes", fill=1.0)}
 
-    def update(self, state: ArowState, graph: GraphArrays, x: Row, played: Round) -> None:
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         if played.label >= 0:
             other = rival(played.scores, played.label)
             hinge = 1.0 - (played.scores[played.label] - played.scores[other])
@@ -174,7 +154,7 @@ class Arow(FullInformation):
 
 
 @helper
-def believe(state: ArowState, j: int, k: int, z: float, alpha: float, r: float) -> None:
+def believe(state: Any, j: int, k: int, z: float, alpha: float, r: float) -> None:
     """W += alpha S z and 1/S += z^2 / r in one entry."""
     before = state.variances[j, k]
     state.weights[j, k] += alpha * before * z

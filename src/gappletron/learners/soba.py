@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import Piece, compiled, helper
 from gappletron._validate import number
-from gappletron.learners.full_matrix import add_flat, deflate, inner, scaled_identity, solve
+from gappletron.learners.full_matrix import add_matrix, deflate, inner, scaled_identity, solve
 from gappletron.learners.learner import Decision, Learner, Problem, Round
 from gappletron.learners.linear import BanditFeedback, explore_uniformly
 from gappletron.numerics import argmax, margin, rival
-from gappletron.optimizers import zeros
+from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.graphs import Plan
     from gappletron.numerics import Floats, Row
+    from gappletron.state import Layout
 
 __all__ = ["AdaptiveRate", "FixedRate", "Rate", "Soba", "SobaDiag"]
 
@@ -71,21 +68,13 @@ class AdaptiveRate(Rate):
 # --------------------------------------------------------------------------------------------------------- the learners
 
 
-class Books(NamedTuple):
+def books() -> Layout:
     """The sums over all updates, M of m (`credit`) and Q of z2/(1+z2) (`volume`), and the number of rounds."""
-
-    credit: Floats
-    volume: Floats
-    rounds: NDArray[np.int64]
-
-
-def new_books() -> Books:
-    """Nothing happened yet."""
-    return Books(np.zeros(1), np.zeros(1), np.zeros(1, np.int64))
+    return {"credit": Field(), "volume": Field(), "rounds": Field(dtype="int64")}
 
 
 @helper
-def accepted(books: Books, played: Round, r: int, z2: float) -> bool:
+def accepted(books: Any, played: Round, r: int, z2: float) -> bool:
     """Whether a round whose action was right is learned from, and if so, its entry in the books."""
     y = played.action
     delta = played.scores[r] - played.scores[y]
@@ -116,12 +105,16 @@ class SobaFamily(BanditFeedback, abstract=True):
         """The same learner, exploring at a fixed rate."""
         return self.replace(rate=FixedRate(gamma))
 
-    def distribution(self, state: Any, graph: GraphArrays, scores: Floats, out: Floats) -> Decision:
-        state.books.rounds[0] += 1
-        rate = self.rate.rate_in_round(out.size, state.books.volume[0], state.books.rounds[0])
+    knows_classes = True
+
+    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
+        rate = self.rate.rate_in_round(out.size, state.books.volume[0], state.books.rounds[0] + 1)
         greedy = argmax(scores)
         explore_uniformly(greedy, rate, out)
         return Decision(greedy, rate)
+
+    def count(self, state: Any, plan: Plan, greedy: int) -> None:
+        state.books.rounds[0] += 1
 
     def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
         short = max(0.0, 1.0 - margin(scores, y))
@@ -131,15 +124,6 @@ class SobaFamily(BanditFeedback, abstract=True):
         if tuning == "theory":
             return self.replace(rate=AdaptiveRate())
         return self.with_gamma(min(0.5, problem.horizon() ** -0.5))
-
-
-class SobaDiagState(NamedTuple):
-    """``W = theta/A`` entry by entry, theta (`sums`), A (`precision`), and the books."""
-
-    weights: Floats
-    sums: Floats
-    precision: Floats
-    books: Books
 
 
 class SobaDiag(SobaFamily):
@@ -169,13 +153,16 @@ class SobaDiag(SobaFamily):
     rate: Rate = AdaptiveRate()
     a: float = 1.0
 
-    def start(self, graph: FeedbackGraph, features: int) -> SobaDiagState:
-        K = graph.n_classes
-        precision = zeros(features, K)
-        precision += self.a
-        return SobaDiagState(zeros(features, K), zeros(features, K), precision, new_books())
+    def declare(self) -> Layout:
+        """``W = theta/A`` entry by entry, theta (`sums`), A (`precision`), and the books."""
+        return {
+            "weights": Field("features", "classes"),
+            "sums": Field("features", "classes"),
+            "precision": Field("features", "classes", fill=self.a),
+            "books": books(),
+        }
 
-    def update(self, state: SobaDiagState, graph: GraphArrays, x: Row, played: Round) -> None:
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         y = played.action
         if played.label != y:
             return
@@ -196,16 +183,6 @@ class SobaDiag(SobaFamily):
                 state.precision[j, r] += push * x.values[p]
                 state.weights[j, y] = state.sums[j, y] / state.precision[j, y]
                 state.weights[j, r] = state.sums[j, r] / state.precision[j, r]
-
-
-class SobaState(NamedTuple):
-    """``W = A^-1 theta``, A^-1 (Kd x Kd), the books, and room for Kd and for K numbers."""
-
-    weights: Floats
-    inverse: Floats
-    books: Books
-    room: Floats
-    direction: Floats
 
 
 class Soba(SobaFamily):
@@ -232,12 +209,17 @@ class Soba(SobaFamily):
     rate: Rate = AdaptiveRate()
     a: float = 1.0
 
-    def start(self, graph: FeedbackGraph, features: int) -> SobaState:
-        K = graph.n_classes
-        inverse = scaled_identity(features, K, 1.0 / self.a, self.name, "soba-diag")
-        return SobaState(zeros(features, K), inverse, new_books(), np.zeros(features * K), np.zeros(K))
+    def declare(self) -> Layout:
+        """``W = A^-1 theta``, A^-1, and the books."""
+        return {
+            "weights": Field("features", "classes"),
+            "inverse": scaled_identity(1.0 / self.a),
+            "books": books(),
+            "solution": Scratch("features", "classes"),
+            "direction": Scratch("classes"),
+        }
 
-    def update(self, state: SobaState, graph: GraphArrays, x: Row, played: Round) -> None:
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         y = played.action
         if played.label != y:
             return
@@ -247,11 +229,12 @@ class Soba(SobaFamily):
         state.direction[y] = 1.0
         state.direction[r] = -1.0
         weight = 1.0 / played.probabilities[y]
-        z2 = weight * solve(state.inverse, x, state.direction, state.room)
+        z2 = weight * solve(state.inverse, x, state.direction, state.solution)
         if accepted(state.books, played, r, z2) and x.stop > x.start:
             step = weight / (1.0 + z2)
-            add_flat(state.weights, state.room, step * (1.0 - inner(state.weights, x, state.direction)))
-            deflate(state.inverse, state.room, step)
+            towards = step * (1.0 - inner(state.weights, x, state.direction))
+            add_matrix(state.weights, state.solution, towards, state.direction.size)
+            deflate(state.inverse, state.solution, step, state.direction.size)
 
 
 LEARNERS: dict[str, Learner] = {"soba-diag": SobaDiag(), "soba": Soba()}

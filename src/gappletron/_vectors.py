@@ -1,0 +1,320 @@
+"""Loops over the classes of a row with the number of classes known to the compiler.
+
+The engine pads the rows of every matrix with one number per class to a whole number of vectors (:func:`lanes_for`). The
+width is a type (:class:`Lanes`), so compiled code exists once per padded width: the loops below have no run-time bound,
+and the scores of a row stay in registers until the row is done. Beyond :data:`WIDEST` nothing is padded and the plain
+loops of :mod:`gappletron.numerics` run.
+
+Each lane does the same multiplications and additions in the same order as the plain loops (no fused multiply-add), so
+the results are the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from gappletron._dispatch import Piece, PieceType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["WIDEST", "Lanes", "lanes_for"]
+
+VECTOR = 4
+"""Doubles per vector of LLVM's code: the width of AVX2. Narrower machines split a vector, wider ones lose little."""
+
+WIDEST = 64
+"""The largest padded width with code of its own. At most 16 vectors: more would not fit in the registers."""
+
+
+class Lanes(Piece, abstract=True):
+    """The padded number of classes as a type.
+
+    >>> lanes_for(9), lanes_for(9).width, lanes_for(1000).width
+    (Lanes12(), 12, 0)
+    """
+
+    width: ClassVar[int] = 0
+
+    def padded(self, classes: int) -> int:
+        """The length of a row for so many classes."""
+        return self.width or classes
+
+
+def _lanes(width: int) -> Any:
+    name = f"Lanes{width}"
+    body = {"__module__": __name__, "__qualname__": name, "__doc__": f"Rows of {width} numbers.", "width": width}
+    return PieceType(name, (Lanes,), body)
+
+
+# Module-level names, so that the on-disk cache of compiled code can refer to the classes.
+globals().update({f"Lanes{width}": _lanes(width) for width in range(VECTOR, WIDEST + 1, VECTOR)})
+
+
+class AnyLanes(Lanes):
+    """Rows that are not padded, of a length that is known at run time only."""
+
+
+def lanes_for(classes: int) -> Any:
+    """The lanes for so many classes: a multiple of 4 up to 64, unpadded beyond."""
+    width = -(-classes // VECTOR) * VECTOR
+    return globals()[f"Lanes{width}"]() if width <= WIDEST else AnyLanes()
+
+
+# ------------------------------------------------------------------------------------------------------ LLVM's code
+
+DOUBLE, WORD = ir.DoubleType(), ir.IntType(64)
+LANE = ir.VectorType(DOUBLE, VECTOR)
+
+
+def _word(number: int) -> Any:
+    return ir.Constant(WORD, number)
+
+
+def _pointers(builder: Any, base: Any, width: int) -> list[Any]:
+    """Pointers to the vectors of a padded row that starts at `base`."""
+    return [builder.bitcast(builder.gep(base, [_word(place)]), LANE.as_pointer()) for place in range(0, width, VECTOR)]
+
+
+def _load(builder: Any, base: Any, width: int) -> list[Any]:
+    return [builder.load(pointer, align=8) for pointer in _pointers(builder, base, width)]
+
+
+def _store(builder: Any, vectors: Sequence[Any], base: Any, width: int) -> None:
+    for vector, pointer in zip(vectors, _pointers(builder, base, width), strict=True):
+        builder.store(vector, pointer, align=8)
+
+
+def _splat(builder: Any, number: Any) -> Any:
+    """A vector with the same number in every lane."""
+    undefined = ir.Constant(LANE, ir.Undefined)
+    first = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), [0] * VECTOR)
+    return builder.shuffle_vector(first, undefined, zeros)
+
+
+def _data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """The address of an array's first element."""
+    return context.make_array(kind)(context, builder, value).data
+
+
+def _over_entries(
+    builder: Any, start: Any, stop: Any, carried: Sequence[Any], body: Callable[[Any, Sequence[Any]], Sequence[Any]]
+) -> Sequence[Any]:
+    """A loop ``for p in range(start, stop)`` that carries vectors from one pass to the next; the last ones."""
+    before = builder.basic_block
+    head = builder.append_basic_block("entries")
+    inside = builder.append_basic_block("entry")
+    after = builder.append_basic_block("entries.end")
+    builder.branch(head)
+    builder.position_at_end(head)
+    p = builder.phi(WORD)
+    p.add_incoming(start, before)
+    held = []
+    for value in carried:
+        phi = builder.phi(value.type)
+        phi.add_incoming(value, before)
+        held.append(phi)
+    builder.cbranch(builder.icmp_signed("<", p, stop), inside, after)
+    builder.position_at_end(inside)
+    changed = body(p, held)
+    p.add_incoming(builder.add(p, _word(1)), builder.basic_block)
+    for phi, value in zip(held, changed, strict=True):
+        phi.add_incoming(value, builder.basic_block)
+    builder.branch(head)
+    builder.position_at_end(after)
+    return held
+
+
+def _active_row(builder: Any, weights: Any, indices: Any, p: Any, width: int) -> Any:
+    """The address of the row of W that belongs to entry p of a sparse x."""
+    feature = builder.sext(builder.load(builder.gep(indices, [p])), WORD)
+    return builder.gep(weights, [builder.mul(feature, _word(width))])
+
+
+@intrinsic  # type: ignore[misc]
+def multiply_rows(
+    typing_context: Any, weights: Any, indices: Any, values: Any, start: Any, stop: Any, out: Any, lanes: Any
+) -> Any:
+    """out = W^T x over the entries `start` to `stop` of a sparse x, with the sums in registers."""
+    width = lanes.instance_class.width
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = [_data(context, builder, signature.args[place], arguments[place]) for place in (0, 1, 2, 5)]
+
+        def add(p: Any, sums: Sequence[Any]) -> Sequence[Any]:
+            row = _load(builder, _active_row(builder, data[0], data[1], p, width), width)
+            value = _splat(builder, builder.load(builder.gep(data[2], [p])))
+            return [builder.fadd(total, builder.fmul(value, part)) for total, part in zip(sums, row, strict=True)]
+
+        zeros = [ir.Constant(LANE, [0.0] * VECTOR)] * (width // VECTOR)
+        _store(builder, _over_entries(builder, arguments[3], arguments[4], zeros, add), data[3], width)
+        return context.get_dummy_value()
+
+    return types.void(weights, indices, values, types.int64, types.int64, out, lanes), code
+
+
+@intrinsic  # type: ignore[misc]
+def add_rows(
+    typing_context: Any,
+    weights: Any,
+    indices: Any,
+    values: Any,
+    start: Any,
+    stop: Any,
+    direction: Any,
+    factor: Any,
+    lanes: Any,
+) -> Any:
+    """W += factor * x (x) direction over the entries `start` to `stop` of a sparse x."""
+    width = lanes.instance_class.width
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = [_data(context, builder, signature.args[place], arguments[place]) for place in (0, 1, 2, 5)]
+        directions = _load(builder, data[3], width)
+
+        def add(p: Any, _: Sequence[Any]) -> Sequence[Any]:
+            base = _active_row(builder, data[0], data[1], p, width)
+            step = _splat(builder, builder.fmul(arguments[6], builder.load(builder.gep(data[2], [p]))))
+            row = _load(builder, base, width)
+            moved = [builder.fadd(w, builder.fmul(step, d)) for w, d in zip(row, directions, strict=True)]
+            _store(builder, moved, base, width)
+            return []
+
+        _over_entries(builder, arguments[3], arguments[4], [], add)
+        return context.get_dummy_value()
+
+    return types.void(weights, indices, values, types.int64, types.int64, direction, types.float64, lanes), code
+
+
+@intrinsic  # type: ignore[misc]
+def add_columns(
+    typing_context: Any,
+    weights: Any,
+    indices: Any,
+    values: Any,
+    start: Any,
+    stop: Any,
+    columns: Any,
+    factors: Any,
+    lanes: Any,
+) -> Any:
+    """W^k += a x for two columns k and their factors a, over the entries `start` to `stop` of a sparse x."""
+    width = lanes.instance_class.width
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = [_data(context, builder, signature.args[place], arguments[place]) for place in (0, 1, 2)]
+        pairs = [
+            (builder.extract_value(arguments[5], place), builder.extract_value(arguments[6], place)) for place in (0, 1)
+        ]
+
+        def add(p: Any, _: Sequence[Any]) -> Sequence[Any]:
+            row = _active_row(builder, data[0], data[1], p, width)
+            value = builder.load(builder.gep(data[2], [p]))
+            for column, factor in pairs:
+                place = builder.gep(row, [column])
+                builder.store(builder.fadd(builder.load(place), builder.fmul(factor, value)), place)
+            return []
+
+        _over_entries(builder, arguments[3], arguments[4], [], add)
+        return context.get_dummy_value()
+
+    two_columns, two_factors = types.UniTuple(types.int64, 2), types.UniTuple(types.float64, 2)
+    return types.void(weights, indices, values, types.int64, types.int64, two_columns, two_factors, lanes), code
+
+
+@intrinsic  # type: ignore[misc]
+def nonzero_lanes(typing_context: Any, vector: Any, lanes: Any) -> Any:
+    """A word whose bit k is set where entry k of a padded vector is not 0."""
+    width = lanes.instance_class.width
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = _word(0)
+        zeros = ir.Constant(LANE, [0.0] * VECTOR)
+        loaded = _load(builder, _data(context, builder, signature.args[0], arguments[0]), width)
+        for place, part in enumerate(loaded):
+            bits = builder.bitcast(builder.fcmp_unordered("!=", part, zeros), ir.IntType(VECTOR))
+            word = builder.or_(word, builder.shl(builder.zext(bits, WORD), _word(place * VECTOR)))
+        return word
+
+    return types.uint64(vector, lanes), code
+
+
+@intrinsic  # type: ignore[misc]
+def lowest_bit(typing_context: Any, word: Any) -> Any:
+    """The position of the lowest bit that is set."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), code
+
+
+INDICES = ir.VectorType(WORD, VECTOR)
+SHIFT = VECTOR.bit_length() - 1
+
+
+def _lane(number: int) -> Any:
+    return ir.Constant(ir.IntType(32), number)
+
+
+@intrinsic  # type: ignore[misc]
+def largest_entry(typing_context: Any, vector: Any, excluded: Any) -> Any:
+    """The position of the largest entry of a vector other than that at `excluded` (-1: none), the lowest on a tie.
+
+    Four running maxima side by side, without a branch per entry: which class wins is random, so branches are mispredicted.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        size = builder.extract_value(array.shape, 0)
+        lanes = ir.Constant(INDICES, list(range(VECTOR)))
+        left_out = _splat_words(builder, arguments[1])
+
+        def compared(found: Any, places: Any, allowed: Any, best: Sequence[Any]) -> Sequence[Any]:
+            better = builder.and_(allowed, builder.fcmp_ordered(">", found, best[0]))
+            return [builder.select(better, found, best[0]), builder.select(better, places, best[1])]
+
+        def whole_block(block: Any, best: Sequence[Any]) -> Sequence[Any]:
+            start = builder.shl(block, _word(SHIFT))
+            places = builder.add(_splat_words(builder, start), lanes)
+            pointer = builder.bitcast(builder.gep(array.data, [start]), LANE.as_pointer())
+            allowed = builder.icmp_signed("!=", places, left_out)
+            return compared(builder.load(pointer, align=8), places, allowed, best)
+
+        blocks = builder.lshr(size, _word(SHIFT))
+        lowest = ir.Constant(LANE, [float("-inf")] * VECTOR)
+        best = _over_entries(builder, _word(0), blocks, [lowest, lanes], whole_block)
+
+        # The last, incomplete block: what is behind the end of the vector is not touched.
+        start, last = builder.shl(blocks, _word(SHIFT)), builder.sub(size, _word(1))
+        places = builder.add(_splat_words(builder, start), lanes)
+        found = ir.Constant(LANE, ir.Undefined)
+        for lane in range(VECTOR - 1):
+            place = builder.add(start, _word(lane))
+            place = builder.select(builder.icmp_signed("<", place, last), place, last)
+            found = builder.insert_element(found, builder.load(builder.gep(array.data, [place])), _lane(lane))
+        inside = builder.icmp_signed("<", places, _splat_words(builder, size))
+        values, places = compared(
+            found, places, builder.and_(inside, builder.icmp_signed("!=", places, left_out)), best
+        )
+
+        value, place = (builder.extract_element(part, _lane(0)) for part in (values, places))
+        for lane in range(1, VECTOR):
+            other, there = (builder.extract_element(part, _lane(lane)) for part in (values, places))
+            earlier = builder.and_(builder.fcmp_ordered("==", other, value), builder.icmp_signed("<", there, place))
+            better = builder.or_(builder.fcmp_ordered(">", other, value), earlier)
+            value, place = builder.select(better, other, value), builder.select(better, there, place)
+        return place
+
+    return types.int64(vector, types.int64), code
+
+
+def _splat_words(builder: Any, number: Any) -> Any:
+    undefined = ir.Constant(INDICES, ir.Undefined)
+    first = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), [0] * VECTOR))

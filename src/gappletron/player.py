@@ -1,0 +1,433 @@
+"""A learner that plays: its state, the plan of its graph, and its random generator, for whole chunks or single rounds.
+
+:meth:`Player.advance` plays the rounds of a chunk; :meth:`Player.act` and :meth:`Player.learn` are the two halves of
+one round. Any mixture of them gives the same bits. Classes and actions are positions in the graph here;
+:class:`gappletron.Online` is the layer above that knows names and receipts, and :func:`gappletron.play` the one that
+plays streams.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gappletron import model_files
+from gappletron._dispatch import entry, rebuilt, specialised, spelled
+from gappletron._validate import UserError, whole
+from gappletron._vectors import lanes_for
+from gappletron.engine import (
+    Counts,
+    Rows,
+    act,
+    advance,
+    generator,
+    learn,
+    many_greedy,
+    many_probabilities,
+    new_desk,
+    new_tally,
+    squared_norms,
+)
+from gappletron.graphs import FeedbackGraph
+from gappletron.inputs import batches_of, checker, vector_of
+from gappletron.learners import check_can_play, named
+from gappletron.learners.learner import Learner, Round
+from gappletron.numerics import LARGEST_VALUE, UNSEEN_LABEL, Row
+from gappletron.state import Sizes, State
+from gappletron.streams.stream import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from os import PathLike
+
+    from numpy.typing import NDArray
+
+    from gappletron._dispatch import Piece
+    from gappletron._validate import Label
+    from gappletron.engine import Losses, Tally
+    from gappletron.inputs import Vector
+    from gappletron.numerics import Floats
+    from gappletron.streams.stream import Chunk
+
+__all__ = ["Player", "Turn", "learner_of", "prepared"]
+
+FORMAT = "gappletron.Player"
+MOST_FEATURES = 2**31 - 1
+MOST_PLANS = 64
+NO_MARKS = np.zeros(0, np.int64)
+NO_MARKS.flags.writeable = False
+NO_LABELS = np.zeros(0, np.int64)
+NO_ROWS = frozen(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
+
+
+class Turn(NamedTuple):
+    """An action that was drawn, and all that learning from it later needs.
+
+    `action` and `greedy` are positions in the graph of that round, `scores` and `probabilities` those of prediction
+    time.
+
+    >>> turn = Player("gapsmh", FeedbackGraph.bandit(3), features=2).act([1.0, 0.5])
+    >>> turn.greedy, turn.probabilities.round(2).tolist()
+    (0, [0.33, 0.33, 0.33])
+    """
+
+    action: int
+    greedy: int
+    rate: float
+    x: Vector
+    scores: Floats
+    probabilities: Floats
+    graph: FeedbackGraph
+
+
+class Prepared(NamedTuple):
+    """A chunk, checked, with ||x||^2 of every row: made once for all players."""
+
+    chunk: Chunk
+    squared: Floats
+
+
+def prepared(chunk: Chunk, where: str = "the chunk") -> Prepared:
+    """A chunk ready to be played by any number of players, or a UserError where a value is too large."""
+    squared = np.empty(len(chunk.labels))
+    largest = specialised(squared_norms, chunk, squared)(chunk, squared)
+    if not largest <= LARGEST_VALUE:
+        raise UserError(
+            f"{where} has a value beyond {LARGEST_VALUE:g}: scale the rows, for example to unit norm (normalize='unit')"
+        )
+    return Prepared(chunk, squared)
+
+
+def learner_of(given: Any) -> Learner:
+    """A learner, or the one of this name."""
+    if isinstance(given, str):
+        return named(given)
+    if not isinstance(given, Learner):
+        raise UserError(f"{given!r} is not a learner: give one, or the name of one")
+    return given
+
+
+class Player:
+    """A learner on a feedback graph: it owns the state, the plan made from the graph, and the random generator.
+
+    :param learner: a learner, or the name of one.
+    :param graph: which action reveals which label.
+    :param features: the number of features; indices run from 0 to features - 1.
+    :param seed: of the random generator.
+    :param repeat: which of several runs with this seed; each has its own draws.
+
+    >>> from gappletron import FeedbackGraph, Player, Synthetic
+    >>> player = Player("gapsmh", FeedbackGraph.bandit(3), features=40, seed=1)
+    >>> for chunk in Synthetic(classes=3, features=40, noise=0, rounds=1000).chunks():
+    ...     player.advance(chunk)
+    >>> turn = player.act(([0, 7], [1.0, 1.0]))
+    >>> player.learn(turn, label=turn.action)  # positions of classes; -1 where the label was not revealed
+    >>> player.rounds, player.weights.shape
+    (1001, (40, 3))
+    """
+
+    def __init__(
+        self, learner: Learner | str, graph: FeedbackGraph, features: int, seed: int = 0, *, repeat: int = 0
+    ) -> None:
+        self.learner = learner_of(learner)
+        if not isinstance(graph, FeedbackGraph):
+            raise UserError(
+                f"{graph!r} is not a FeedbackGraph: make one, for example FeedbackGraph.bandit(['a', 'b', 'c'])"
+            )
+        check_can_play(self.learner, graph)
+        features = whole(features, "features", least=1, most=MOST_FEATURES)
+        self.graph = graph
+        self.rounds = 0
+        self._rng = generator(whole(seed, "the seed"), whole(repeat, "repeat"))
+        self._state = State(self.learner.declare(), Sizes(features, graph.n_classes, graph.n_actions))
+        self._plans: OrderedDict[FeedbackGraph, Any] = OrderedDict()
+        self._check = checker()
+        self._bind()
+
+    def __repr__(self) -> str:
+        return f"<Player {self.learner.name} on {self.graph}: {self.rounds} rounds, {self.features} features>"
+
+    @property
+    def features(self) -> int:
+        """The number of features."""
+        return self._state.sizes.features
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the state."""
+        return self._state.nbytes
+
+    @property
+    def weights(self) -> Floats:
+        """W as a matrix of features x classes."""
+        return self.learner.weights(self._state.tuple)[:, : self.graph.n_classes].copy()
+
+    def _bind(self) -> None:
+        """Take over the graph's size: what is allocated for it, and no machine code yet."""
+        self._lanes = lanes_for(self.graph.n_classes)
+        self._desk = new_desk(self.graph.n_classes, self.graph.n_actions, self._lanes)
+        self._plan = self._plan_of(self.graph)
+        self._kernels: dict[Any, Any] = {}
+        self._act: Any = None
+        self._learn: Any = None
+
+    def compile_rounds(self) -> None:
+        """Compile, or load from the cache, what :meth:`act` and :meth:`learn` need."""
+        x = Row(np.zeros(0, np.int32), np.zeros(0), 0, 0, 0.0, self._lanes)
+        played = Round(self._desk.scores, self._desk.probabilities, 0, 0, UNSEEN_LABEL)
+        state = self._state.tuple
+        self._act = entry(act, self.learner, state, self._plan, x, self._desk, 0.5)
+        self._learn = entry(learn, self.learner, state, self._plan, x, played)
+
+    def _plan_of(self, graph: FeedbackGraph) -> Any:
+        """The plan of a graph; the last 64 are kept."""
+        if graph in self._plans:
+            self._plans.move_to_end(graph)
+            return self._plans[graph]
+        check_can_play(self.learner, graph)
+        plan = self._plans[graph] = self.learner.plan(graph)
+        if len(self._plans) > MOST_PLANS:
+            self._plans.popitem(last=False)
+        return plan
+
+    def _checked_graph(self, graph: FeedbackGraph | None) -> FeedbackGraph:
+        """The graph of one round: the player's own, or another over the same classes and actions."""
+        if graph is None or graph is self.graph:
+            return self.graph
+        if not isinstance(graph, FeedbackGraph):
+            raise UserError(f"{graph!r} is not a FeedbackGraph: the graph of a round is one")
+        if graph.classes != self.graph.classes or graph.actions != self.graph.actions:
+            raise UserError(
+                f"the graph {graph.name!r} has other classes or actions than the player's {self.graph.name!r}: a "
+                "round's graph changes the edges only"
+            )
+        return graph
+
+    # ----------------------------------------------------------------------------------------------------------- chunks
+
+    def advance(
+        self,
+        chunk: Chunk | Prepared,
+        tally: Tally | None = None,
+        *,
+        record: Counts | Losses | None = None,
+        graphs: Sequence[FeedbackGraph] | None = None,
+    ) -> None:
+        """Play every round of a chunk: draw an action, see what the graph reveals, learn.
+
+        :param tally: where mistakes, labels seen and so on are added up.
+        :param graphs: the graph of each round, where it is not the player's own.
+        """
+        checked = chunk if isinstance(chunk, Prepared) else prepared(chunk)
+        rounds = len(checked.chunk.labels)
+        stretches = [(0, rounds, self.graph)] if graphs is None else self._stretches(graphs, rounds)
+        draws = self._rng.random(rounds)
+        tally = new_tally(NO_MARKS) if tally is None else tally
+        record = Counts() if record is None else record
+        indptr, indices, values, labels = checked.chunk
+        for start, stop, graph in stretches:
+            here = slice(start, stop)
+            rows = Rows(indptr[start : stop + 1], indices, values, labels[here], checked.squared[here], draws[here])
+            arguments = (self.learner, self._state.tuple, self._plan_of(graph), rows, self._desk, tally, record)
+            self._kernel(advance, *arguments)(*arguments)
+            self.rounds += stop - start
+
+    def compile(self, record: Counts | Losses | None = None) -> None:
+        """Compile, or load from the cache, what :meth:`advance` needs; the first call of it then costs no more than others."""
+        tally, rows = new_tally(NO_MARKS), Rows(*NO_ROWS, np.zeros(0), np.zeros(0))
+        record = Counts() if record is None else record
+        self._kernel(advance, self.learner, self._state.tuple, self._plan, rows, self._desk, tally, record)
+
+    def _kernel(self, function: Any, *arguments: Any) -> Any:
+        """The machine code of a function for the player's types, which change only with the padded width."""
+        key = (function, type(arguments[-1]))
+        if key not in self._kernels:
+            self._kernels[key] = entry(function, *arguments)
+        return self._kernels[key]
+
+    def _stretches(self, graphs: Sequence[FeedbackGraph], rounds: int) -> Iterable[tuple[int, int, FeedbackGraph]]:
+        """Maximal stretches of rounds with one graph."""
+        if len(graphs) != rounds:
+            raise UserError(f"there are {len(graphs)} graphs for {rounds} rounds: give one for each round")
+        checked = [self._checked_graph(graph) for graph in graphs]
+        start = 0
+        for t in range(1, rounds + 1):
+            if t == rounds or checked[t] != checked[start]:
+                yield start, t, checked[start]
+                start = t
+
+    # ---------------------------------------------------------------------------------------------- one round at a time
+
+    def vector(self, x: Any) -> Vector:
+        """A feature vector, checked: what :meth:`act` and :meth:`predict` do first with x."""
+        return vector_of(x, self.features, self._check)
+
+    def act(self, x: Any, graph: FeedbackGraph | None = None) -> Turn:
+        """Draw an action for x.
+
+        :param x: ``(indices, values)`` (the fastest), a dense vector, a one-row sparse matrix or a mapping.
+        :param graph: the feedback graph of this round, over the same classes and actions; by default the player's own.
+        """
+        vector = self.vector(x)
+        here = self._checked_graph(graph)
+        plan = self._plan if here is self.graph else self._plan_of(here)
+        desk = self._desk
+        u = self._rng.random()
+        row = Row(vector.indices, vector.values, 0, vector.indices.size, vector.squared, self._lanes)
+        if self._act is None:
+            self.compile_rounds()
+        action, greedy, rate = self._act(self.learner, self._state.tuple, plan, row, desk, u)
+        self.rounds += 1
+        return Turn(action, greedy, rate, vector, desk.scores.copy(), desk.probabilities.copy(), here)
+
+    def learn(self, turn: Turn, label: int) -> None:
+        """Take in the feedback of a turn: the position of the label, or -1 where the graph did not reveal it.
+
+        Feedback may come late: the gradient is then that of prediction time, applied to the weights of today. A turn
+        from before a class was added teaches what it could teach then.
+        """
+        plan = self._plan if turn.graph is self.graph else self._plan_of(turn.graph)
+        vector = turn.x
+        row = Row(vector.indices, vector.values, 0, vector.indices.size, vector.squared, self._lanes)
+        played = Round(turn.scores, turn.probabilities, turn.greedy, turn.action, label)
+        if self._learn is None:
+            self.compile_rounds()
+        self._learn(self.learner, self._state.view(turn.scores.size), plan, row, played)
+
+    # ---------------------------------------------------------------------------------------- looking, changing nothing
+
+    def predict(self, x: Any) -> int:
+        """The greedy class for x, y*; draws nothing and changes nothing."""
+        vector = self.vector(x)
+        indptr = np.array([0, vector.indices.size])
+        chunk = frozen(indptr, vector.indices, vector.values, np.zeros(1, np.int64))
+        return int(self._looked(chunk, np.array([vector.squared]))[1][0])
+
+    def predict_many(self, X: Any) -> NDArray[np.int64]:
+        """The greedy class of every row of a dense array or a sparse matrix.
+
+        >>> Player("gapsmh", FeedbackGraph.bandit(3), features=2).predict_many([[1.0, 0.5], [0.0, 2.0]])
+        array([0, 0])
+        """
+        return np.concatenate([NO_LABELS, *(self._looked(*self._batch(chunk))[1] for chunk in self._chunks(X))])
+
+    def scores(self, X: Any) -> Floats:
+        """The scores of every row, n x K; the greedy class is the one with the largest."""
+        K = self.graph.n_classes
+        return np.concatenate([np.zeros((0, K)), *(self._looked(*self._batch(chunk))[0] for chunk in self._chunks(X))])
+
+    def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
+        """The probability of every action, n x N: what each row would meet if it came next."""
+        plan = self._plan_of(self._checked_graph(graph))
+        parts = [np.zeros((0, self.graph.n_actions))]
+        for chunk in self._chunks(X):
+            rows = self._rows(*self._batch(chunk))
+            out = np.empty((len(chunk.labels), self.graph.n_actions))
+            arguments = (self.learner, self._state.tuple, plan, rows, self._desk, out)
+            self._kernel(many_probabilities, *arguments)(*arguments)
+            parts.append(out)
+        return np.concatenate(parts)
+
+    def _chunks(self, X: Any) -> Iterator[Chunk]:
+        return batches_of(X, self.features)
+
+    def _batch(self, chunk: Chunk) -> Prepared:
+        return prepared(chunk, "X")
+
+    def _rows(self, chunk: Chunk, squared: Floats) -> Rows:
+        return Rows(*chunk, squared, np.zeros(0))
+
+    def _looked(self, chunk: Chunk, squared: Floats) -> tuple[Floats, NDArray[np.int64]]:
+        """The scores and the greedy class of every row."""
+        n = len(chunk.labels)
+        scores, greedy = np.empty((n, self.graph.n_classes)), np.empty(n, np.int64)
+        rows = self._rows(chunk, squared)
+        arguments = (self.learner, self._state.tuple, rows, self._desk, scores, greedy)
+        self._kernel(many_greedy, *arguments)(*arguments)
+        return scores, greedy
+
+    # ---------------------------------------------------------------------------------------------------------- growing
+
+    def grow(self, features: int) -> None:
+        """Give the state more features; what was learned stays, and the new ones start as if they had been there.
+
+        >>> player = Player("gapsmh", FeedbackGraph.bandit(3), features=2)
+        >>> player.grow(features=5)
+        >>> player.weights.shape
+        (5, 3)
+        """
+        wanted = whole(features, "features", least=self.features, most=MOST_FEATURES)
+        if wanted > self.features:
+            self._state.resize(self._state.sizes._replace(features=wanted))
+
+    def add_class(
+        self, name: Label, reveals: Iterable[Label] | None = None, revealed_by: Iterable[Label] | None = None
+    ) -> None:
+        """Add a class, and the action that predicts it, while running; see :meth:`FeedbackGraph.with_class`.
+
+        What was learned stays. Code is compiled once per padded number of classes (a multiple of 4), so one class in
+        four may take some seconds the first time.
+
+        >>> player = Player("gapsmh", FeedbackGraph.bandit(["cat", "dog"]), features=2)
+        >>> player.add_class("fox")
+        >>> player.graph.classes
+        ('cat', 'dog', 'fox')
+        """
+        graph = self.graph.with_class(name, reveals, revealed_by)
+        check_can_play(self.learner, graph)
+        before = self.graph.n_classes
+        self._state.resize(Sizes(self.features, graph.n_classes, graph.n_actions))
+        self.learner.grown(self._state.tuple, before)
+        self.graph = graph
+        self._bind()
+
+    # ----------------------------------------------------------------------------------------------- saving and loading
+
+    def snapshot(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Everything that the player is, as a JSON-ready header and named arrays."""
+        header = {
+            "learner": spelled(self.learner),
+            "features": self.features,
+            "graph": model_files.graph_header(self.graph),
+            "rounds": self.rounds,
+            "random": self._rng.bit_generator.state,
+        }
+        state = {f"state.{name}": array for name, array in self._state.arrays.items()}
+        return header, {"edges": self.graph.given, **state}
+
+    @classmethod
+    def restored(
+        cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], pieces: Iterable[type[Piece]] = ()
+    ) -> Player:
+        """The player of a :meth:`snapshot`; `pieces` are classes of your own that its learner is made of."""
+        graph = model_files.graph_of(header["graph"], arrays["edges"])
+        player = cls(rebuilt(header["learner"], tuple(pieces)), graph, header["features"])
+        player._state.load({name.removeprefix("state."): array for name, array in arrays.items()})
+        player.rounds = whole(header["rounds"], "the rounds")
+        player._rng.bit_generator.state = header["random"]
+        return player
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the player to a file: weights, accumulators, graph and random state.
+
+        The file is a NumPy archive with a JSON header: nothing in it can run code. It replaces an older one at once or
+        not at all. A player that was saved and loaded at any round goes on bit for bit.
+        """
+        model_files.write(path, FORMAT, *self.snapshot())
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, pieces: Iterable[type[Piece]] = ()) -> Player:
+        """Read what :meth:`save` wrote; `pieces` are the classes of your own that the learner is made of.
+
+        >>> import pathlib, tempfile
+        >>> player = Player("gapsmh", FeedbackGraph.bandit(3), features=2)
+        >>> turn = player.act([1.0, 0.5])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     player.save(pathlib.Path(folder) / "player.npz")
+        ...     again = Player.load(pathlib.Path(folder) / "player.npz")
+        >>> again.rounds
+        1
+        """
+        return model_files.read(path, FORMAT, lambda header, arrays: cls.restored(header, arrays, pieces))

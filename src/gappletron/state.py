@@ -1,0 +1,280 @@
+"""Declared state: what a learner remembers, as data that the engine allocates, measures, saves, compares and resizes.
+
+A piece declares its state as a mapping from names to fields, which may be nested::
+
+    {"weights": Field("features", "classes"), "total": Field(1)}
+
+Compiled methods see it as named tuples of arrays (``state.weights[j, k]``). The axis ``classes`` is padded where it
+comes last, so a matrix with that axis has more columns than classes: loop over the classes, not over ``shape[1]``. The
+padding holds the fill value and is never read as a result.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from gappletron._validate import UserError, fits_in_memory
+from gappletron._vectors import lanes_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["Field", "Scratch", "Sizes", "State"]
+
+AXES = ("features", "classes", "actions")
+ALIGNMENT = 64  # bytes: a row of 8 numbers then lies in one cache line
+
+
+class Field:
+    """An array that is part of a learner's state.
+
+    :param axes: names of axes (``"features"``, ``"classes"``, ``"actions"``) or fixed lengths; without any, ``1``.
+    :param dtype: of the numbers.
+    :param fill: the value of every entry at the start, and of entries that are added when an axis grows.
+    :param diagonal: for a square array, whose axes repeat in the same order: the value on its diagonal.
+
+    >>> Field("features", "classes", fill=0.5)
+    Field('features', 'classes', fill=0.5)
+    """
+
+    def __init__(
+        self, *axes: str | int, dtype: DTypeLike = np.float64, fill: float = 0.0, diagonal: float | None = None
+    ) -> None:
+        for axis in axes:
+            if axis not in AXES and not (type(axis) is int and axis > 0):
+                raise UserError(f"a field has no axis {axis!r}: use 'features', 'classes', 'actions' or a length")
+        self.axes = axes or (1,)
+        self.dtype, self.fill, self.diagonal = np.dtype(dtype), fill, diagonal
+        half = len(self.axes) // 2
+        if diagonal is not None and self.axes[:half] != self.axes[half:]:
+            raise UserError(f"a field with the axes {self.axes} has no diagonal: repeat its axes in the same order")
+
+    def __repr__(self) -> str:
+        options = [f"fill={self.fill!r}"] if self.fill else []
+        options += [f"diagonal={self.diagonal!r}"] if self.diagonal is not None else []
+        return f"{type(self).__name__}({', '.join([*map(repr, self.axes), *options])})"
+
+
+class Scratch(Field):
+    """An array that a compiled method needs within one round: zero at the start, neither saved nor compared.
+
+    >>> Scratch("classes")
+    Scratch('classes')
+    """
+
+
+class Sizes(NamedTuple):
+    """The lengths of the named axes.
+
+    >>> Sizes(features=120, classes=9, actions=10).extra
+    1
+    """
+
+    features: int
+    classes: int
+    actions: int
+
+    @property
+    def extra(self) -> int:
+        """The number of actions that are not classes."""
+        return self.actions - self.classes
+
+    def length(self, axis: str | int) -> int:
+        """The length of a named axis; a fixed length is itself."""
+        return axis if isinstance(axis, int) else getattr(self, axis)
+
+    def shape(self, field: Field) -> tuple[int, ...]:
+        """The shape of a field, without padding."""
+        return tuple(self.length(axis) for axis in field.axes)
+
+    def padded_shape(self, field: Field) -> tuple[int, ...]:
+        """The shape of a field as it is allocated: a last axis of classes is a whole number of vectors."""
+        shape = self.shape(field)
+        if field.axes[-1] == "classes":
+            return (*shape[:-1], lanes_for(self.classes).padded(self.classes))
+        return shape
+
+
+Layout: TypeAlias = "Mapping[str, Field | Mapping[str, Any]]"
+"""What a piece declares: fields by name, and the layouts of the pieces in it."""
+
+
+@functools.cache
+def _tuple_class(name: str) -> type[Any]:
+    """The class of a state's tuple, by its name, which spells the fields: ``State__weights__total``."""
+    from collections import namedtuple
+
+    made = namedtuple(name, name.split("__")[1:])  # type: ignore[misc]
+    made.__module__ = __name__
+    return made  # type: ignore[no-any-return]
+
+
+def __getattr__(name: str) -> Any:
+    # Compiled code that is cached on disk names these classes; this finds them, in any process.
+    if name.startswith("State__"):
+        return _tuple_class(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _checked(layout: Any, path: str = "") -> Layout:
+    """A layout without empty parts, for which compiled code has no type."""
+    if not isinstance(layout, Mapping):
+        raise UserError(f"the state declares {path[:-1]} = {layout!r}: declare a Field, a Scratch or a mapping of them")
+    parts = {
+        name: part if isinstance(part, Field) else _checked(part, f"{path}{name}.") for name, part in layout.items()
+    }
+    return parts or {"unused": Scratch()}
+
+
+def _flat(layout: Layout, path: str = "") -> Iterator[tuple[str, Field]]:
+    for name, field in layout.items():
+        if isinstance(field, Field):
+            yield f"{path}{name}", field
+        else:
+            yield from _flat(field, f"{path}{name}.")
+
+
+def _nested(layout: Layout, value: Callable[[str], Any], path: str = "") -> Any:
+    parts = [
+        value(path + name) if isinstance(field, Field) else _nested(field, value, f"{path}{name}.")
+        for name, field in layout.items()
+    ]
+    return _tuple_class("__".join(["State", *layout]))(*parts)
+
+
+def _allocated(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An aligned array of zeros; its pages are only taken when they are written."""
+    size = math.prod(shape) * dtype.itemsize
+    raw = np.zeros(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def _filled(field: Field, sizes: Sizes) -> NDArray[Any]:
+    array = _allocated(sizes.padded_shape(field), field.dtype)
+    if field.fill:
+        array.fill(field.fill)
+    if field.diagonal is not None:
+        half = sizes.shape(field)[: len(field.axes) // 2]
+        places = tuple(grid.ravel() for grid in np.indices(half))
+        array[places + places] = field.diagonal
+    return array
+
+
+class State:
+    """The arrays of a layout for some sizes.
+
+    >>> state = State({"weights": Field("features", "classes"), "rounds": Field(dtype="int64")}, Sizes(5, 3, 3))
+    >>> state.arrays["weights"].shape, state.tuple.weights.shape, state.nbytes
+    ((5, 3), (5, 4), 168)
+    >>> state.resize(Sizes(8, 3, 3))
+    >>> state.arrays["weights"].shape
+    (8, 3)
+    """
+
+    def __init__(self, layout: Layout, sizes: Sizes) -> None:
+        layout = _checked(layout)
+        self.layout, self.sizes = layout, sizes
+        self._fields = dict(_flat(layout))
+        fits_in_memory(
+            measured(layout, sizes),
+            f"the state for {sizes.features} features x {sizes.classes} classes",
+            "hash the features into fewer, or choose a learner without a full matrix",
+        )
+        self._padded = {name: _filled(field, sizes) for name, field in self._fields.items()}
+        self._tuples: dict[int, Any] = {}
+
+    @property
+    def tuple(self) -> Any:
+        """The state as compiled code sees it: nested named tuples of (padded) arrays."""
+        return self.view(self.sizes.classes)
+
+    def view(self, classes: int) -> Any:
+        """The state as a round sees it that was played when there were only so many classes."""
+        if classes not in self._tuples:
+            sizes = self.sizes._replace(classes=classes, actions=classes + self.sizes.extra)
+            self._tuples[classes] = _nested(self.layout, lambda name: self._cut(name, sizes))
+        return self._tuples[classes]
+
+    def _cut(self, name: str, sizes: Sizes) -> NDArray[Any]:
+        """A vector with one entry per class has no padding that a loop over it could see; matrices keep theirs."""
+        field, array = self._fields[name], self._padded[name]
+        if isinstance(field, Scratch) and sizes != self.sizes:
+            array = _filled(field, sizes._replace(classes=self.sizes.classes))  # its padding must be 0
+        return array[: sizes.classes] if field.axes == ("classes",) else array
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What is remembered, by name, without scratch and without padding: views of the state itself."""
+        return {
+            name: self._padded[name][tuple(map(slice, self.sizes.shape(field)))]
+            for name, field in self._fields.items()
+            if not isinstance(field, Scratch)
+        }
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all arrays."""
+        return sum(array.nbytes for array in self._padded.values())
+
+    def resize(self, sizes: Sizes) -> None:
+        """Change the sizes: what was there stays, what is new has the fill value. Extra actions stay last."""
+        old, before, fields = self.arrays, self.sizes, self._fields
+        fits_in_memory(
+            measured(self.layout, sizes),
+            f"a state for {sizes.features} features x {sizes.classes} classes",
+            "hash the features into fewer",
+        )
+        new = {name: _filled(field, sizes) for name, field in fields.items()}
+        places = {
+            "features": np.arange(before.features),
+            "classes": np.arange(before.classes),
+            "actions": np.concatenate(
+                [np.arange(before.classes), np.arange(sizes.classes, sizes.classes + before.extra)]
+            ),
+        }
+        for name, array in old.items():
+            where = [places[axis] if isinstance(axis, str) else np.arange(axis) for axis in fields[name].axes]
+            new[name][np.ix_(*where)] = array
+        self._padded, self.sizes = new, sizes
+        self._tuples = {}
+
+    def load(self, saved: Mapping[str, NDArray[Any]]) -> None:
+        """Take over the arrays of another state of the same layout and sizes, by name."""
+        for name, array in self.arrays.items():
+            given = saved.get(name)
+            if given is None or given.shape != array.shape or given.dtype != array.dtype:
+                raise UserError(
+                    f"the saved array {name!r} does not fit the learner: the file is damaged, or a piece has "
+                    "changed since it was written"
+                )
+            array[...] = given
+
+    def __eq__(self, other: object) -> bool:
+        """The same sizes and the same bits in every array that is remembered."""
+        if not isinstance(other, State):
+            return NotImplemented
+        mine, theirs = self.arrays, other.arrays
+        return (
+            self.sizes == other.sizes
+            and list(mine) == list(theirs)
+            and all(mine[name].tobytes() == theirs[name].tobytes() for name in mine)
+        )
+
+    __hash__ = None  # type: ignore[assignment] # it changes
+
+
+def measured(layout: Layout, sizes: Sizes) -> int:
+    """The bytes of a state with this layout and these sizes.
+
+    >>> measured({"weights": Field("features", "classes")}, Sizes(1000, 9, 9))
+    96000
+    """
+    return sum(math.prod(sizes.padded_shape(field)) * field.dtype.itemsize for _, field in _flat(layout))
