@@ -20,16 +20,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import Piece, compiled, helper, ready
+from gappletron._dispatch import ready
 from gappletron._validate import UserError, fits_in_memory, number
-from gappletron.learners.gaptron import GaptronHinge
-from gappletron.losses import Hinge, Loss, SmoothHinge
-from gappletron.numerics import LARGEST_VALUE, Row, add_outer, argmax, dot, margin, rival
+from gappletron.losses import Loss
+from gappletron.numerics import LARGEST_VALUE, Row, add_outer, dot
 from gappletron.runs import EMPTY, class_positions, graph_for
 from gappletron.streams import open_stream
 from gappletron.streams.stream import frozen, largest_norm
@@ -72,117 +70,6 @@ class Comparator(NamedTuple):
 # --------------------------------------------------------------------------------------------- what a round contributes
 
 
-class Plane(NamedTuple):
-    """The loss of a round, the smoothed loss, and the constant of a plane ``constant + <out, s>`` that is nowhere above
-    it.
-    """
-
-    value: float
-    smoothed: float
-    constant: float
-
-
-class Smoothing(Piece, abstract=True):
-    """The family of ways to smooth a loss."""
-
-    @abstractmethod
-    @compiled
-    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
-        """The loss of `y` at these scores, smoothed at the temperature mu; `out` becomes the smoothed loss's
-        gradient.
-        """
-
-
-@helper
-def soften(scores: Floats, y: int, mu: float, out: Floats) -> float:
-    """mu ln sum_{k != y} exp(s_k / mu), at least the largest rival's score; `out` becomes its gradient p."""
-    r = rival(scores, y)
-    total = 0.0
-    for k in range(scores.size):
-        out[k] = 0.0
-        if k != y:
-            out[k] = math.exp((scores[k] - scores[r]) / mu)
-            total += out[k]
-    for k in range(scores.size):
-        out[k] /= total
-    return scores[r] + mu * math.log(total)
-
-
-@helper
-def spread(y: int, slope: float, out: Floats) -> None:
-    """out = -slope (e_y - p) for the p that it holds."""
-    for k in range(out.size):
-        out[k] *= slope
-    out[y] = -slope
-
-
-class SoftenedSmoothHinge(Smoothing):
-    """The smooth hinge with a smoothed margin: f(m) >= 2a(1 - m) - a^2 for every a of [0, 1], with equality at a = 1 -
-    m.
-
-    >>> import numpy as np
-    >>> [float(number) for number in SoftenedSmoothHinge().plane(np.array([0.5, 0.0]), 0, 0.1, np.zeros(2))]
-    [0.25, 0.25, 0.75]
-    """
-
-    loss: SmoothHinge = SmoothHinge()
-
-    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
-        m = scores[y] - soften(scores, y, mu, out)
-        a = min(1.0, max(0.0, 1.0 - m))
-        spread(y, 2.0 * a, out)
-        return Plane(self.loss.value(scores, argmax(scores), y), 2.0 * a * (1.0 - m) - a * a, 2.0 * a - a * a)
-
-
-class SoftenedHinge(Smoothing):
-    """max(0, 1 - m), the hinge without its case split, both maxima smoothed: f(m) >= a(1 - m) for every a of [0, 1].
-
-    >>> import numpy as np
-    >>> float(SoftenedHinge().plane(np.array([1.0, 0.0]), 0, 0.1, np.zeros(2)).constant)
-    0.5
-    """
-
-    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
-        z = (1.0 - (scores[y] - soften(scores, y, mu, out))) / mu
-        small = math.exp(-abs(z))
-        a = (1.0 if z > 0.0 else small) / (1.0 + small)
-        spread(y, a, out)
-        return Plane(max(0.0, 1.0 - margin(scores, y)), mu * (max(0.0, z) + math.log1p(small)), a)
-
-
-class Unsmoothed(Smoothing):
-    """A loss as it is, with its tangents: the logistic losses, which are smooth, and losses from outside the package.
-
-    >>> import numpy as np
-    >>> from gappletron import LogisticBase2
-    >>> [float(number) for number in Unsmoothed(LogisticBase2()).plane(np.zeros(2), 0, 0.1, np.zeros(2))]
-    [1.0, 1.0, 1.0]
-    """
-
-    loss: Loss
-
-    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
-        greedy = argmax(scores)
-        value = self.loss.value(scores, greedy, y)
-        self.loss.gradient(scores, greedy, y, out)
-        constant = value
-        for k in range(out.size):
-            constant -= out[k] * scores[k]
-        return Plane(value, value, constant)
-
-
-def smoothing_of(loss: Loss) -> Smoothing:
-    """How a loss is smoothed."""
-    if isinstance(loss, SmoothHinge):
-        return SoftenedSmoothHinge()
-    return SoftenedHinge() if has_case_split(loss) else Unsmoothed(loss)
-
-
-def has_case_split(loss: Loss) -> bool:
-    """Whether the learner's own weights decide which rounds cost a comparator nothing."""
-    return isinstance(loss, Hinge | GaptronHinge)
-
-
 class Room(NamedTuple):
     """Room for K scores, K derivatives, and the sums of a pass: of `value`, `smoothed`, `constant` and the
     |derivatives|.
@@ -194,7 +81,7 @@ class Room(NamedTuple):
 
 
 def add_planes(
-    smoothing: Smoothing,
+    loss: Loss,
     weights: Floats,
     chunk: Chunk,
     skipped: NDArray[np.bool_],
@@ -207,7 +94,7 @@ def add_planes(
         if not skipped[t]:
             x = Row(chunk.indices, chunk.values, chunk.indptr[t], chunk.indptr[t + 1])
             dot(weights, x, room.scores)
-            plane = smoothing.plane(room.scores, chunk.labels[t], mu, room.direction)
+            plane = loss.plane(room.scores, chunk.labels[t], mu, room.direction)
             room.sums[0] += plane.value
             room.sums[1] += plane.smoothed
             room.sums[2] += plane.constant
@@ -259,7 +146,7 @@ def best_comparator(
     """
     if not isinstance(loss, Loss):
         raise UserError(f"{loss!r} is not a loss: give one, such as SmoothHinge() or a learner's .loss")
-    if skipped is not None and not has_case_split(loss):
+    if skipped is not None and not loss.has_case_split:
         raise UserError(
             f"skipped= is for the hinge losses, whose case split is at the learner's weights: {loss!r} has none, "
             "leave it out"
@@ -333,11 +220,11 @@ class _Search:
             )
         rounds = np.array([chunk.labels.size for chunk in self._chunks], dtype=np.int64)
         self._skipped = np.split(_mask(skipped, int(rounds.sum())), np.cumsum(rounds)[:-1])
-        self._smoothing = smoothing_of(loss)
+        self._loss = loss
         self._room = Room(np.zeros(graph.n_classes), np.zeros(graph.n_classes), np.zeros(4))
         self._kernel = ready(
             add_planes,
-            self._smoothing,
+            loss,
             np.zeros((1, 1)),
             EMPTY,
             np.zeros(0, np.bool_),
@@ -371,7 +258,7 @@ class _Search:
         U, gradient = self._radius * Z.reshape(self._shape), np.zeros(self._shape)
         self._room.sums[:] = 0.0
         for chunk, skipped in zip(self._chunks, self._skipped, strict=True):
-            self._kernel(self._smoothing, U, chunk, skipped, mu, gradient, self._room)
+            self._kernel(self._loss, U, chunk, skipped, mu, gradient, self._room)
         value, smoothed, constant, derivatives = self._room.sums.tolist()
         slope, norm = self._radius * gradient.ravel(), _norm(Z)
         # Scores are at most ||U|| X: where that is astronomic, rounding alone could lift the planes above the loss.

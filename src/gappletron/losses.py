@@ -11,16 +11,31 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from gappletron._dispatch import Piece, compiled
+from gappletron._dispatch import Piece, compiled, helper
 from gappletron._validate import UserError
-from gappletron.numerics import hinge_direction, log_partition, margin, rival, softmax_gradient
+from gappletron.numerics import argmax, hinge_direction, log_partition, margin, rival, softmax_gradient
 
 if TYPE_CHECKING:
     from gappletron.numerics import Floats
 
-__all__ = ["Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"]
+__all__ = ["Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "Plane", "SmoothHinge", "hinge_plane"]
+
+
+class Plane(NamedTuple):
+    """What :meth:`Loss.plane` returns: the loss at some scores, the smoothed loss there, and the constant of a plane
+    ``constant + <out, s>`` that is at most the loss for all scores s.
+
+    >>> import numpy as np
+    >>> from gappletron import LogisticBase2
+    >>> float(LogisticBase2().plane(np.zeros(2), 0, 0.1, np.zeros(2)).constant)
+    1.0
+    """
+
+    value: float
+    smoothed: float
+    constant: float
 
 
 class Loss(Piece, abstract=True):
@@ -68,6 +83,66 @@ class Loss(Piece, abstract=True):
         """K', which stands for K in gamma and in the bounds."""
         return float(classes)
 
+    has_case_split: ClassVar[bool] = False
+    """Whether the learner's own weights decide in which rounds the loss is 0 for every comparator."""
+
+    @compiled
+    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
+        """The loss of `y` smoothed at the temperature `mu`, and a plane below the loss; `out` becomes the gradient of
+        both.
+
+        :func:`gappletron.best_comparator` minimises the smoothed loss, and proves its answer with the planes. By
+        default nothing is smoothed and the plane is the tangent: right for every convex loss without a case split, but
+        the proof can be weak for a loss with kinks.
+        """
+        greedy = argmax(scores)
+        value = self.value(scores, greedy, y)
+        self.gradient(scores, greedy, y, out)
+        constant = value
+        for k in range(out.size):
+            constant -= out[k] * scores[k]
+        return Plane(value, value, constant)
+
+
+@helper
+def soften(scores: Floats, y: int, mu: float, out: Floats) -> float:
+    """mu ln sum_{k != y} exp(s_k / mu), at least the largest rival's score; `out` becomes its gradient p."""
+    r = rival(scores, y)
+    total = 0.0
+    for k in range(scores.size):
+        out[k] = 0.0
+        if k != y:
+            out[k] = math.exp((scores[k] - scores[r]) / mu)
+            total += out[k]
+    for k in range(scores.size):
+        out[k] /= total
+    return scores[r] + mu * math.log(total)
+
+
+@helper
+def spread(y: int, slope: float, out: Floats) -> None:
+    """out = -slope (e_y - p) for the p that it holds."""
+    for k in range(out.size):
+        out[k] *= slope
+    out[y] = -slope
+
+
+@helper
+def hinge_plane(scores: Floats, y: int, mu: float, out: Floats) -> Plane:
+    """:meth:`Loss.plane` of max(0, 1 - m), the hinge without a case split: both maxima are smoothed.
+
+    ``f(m) >= a(1 - m)`` for every a of [0, 1].
+
+    >>> import numpy as np
+    >>> float(hinge_plane(np.array([1.0, 0.0]), 0, 0.1, np.zeros(2)).constant)
+    0.5
+    """
+    z = (1.0 - (scores[y] - soften(scores, y, mu, out))) / mu
+    small = math.exp(-abs(z))
+    a = (1.0 if z > 0.0 else small) / (1.0 + small)
+    spread(y, a, out)
+    return Plane(max(0.0, 1.0 - margin(scores, y)), mu * (max(0.0, z) + math.log1p(small)), a)
+
 
 class SmoothHinge(Loss):
     """The smooth multiclass hinge of Rennie and Srebro (2005), the default: regular for every K >= 2.
@@ -108,6 +183,13 @@ class SmoothHinge(Loss):
     def gradient_bound(self, classes: int, max_norm: float) -> float:
         return 2.0 * math.sqrt(2.0) * max_norm
 
+    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
+        # f(m) >= 2a(1 - m) - a^2 for every a of [0, 1], with equality at a = 1 - m.
+        m = scores[y] - soften(scores, y, mu, out)
+        a = min(1.0, max(0.0, 1.0 - m))
+        spread(y, 2.0 * a, out)
+        return Plane(self.value(scores, argmax(scores), y), 2.0 * a * (1.0 - m) - a * a, 2.0 * a - a * a)
+
 
 class Hinge(Loss):
     """The multiclass hinge of the paper's appendix: no loss where the learner is right by a margin of kappa or more.
@@ -121,6 +203,8 @@ class Hinge(Loss):
     """
 
     kappa: float = 0.5
+
+    has_case_split = True
 
     def check(self) -> None:
         if not 0.0 < self.kappa < 1.0:
@@ -154,6 +238,9 @@ class Hinge(Loss):
 
     def effective_classes(self, classes: int) -> float:
         return max(float(classes), (1.0 + self.kappa) / self.kappa)
+
+    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
+        return hinge_plane(scores, y, mu, out)
 
 
 class LogisticBaseK(Loss):

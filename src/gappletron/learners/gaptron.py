@@ -14,7 +14,7 @@ from gappletron._dispatch import in_kebab_case
 from gappletron._validate import UserError, number
 from gappletron.exploration import Exploration
 from gappletron.learners.gappletron import Composed
-from gappletron.losses import InBase2, Loss, SmoothHinge
+from gappletron.losses import InBase2, Loss, Plane, SmoothHinge, hinge_plane
 from gappletron.numerics import hinge_direction, log_partition, margin, rival
 from gappletron.optimizers import FixedOGD, Optimizer
 
@@ -54,6 +54,8 @@ class GaptronHinge(Loss):
     (0.75, 0.0)
     """
 
+    has_case_split = True
+
     def value(self, scores: Floats, greedy: int, y: int) -> float:
         m = margin(scores, y)
         if y == greedy and m > 1.0 / scores.size:
@@ -79,6 +81,9 @@ class GaptronHinge(Loss):
 
     def gradient_bound(self, classes: int, max_norm: float) -> float:
         return math.sqrt(2.0) * max_norm
+
+    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
+        return hinge_plane(scores, y, mu, out)
 
 
 class MixState(NamedTuple):
