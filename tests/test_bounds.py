@@ -10,6 +10,7 @@ import pytest
 from gappletron import (
     AdaptiveOGD,
     ArrayStream,
+    Exploration,
     FeedbackGraph,
     Gappletron,
     Hinge,
@@ -83,6 +84,76 @@ def test_a_theorem_that_does_not_apply_says_why():
     assert refusal(on_bandit._replace(exploration=Paper(on_bandit.exploration.gamma)), bandit) is None
     with pytest.raises(UserError, match="about Gappletron"):
         bounds(named("perceptron"), bandit, rounds=10, max_norm=1.0)
+
+
+class Uniform(Exploration):
+    """Uniform play: a rule that no theorem is about."""
+
+    gamma: float = 1.0
+
+    def start(self, graph):
+        return ()
+
+    def explore(self, state, graph, greedy, gap, out):
+        out[:] = 1.0 / out.size
+        return 1.0
+
+    def tuned(self, gamma):
+        return Uniform(gamma)
+
+
+class Covered(Exploration):
+    """A rule whose author has proved that it shows every label with probability gamma_t / (3 rho) or more."""
+
+    gamma: float = 1.0
+
+    def start(self, graph):
+        return ()
+
+    def explore(self, state, graph, greedy, gap, out):
+        out[:] = 1.0 / out.size
+        return 1.0
+
+    def tuned(self, gamma):
+        return Covered(gamma)
+
+    def theorem_refusal(self, graph):
+        return None if graph.rho > 1 else "is proved for rho > 1"
+
+    def effective_rho(self, graph):
+        return 3 * graph.rho
+
+
+def test_a_users_rule_is_refused_unless_it_says_what_is_proved():
+    """K = rho = 3, L = 4, h = 2 sqrt 2: gamma = h sqrt(K 3 rho L) / 2, and the bound is 2 h sqrt(3 rho K L n)."""
+    graph, options = FeedbackGraph.bandit(3), {"rounds": 10_000, "max_norm": 1.0}
+    learner = Gappletron(optimizer=ProjectedOGD(1.0), exploration=Uniform(8.0))
+    assert {bound.refusal for bound in bounds(learner, graph, **options)[:4]} == {
+        "needs the exploration rule TopUp or Paper, not Uniform(gamma=8.0)"
+    }
+    gamma = math.sqrt(8) * math.sqrt(3 * 3 * 3 * 4) / 2
+    found = by_name(learner._replace(exploration=Covered(gamma)), graph, **options)
+    assert found["expectation"].refusal is None
+    assert found["expectation"].value == pytest.approx(2 * math.sqrt(8) * math.sqrt(3 * 3 * 3 * 4 * 10_000))
+    assert found["high-probability"].refusal.endswith(f"and the learner has {gamma:.4g}")
+    loose = by_name(learner._replace(exploration=Covered(8.0)), graph, **options)["expectation"]
+    assert loose.refusal == f"is proved for gamma = {gamma:.4g}, and the learner has 8"
+    filtering = by_name(learner._replace(exploration=Covered(gamma)), FeedbackGraph.filtering(3), **options)
+    assert filtering["expectation"].refusal == "is proved for rho > 1"
+
+
+def test_the_papers_rule_is_covered_where_rho_is_K():
+    learner = Gappletron(optimizer=ProjectedOGD(1.0), exploration=Paper(1.0))
+
+    def found(graph):
+        return by_name(learner, graph, rounds=10_000, max_norm=1.0)
+
+    full = found(FeedbackGraph.full(3))
+    assert [full[name].refusal for name in full] == [None] * 8
+    assert "extra action" in found(FeedbackGraph.label_efficient(3))["expectation"].refusal
+    filtering = found(FeedbackGraph.filtering(3))["expectation"]
+    assert "K in place of rho" in filtering.refusal
+    assert filtering.value == pytest.approx(2 * math.sqrt(8) * math.sqrt(3 * 3 * 4 * 10_000))  # with K, not rho = 1
 
 
 def test_high_probability_bounds_hold_in_nearly_all_runs():

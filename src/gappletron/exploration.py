@@ -51,6 +51,18 @@ class Exploration(Piece, abstract=True):
     def tuned(self, gamma: float) -> Exploration:
         """The same rule with another gamma."""
 
+    def theorem_refusal(self, graph: FeedbackGraph) -> str | None:
+        """Why the theorems do not apply to this rule on this graph, as the end of a sentence; None where they do.
+
+        They apply to a rule with a field `gamma` that shows every label with probability at least ``gamma_t /
+        effective_rho(graph)`` in every round, and for which Lemma 1 holds.
+        """
+        return f"needs the exploration rule TopUp or Paper, not {self!r}"
+
+    def effective_rho(self, graph: FeedbackGraph) -> int:
+        """rho', which stands for rho in the bounds and in their gamma."""
+        return graph.rho
+
 
 @helper
 def exploration_rate(blind: NDArray[np.int64], graph: GraphArrays, greedy: int, gamma: float) -> float:
@@ -112,6 +124,9 @@ class TopUp(Exploration):
 
     def tuned(self, gamma: float) -> TopUp:
         return TopUp(gamma)
+
+    def theorem_refusal(self, graph: FeedbackGraph) -> None:
+        return None
 
 
 @functools.lru_cache(maxsize=32)
@@ -190,3 +205,15 @@ class Paper(Exploration):
 
     def tuned(self, gamma: float) -> Paper:
         return Paper(gamma)
+
+    def theorem_refusal(self, graph: FeedbackGraph) -> str | None:
+        if graph.n_actions > graph.n_classes:
+            return (
+                "is not proved for Algorithm 1 with an extra action, whose uniform draw is over all actions: use TopUp"
+            )
+        if graph.rho < graph.n_classes and not graph.is_full_information:
+            return "is proved for Algorithm 1's rule with K in place of rho, also in gamma: use TopUp"
+        return None
+
+    def effective_rho(self, graph: FeedbackGraph) -> int:
+        return graph.n_actions  # erratum 2

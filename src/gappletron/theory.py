@@ -13,7 +13,6 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron._validate import UserError, number, whole
-from gappletron.exploration import Paper, TopUp
 from gappletron.learners.gappletron import TUNINGS, Gappletron, constants
 from gappletron.learners.learner import Problem
 
@@ -202,9 +201,8 @@ def bounds(
     full = graph.is_full_information
     n = (0 if full else rounds) if blind_rounds is None else blind_rounds
     Q = max(1, len(graph.revealing_classes))
-    letters = Letters(
-        graph.n_classes, c.K, _rho(learner, graph), Q, c.L, c.h, c.lmax, rounds, n, problem.delta, loss_sum
-    )
+    rho = learner.exploration.effective_rho(graph)
+    letters = Letters(graph.n_classes, c.K, rho, Q, c.L, c.h, c.lmax, rounds, n, problem.delta, loss_sum)
     return [
         Bound(
             theorem.name,
@@ -217,12 +215,7 @@ def bounds(
     ]
 
 
-def _rho(learner: Gappletron, graph: FeedbackGraph) -> int:
-    """With Algorithm 1's own rule the theorems survive with rho replaced by the number of actions (erratum 2)."""
-    return graph.n_actions if isinstance(learner.exploration, Paper) else graph.rho
-
-
-def _refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | None:  # noqa: PLR0911 - a list of reasons
+def _refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | None:
     """Why a theorem says nothing about this learner on this problem."""
     graph, K = problem.graph, problem.graph.n_classes
     if theorem.full_information and not graph.is_full_information:
@@ -231,15 +224,16 @@ def _refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | N
         return f"needs a regular loss, and {learner.loss!r} is not one for {K} classes"
     if problem.guarantee is None and learner.optimizer.guarantee() is None:
         return f"needs an optimizer with a guarantee h, and {learner.optimizer!r} has none"
-    if not isinstance(learner.exploration, TopUp | Paper):
-        return f"needs the exploration rule TopUp or Paper, not {learner.exploration!r}"
-    if isinstance(learner.exploration, Paper) and graph.n_actions > K:
-        return "is not proved for Algorithm 1 with an extra action, whose uniform draw is over all actions: use TopUp"
-    if theorem.full_information or graph.is_full_information or theorem.tuning is None:
+    return learner.exploration.theorem_refusal(graph) or _gamma_refusal(theorem, learner, problem)
+
+
+def _gamma_refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | None:
+    graph, rule = problem.graph, learner.exploration
+    if theorem.tuning is None or graph.is_full_information:
         return None
-    wanted = TUNINGS[theorem.tuning](learner, problem)
-    if isinstance(learner.exploration, Paper) and graph.rho < K:
-        return "is proved for Algorithm 1's rule with K in place of rho, also in gamma: use TopUp"
-    if not math.isclose(learner.exploration.gamma, wanted, rel_tol=1e-9):
-        return f"is proved for gamma = {wanted:.4g}, and the learner has {learner.exploration.gamma:.4g}"
-    return None
+    # The tuning takes rho; every gamma of a theorem is proportional to its square root.
+    wanted = TUNINGS[theorem.tuning](learner, problem) * math.sqrt(rule.effective_rho(graph) / graph.rho)
+    gamma: float = rule.gamma  # type: ignore[attr-defined]
+    if math.isclose(gamma, wanted, rel_tol=1e-9):
+        return None
+    return f"is proved for gamma = {wanted:.4g}, and the learner has {gamma:.4g}"
