@@ -83,6 +83,10 @@ class Loss(Piece, abstract=True):
         """K', which stands for K in gamma and in the bounds."""
         return float(classes)
 
+    def gaptron_rate(self, classes: int, max_norm: float) -> float | None:
+        """Gaptron's learning rate under full information, or None where none is known."""
+        return None
+
     has_case_split: ClassVar[bool] = False
     """Whether the learner's own weights decide in which rounds the loss is 0 for every comparator."""
 
@@ -182,6 +186,9 @@ class SmoothHinge(Loss):
 
     def gradient_bound(self, classes: int, max_norm: float) -> float:
         return 2.0 * math.sqrt(2.0) * max_norm
+
+    def gaptron_rate(self, classes: int, max_norm: float) -> float:
+        return 1.0 / (4.0 * classes * max_norm * max_norm)
 
     def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
         # f(m) >= 2a(1 - m) - a^2 for every a of [0, 1], with equality at a = 1 - m.

@@ -43,6 +43,9 @@ class GaptronLogistic(InBase2):
     def is_regular(self, classes: int) -> bool:
         return False  # not in Gappletron's sense: Gaptron's own inequality takes the place of regularity
 
+    def gaptron_rate(self, classes: int, max_norm: float) -> float:
+        return math.log(2.0) / (2.0 * classes * max_norm * max_norm)
+
 
 class GaptronHinge(Loss):
     """The hinge with Gaptron's case split at beta = 1/K: no loss where the learner is right by a margin above beta.
@@ -81,6 +84,9 @@ class GaptronHinge(Loss):
 
     def gradient_bound(self, classes: int, max_norm: float) -> float:
         return math.sqrt(2.0) * max_norm
+
+    def gaptron_rate(self, classes: int, max_norm: float) -> float:
+        return (1.0 - 1.0 / classes) / (classes * max_norm * max_norm)
 
     def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
         return hinge_plane(scores, y, mu, out)
@@ -156,24 +162,14 @@ class Gaptron(Composed):
         K = problem.graph.n_classes
         reach = self.optimizer.reach() if problem.radius is None else problem.radius
         D = 1.0 if math.isinf(reach) else reach
-        eta = full_information_rate(self.loss, K, problem.norm())
+        eta = self.loss.gaptron_rate(K, problem.norm())
+        if eta is None:
+            raise UserError(f"no rate of Gaptron's is known for {self.loss!r}: give the optimizer a rate of your own")
         if problem.graph.is_full_information:
             return self._replace(optimizer=FixedOGD(eta, D), exploration=GaptronMix(0.0))
         T = problem.horizon()
         g = min(1.0, math.sqrt(K * D * D / (2.0 * eta * T)) if tuning == "theory" else 1.0 / math.sqrt(T))
         return self._replace(optimizer=FixedOGD(eta * g / K, D), exploration=GaptronMix(g))
-
-
-def full_information_rate(loss: Loss, classes: int, max_norm: float) -> float:
-    """Gaptron's learning rate under full information."""
-    K, X = classes, max_norm
-    if isinstance(loss, GaptronLogistic):
-        return math.log(2.0) / (2.0 * K * X * X)
-    if isinstance(loss, GaptronHinge):
-        return (1.0 - 1.0 / K) / (K * X * X)
-    if isinstance(loss, SmoothHinge):
-        return 1.0 / (4.0 * K * X * X)
-    raise UserError(f"no rate of Gaptron's is known for {loss!r}: give the optimizer a rate of your own")
 
 
 NAMES: dict[type[Loss], str] = {GaptronLogistic: "gaptron-log", GaptronHinge: "gaptron-hin", SmoothHinge: "gaptron-smh"}
