@@ -87,6 +87,12 @@ class Loss(Piece, abstract=True):
         """Gaptron's learning rate under full information, or None where none is known."""
         return None
 
+    gappletron_name: ClassVar[str] = ""
+    """What Gappletron with this loss is called (``gapsmh``); by default ``gappletron-`` and the name of the class."""
+
+    gaptron_name: ClassVar[str] = ""
+    """What Gaptron with this loss is called (``gaptron-smh``); by default ``gaptron-`` and the name of the class."""
+
     has_case_split: ClassVar[bool] = False
     """Whether the learner's own weights decide in which rounds the loss is 0 for every comparator."""
 
@@ -157,6 +163,8 @@ class SmoothHinge(Loss):
     (True, 16.0)
     """
 
+    gappletron_name, gaptron_name = "gapsmh", "gaptron-smh"
+
     def value(self, scores: Floats, greedy: int, y: int) -> float:
         m = margin(scores, y)
         if y != greedy:
@@ -211,6 +219,7 @@ class Hinge(Loss):
 
     kappa: float = 0.5
 
+    gappletron_name = "gaphin"
     has_case_split = True
 
     def check(self) -> None:
@@ -260,6 +269,8 @@ class LogisticBaseK(Loss):
     (True, False)
     """
 
+    gappletron_name = "gaplog"
+
     def value(self, scores: Floats, greedy: int, y: int) -> float:
         return (log_partition(scores, greedy) + scores[greedy] - scores[y]) / math.log(scores.size)
 
@@ -307,6 +318,8 @@ class LogisticBase2(InBase2):
     >>> LogisticBase2().is_regular(12), LogisticBase2().at_zero(8)
     (True, 3.0)
     """
+
+    gappletron_name = "gaplog2"  # ours; the others are the paper's
 
     def gap(self, scores: Floats, greedy: int) -> float:
         return min(1.0, log_partition(scores, greedy) / math.log(2.0))

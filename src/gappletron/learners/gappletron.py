@@ -21,14 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Composed", "Gappletron"]
 
-NAMES: dict[type[Loss], str] = {
-    SmoothHinge: "gapsmh",
-    Hinge: "gaphin",
-    LogisticBaseK: "gaplog",
-    LogisticBase2: "gaplog2",
-}
-"""What the paper calls Gappletron with each loss; gaplog2 is ours."""
-
 
 class ComposedState(NamedTuple):
     """The optimizer's state (with W), the exploration's (with n_t), and room for a gradient."""
@@ -105,8 +97,8 @@ class Gappletron(Composed):
 
     @property
     def name(self) -> str:
-        """The paper's name for the loss, in lower case (``gapsmh``), or the loss's own."""
-        return NAMES.get(type(self.loss), f"gappletron-{in_kebab_case(type(self.loss).__name__)}")
+        """The paper's name (``gapsmh``), which the loss knows, or that of the loss's class (``gappletron-my-loss``)."""
+        return self.loss.gappletron_name or f"gappletron-{in_kebab_case(type(self.loss).__name__)}"
 
     def tuned(self, tuning: str, problem: Problem) -> Gappletron:
         """Gamma as the paper's theorems choose it; see :data:`TUNINGS`."""
@@ -181,4 +173,6 @@ TUNINGS = {
 }
 """gamma by the name of the tuning; "theory" is what the paper's figures call the first."""
 
-LEARNERS: dict[str, Learner] = {name: Gappletron(loss()) for loss, name in NAMES.items()}
+LEARNERS: dict[str, Learner] = {
+    learner.name: learner for learner in map(Gappletron, (SmoothHinge(), Hinge(), LogisticBaseK(), LogisticBase2()))
+}

@@ -34,6 +34,8 @@ class GaptronLogistic(InBase2):
     (0.5, 1.0)
     """
 
+    gaptron_name = "gaptron-log"
+
     def gap(self, scores: Floats, greedy: int) -> float:
         q = math.exp(-log_partition(scores, greedy))
         if q >= 0.5:
@@ -57,6 +59,7 @@ class GaptronHinge(Loss):
     (0.75, 0.0)
     """
 
+    gaptron_name = "gaptron-hin"
     has_case_split = True
 
     def value(self, scores: Floats, greedy: int, y: int) -> float:
@@ -151,7 +154,7 @@ class Gaptron(Composed):
     @property
     def name(self) -> str:
         """``gaptron-log``, ``gaptron-hin`` or ``gaptron-smh``, by the loss."""
-        return NAMES.get(type(self.loss), f"gaptron-{in_kebab_case(type(self.loss).__name__)}")
+        return self.loss.gaptron_name or f"gaptron-{in_kebab_case(type(self.loss).__name__)}"
 
     def refusal(self, graph: FeedbackGraph) -> str | None:
         if graph.is_bandit or graph.is_full_information:
@@ -172,6 +175,6 @@ class Gaptron(Composed):
         return self._replace(optimizer=FixedOGD(eta * g / K, D), exploration=GaptronMix(g))
 
 
-NAMES: dict[type[Loss], str] = {GaptronLogistic: "gaptron-log", GaptronHinge: "gaptron-hin", SmoothHinge: "gaptron-smh"}
-
-LEARNERS: dict[str, Learner] = {name: Gaptron(loss()) for loss, name in NAMES.items()}
+LEARNERS: dict[str, Learner] = {
+    learner.name: learner for learner in map(Gaptron, (GaptronLogistic(), GaptronHinge(), SmoothHinge()))
+}
