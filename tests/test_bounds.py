@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -84,6 +85,38 @@ def test_a_theorem_that_does_not_apply_says_why():
     assert refusal(on_bandit._replace(exploration=Paper(on_bandit.exploration.gamma)), bandit) is None
     with pytest.raises(UserError, match="about Gappletron"):
         bounds(named("perceptron"), bandit, rounds=10, max_norm=1.0)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        [FeedbackGraph.bandit(3), FeedbackGraph.full(3)],
+        (FeedbackGraph.bandit(3),) * 100,
+        lambda t: FeedbackGraph.filtering(3, revealing=t % 3),
+    ],
+    ids=["list", "tuple", "function"],
+)
+def test_no_theorem_covers_a_graph_that_changes(graph):
+    learner = Gappletron(optimizer=ProjectedOGD(1.0))
+    fixed = bounds(learner, FeedbackGraph.bandit(3), rounds=100, max_norm=1.0)
+    changing = bounds(learner, graph, rounds=100, max_norm=1.0)
+    for bound, other in zip(changing, fixed, strict=True):
+        assert bound.refusal == "is not proved for a feedback graph that changes from round to round"
+        assert math.isnan(bound.value)
+        assert (bound.theorem, bound.statement, bound.separable) == (other.theorem, other.statement, other.separable)
+
+
+@pytest.mark.parametrize("graph", ["bandit", None, 3, [FeedbackGraph.bandit(3), "bandit"], []], ids=repr)
+def test_what_is_not_a_graph_is_refused(graph):
+    wrong = graph[-1] if isinstance(graph, list) and graph else graph
+    with pytest.raises(UserError, match=re.escape(f"{wrong!r} is not a FeedbackGraph: give one")):
+        bounds(Gappletron(), graph, rounds=100, max_norm=1.0)
+
+
+def test_numbers_are_checked_whatever_the_graph():
+    for graph in (FeedbackGraph.bandit(3), [FeedbackGraph.bandit(3)]):
+        with pytest.raises(UserError, match="rounds"):
+            bounds(Gappletron(), graph, rounds=0, max_norm=1.0)
 
 
 class Uniform(Exploration):

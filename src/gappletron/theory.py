@@ -10,16 +10,16 @@ failure.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron._validate import UserError, number, whole
+from gappletron.graphs import FeedbackGraph
 from gappletron.learners.gappletron import TUNINGS, Gappletron, constants
 from gappletron.learners.learner import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from gappletron.graphs import FeedbackGraph
 
 __all__ = ["THEOREMS", "Bound", "bounds"]
 
@@ -161,7 +161,7 @@ THEOREMS = (
 
 def bounds(
     learner: Gappletron,
-    graph: FeedbackGraph,
+    graph: FeedbackGraph | Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph],
     *,
     rounds: int,
     max_norm: float,
@@ -173,6 +173,8 @@ def bounds(
 ) -> list[Bound]:
     """Every theorem for this learner on this problem.
 
+    :param graph: the feedback graph. No theorem covers one that changes from round to round: for a sequence of graphs,
+        or a function from the round to its graph, every bound is refused, and its value is nan.
     :param blind_rounds: n, of a run; without one it is T, the most it can be (0 under full information).
     :param loss_sum: sum l_t(W_t), of a run; it lowers the separable bounds.
     :param guarantee: h(U); by default the optimizer's own.
@@ -188,21 +190,17 @@ def bounds(
     """
     if not isinstance(learner, Gappletron):
         raise UserError(f"{learner!r} is not a Gappletron: the theorems are about Gappletron")
-    problem = Problem(
-        graph,
-        whole(rounds, "rounds", least=1),
-        None,
-        number(max_norm, "max_norm", above=0.0),
-        guarantee,
-        radius,
-        number(delta, "delta", above=0.0, most=1.0),
-    )
+    rounds, max_norm = whole(rounds, "rounds", least=1), number(max_norm, "max_norm", above=0.0)
+    delta = number(delta, "delta", above=0.0, most=1.0)
+    if not isinstance(graph, FeedbackGraph):
+        return _for_changing_graph(graph)
+    problem = Problem(graph, rounds, None, max_norm, guarantee, radius, delta)
     c = constants(learner, problem)
     full = graph.is_full_information
     n = (0 if full else rounds) if blind_rounds is None else blind_rounds
     Q = max(1, len(graph.revealing_classes))
     rho = learner.exploration.effective_rho(graph)
-    letters = Letters(graph.n_classes, c.K, rho, Q, c.L, c.h, c.lmax, rounds, n, problem.delta, loss_sum)
+    letters = Letters(graph.n_classes, c.K, rho, Q, c.L, c.h, c.lmax, rounds, n, delta, loss_sum)
     return [
         Bound(
             theorem.name,
@@ -213,6 +211,20 @@ def bounds(
         )
         for theorem in THEOREMS
     ]
+
+
+def _for_changing_graph(graphs: Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph]) -> list[Bound]:
+    """Every theorem for a graph that changes from round to round."""
+    if not callable(graphs):
+        several = isinstance(graphs, Sequence) and not isinstance(graphs, str) and len(graphs) > 0
+        for graph in graphs if several else [graphs]:
+            if not isinstance(graph, FeedbackGraph):
+                raise UserError(
+                    f"{graph!r} is not a FeedbackGraph: give one, for example FeedbackGraph.bandit(9), a sequence of "
+                    "them, or a function from the round to its graph"
+                )
+    refusal = "is not proved for a feedback graph that changes from round to round"
+    return [Bound(theorem.name, theorem.statement, math.nan, theorem.separable, refusal) for theorem in THEOREMS]
 
 
 def _refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | None:
