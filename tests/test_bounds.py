@@ -44,7 +44,7 @@ def test_by_hand_on_the_bandit_graph():
     z = 5 * lmax * log + 32
     assert found["high-probability-separable"].value == pytest.approx(2 * log + 5 * math.sqrt(z * 3 * 10_000))
     assert found["full-expectation"].value == pytest.approx(3 * 4 * 8 / 2)
-    assert found["full-expectation"].refusal == "is about full information"
+    assert found["full-expectation"].refusal == "needs full information"
 
 
 def test_by_hand_where_the_constant_term_is_larger():
@@ -83,7 +83,7 @@ def test_a_theorem_that_does_not_apply_says_why():
     assert "K in place of rho" in refusal(good._replace(exploration=Paper(good.exploration.gamma)), filtering)
     on_bandit = tuned(good, "expectation", bandit, max_norm=1.0)
     assert refusal(on_bandit._replace(exploration=Paper(on_bandit.exploration.gamma)), bandit) is None
-    with pytest.raises(UserError, match="about Gappletron"):
+    with pytest.raises(UserError, match="the theorems apply to Gappletron only"):
         bounds(named("perceptron"), bandit, rounds=10, max_norm=1.0)
 
 
@@ -109,7 +109,7 @@ def test_no_theorem_covers_a_graph_that_changes(graph):
 @pytest.mark.parametrize("graph", ["bandit", None, 3, [FeedbackGraph.bandit(3), "bandit"], []], ids=repr)
 def test_what_is_not_a_graph_is_refused(graph):
     wrong = graph[-1] if isinstance(graph, list) and graph else graph
-    with pytest.raises(UserError, match=re.escape(f"{wrong!r} is not a FeedbackGraph: give one")):
+    with pytest.raises(UserError, match=re.escape(f"{wrong!r} is not a FeedbackGraph: pass one")):
         bounds(Gappletron(), graph, rounds=100, max_norm=1.0)
 
 

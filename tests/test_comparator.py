@@ -237,7 +237,7 @@ def test_the_tolerance_is_reached_on_the_papers_stream(name, radius):
         progress=lambda done, most: passes.append((done, most)),
     )
     assert found.gap <= 1e-3 * found.loss
-    assert passes == [(i + 1, module.MOST_PASSES) for i in range(len(passes))]
+    assert passes == [(i + 1, module.MAX_PASSES) for i in range(len(passes))]
     assert len(passes) < 900
 
 
@@ -310,7 +310,7 @@ def test_a_users_loss_says_itself_how_it_is_smoothed():
 def test_a_search_that_is_cut_short_says_so(monkeypatch):
     _, _, stream, graph = a_problem(19)
     full, passes = best_comparator(Hinge(), stream, graph, 2.0, tolerance=1e-5), []
-    monkeypatch.setattr(module, "MOST_PASSES", 8)
+    monkeypatch.setattr(module, "MAX_PASSES", 8)
     short = best_comparator(
         Hinge(), stream, graph, 2.0, tolerance=1e-5, progress=lambda done, most: passes.append(done)
     )
@@ -365,10 +365,10 @@ def test_a_pass_adds_up(loss):
     U = rng.normal(size=(3, 3))
 
     def passed(U, mu=0.2):
-        room, gradient = module.Room(np.zeros(3), np.zeros(3), np.zeros(4)), np.zeros((3, 3))
-        arguments = loss, U, chunk, skipped, mu, gradient, room
+        buffers, gradient = module.Buffers(np.zeros(3), np.zeros(3), np.zeros(4)), np.zeros((3, 3))
+        arguments = loss, U, chunk, skipped, mu, gradient, buffers
         ready(module.add_planes, *arguments)(*arguments)
-        return room.sums, gradient
+        return buffers.sums, gradient
 
     sums, gradient = passed(U)
     assert sums[0] == pytest.approx(losses(loss, X @ U, y)[~skipped].sum())
@@ -541,19 +541,19 @@ def test_errors_say_the_cure(tmp_path):
     refuses("radius must be above 0", SmoothHinge(), stream, graph, 0.0)
     refuses("radius must be finite", SmoothHinge(), stream, graph, math.inf)
     refuses("tolerance must be above 0", SmoothHinge(), stream, graph, 1.0, tolerance=0.0)
-    refuses("has none, leave it out", SmoothHinge(), stream, graph, 1.0, skipped=[False] * 60)
+    refuses(r"SmoothHinge\(\) has none: remove it", SmoothHinge(), stream, graph, 1.0, skipped=[False] * 60)
     refuses(
-        r"each of the 60 rounds, not bool values in the shape \(59,\)",
+        r"each of the 60 rounds: expected shape \(60,\) and dtype bool, got shape \(59,\) and dtype bool",
         Hinge(),
         stream,
         graph,
         1.0,
         skipped=[False] * 59,
     )
-    refuses("not int64 values", Hinge(), stream, graph, 1.0, skipped=[0] * 60)
+    refuses(r"got shape \(60,\) and dtype int64", Hinge(), stream, graph, 1.0, skipped=[0] * 60)
     with interpreted():
-        refuses("finite", Nowhere(), stream, graph, 1.0)
-    refuses("leave the range of doubles", SmoothHinge(), (1e100 * X, y), graph, 10.0)
+        refuses("needs a finite loss", Nowhere(), stream, graph, 1.0)
+    refuses("exceed the range of 64-bit floats", SmoothHinge(), (1e100 * X, y), graph, 10.0)
     refuses("knows only", SmoothHinge(), stream, FeedbackGraph.bandit(["a", "b", "c"]), 1.0)
     refuses("length of .* is unknown", SmoothHinge(), SvmlightFile(mail, features=2, classes=[0, 1]), "bandit", 1.0)
     limited = open_stream(mail, features=2, classes=[0, 1], rounds=10)

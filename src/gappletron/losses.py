@@ -1,10 +1,10 @@
-"""Surrogate losses l(W, x, y), as functions of the scores s = W x; section 2 of the paper and its appendix on the
+"""Surrogate losses l(W, x, y), as functions of the scores s = W x: section 2 of the paper, and its appendix on the
 hinge.
 
-A loss is *regular* for K classes when ``(K-1)/K l(y) + 1/K a >= 1`` for every ``y != y*`` (the paper's equation "wrong
-plus right"), where ``a`` is the gap map and ``y*`` the argmax of the scores; then Lemma 1, and all that rests on it,
-holds. Each loss says for which K that is so. L is the constant in ``||grad l||^2 <= 2 L l``, G a bound on ``||grad
-l||``; X is the largest ``||x_t||_2``.
+A loss is *regular* for K classes if ``(K-1)/K l(y) + 1/K a >= 1`` for every ``y != y*`` (the paper's equation "wrong
+plus right"), where ``a`` is the gap map and ``y*`` the argmax of the scores. Lemma 1 and the theorems hold for regular
+losses; :meth:`Loss.is_regular` says for which K a loss is regular. L is the constant in ``||grad l||^2 <= 2 L l``, G is
+a bound on ``||grad l||``, and X is the largest ``||x_t||_2``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Plane(NamedTuple):
 
 
 class Loss(Piece, abstract=True):
-    """The family of surrogate losses. A new one is a subclass with the seven methods below.
+    """The family of surrogate losses. A new loss is a subclass with the six abstract methods; the rest has defaults.
 
     >>> import numpy as np
     >>> from gappletron import SmoothHinge
@@ -51,36 +51,36 @@ class Loss(Piece, abstract=True):
     @abstractmethod
     @compiled
     def value(self, scores: Floats, greedy: int, y: int) -> float:
-        """l(y) at these scores; `greedy` is y*, their argmax."""
+        """The loss of label `y` at these scores; `greedy` is y*, the argmax of the scores."""
 
     @abstractmethod
     @compiled
     def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
-        """Fill `out` with the derivatives of l(y) by the scores."""
+        """Fill `out` with the derivatives of the loss of `y` with respect to the scores."""
 
     @abstractmethod
     @compiled
     def gap(self, scores: Floats, greedy: int) -> float:
-        """The gap map a in [0, 1]: l(y*), capped where the loss exceeds 1."""
+        """The gap map a in [0, 1]: the loss of y*, at most 1."""
 
     @abstractmethod
     def is_regular(self, classes: int) -> bool:
-        """Whether the loss is regular for this K (the theorems apply)."""
+        """Whether the loss is regular for this number of classes, so that the theorems apply."""
 
     @abstractmethod
     def smoothness(self, classes: int, max_norm: float) -> float:
-        """L in ``||grad l||^2 <= 2 L l``."""
+        """The constant L in ``||grad l||^2 <= 2 L l``."""
 
     @abstractmethod
     def gradient_bound(self, classes: int, max_norm: float) -> float:
-        """G >= ||grad l||."""
+        """An upper bound G on ``||grad l||``."""
 
     def at_zero(self, classes: int) -> float:
-        """l at W = 0."""
+        """The loss at W = 0."""
         return 1.0
 
     def effective_classes(self, classes: int) -> float:
-        """K', which stands for K in gamma and in the bounds."""
+        """K', which replaces K in gamma and in the bounds."""
         return float(classes)
 
     def gaptron_rate(self, classes: int, max_norm: float) -> float | None:
@@ -101,9 +101,9 @@ class Loss(Piece, abstract=True):
         """The loss of `y` smoothed at the temperature `mu`, and a plane below the loss; `out` becomes the gradient of
         both.
 
-        :func:`gappletron.best_comparator` minimises the smoothed loss, and proves its answer with the planes. By
-        default nothing is smoothed and the plane is the tangent: right for every convex loss without a case split, but
-        the proof can be weak for a loss with kinks.
+        :func:`gappletron.best_comparator` minimises the smoothed loss and computes its gap from the planes. By default
+        nothing is smoothed and the plane is the tangent. This is valid for every convex loss without a case split, but
+        the gap can be large for a loss with kinks.
         """
         greedy = argmax(scores)
         value = self.value(scores, greedy, y)
@@ -116,7 +116,7 @@ class Loss(Piece, abstract=True):
 
 @helper
 def soften(scores: Floats, y: int, mu: float, out: Floats) -> float:
-    """mu ln sum_{k != y} exp(s_k / mu), at least the largest rival's score; `out` becomes its gradient p."""
+    """mu ln sum_{k != y} exp(s_k / mu), an upper bound on the best other score; `out` becomes its gradient p."""
     r = rival(scores, y)
     total = 0.0
     for k in range(scores.size):
@@ -131,7 +131,7 @@ def soften(scores: Floats, y: int, mu: float, out: Floats) -> float:
 
 @helper
 def spread(y: int, slope: float, out: Floats) -> None:
-    """out = -slope (e_y - p) for the p that it holds."""
+    """Replace the p in `out` by -slope (e_y - p)."""
     for k in range(out.size):
         out[k] *= slope
     out[y] = -slope
@@ -141,7 +141,7 @@ def spread(y: int, slope: float, out: Floats) -> None:
 def hinge_plane(scores: Floats, y: int, mu: float, out: Floats) -> Plane:
     """:meth:`Loss.plane` of max(0, 1 - m), the hinge without a case split: both maxima are smoothed.
 
-    ``f(m) >= a(1 - m)`` for every a of [0, 1].
+    The plane is below the loss since ``max(0, 1 - m) >= a (1 - m)`` for every a in [0, 1].
 
     >>> import numpy as np
     >>> float(hinge_plane(np.array([1.0, 0.0]), 0, 0.1, np.zeros(2)).constant)
@@ -199,7 +199,7 @@ class SmoothHinge(Loss):
         return 1.0 / (4.0 * classes * max_norm * max_norm)
 
     def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
-        # f(m) >= 2a(1 - m) - a^2 for every a of [0, 1], with equality at a = 1 - m.
+        # As a function f of the margin, f(m) >= 2a(1 - m) - a^2 for every a in [0, 1], with equality at a = 1 - m.
         m = scores[y] - soften(scores, y, mu, out)
         a = min(1.0, max(0.0, 1.0 - m))
         spread(y, 2.0 * a, out)
@@ -207,11 +207,11 @@ class SmoothHinge(Loss):
 
 
 class Hinge(Loss):
-    """The multiclass hinge of the paper's appendix: no loss where the learner is right by a margin of kappa or more.
+    """The multiclass hinge of the paper's appendix: 0 where the learner is right by a margin of at least kappa.
 
-    l(y) = max(0, 1 - m(y)), and 0 for y = y* with m* >= kappa; the gap map is l(y*). The case split is taken at the
-    *learner's* scores. Regular for ``K >= (1 + kappa)/kappa``, so for K >= 3 at the paper's kappa = 1/2; below that,
-    Lemma 1 holds with K' = (1 + kappa)/kappa in place of K.
+    l(y) = max(0, 1 - m(y)), and 0 for y = y* with m* >= kappa; the gap map is l(y*). The case split uses the
+    *learner's* scores. Regular for ``K >= (1 + kappa)/kappa``, which is K >= 3 for the paper's kappa = 1/2. For smaller
+    K, Lemma 1 holds with K' = (1 + kappa)/kappa in place of K.
 
     >>> Hinge().is_regular(2), Hinge().is_regular(3), Hinge().effective_classes(2)
     (False, True, 3.0)
@@ -224,7 +224,7 @@ class Hinge(Loss):
 
     def check(self) -> None:
         if not 0.0 < self.kappa < 1.0:
-            raise UserError(f"Hinge's kappa must lie between 0 and 1 (the paper takes 1/2), not {self.kappa:g}")
+            raise UserError(f"Hinge's kappa must be between 0 and 1 (the paper uses 1/2), not {self.kappa:g}")
 
     def value(self, scores: Floats, greedy: int, y: int) -> float:
         m = margin(scores, y)
@@ -262,8 +262,8 @@ class Hinge(Loss):
 class LogisticBaseK(Loss):
     """The paper's logistic loss, ``l(y) = -log_K softmax(s)_y``; its gap map is l(y*).
 
-    Regular for K = 2 only: for K >= 3 the paper's claim fails (docs, page Errata), and so may its theorems. It is here
-    to reproduce the paper; :class:`LogisticBase2` is the one with a guarantee.
+    Regular for K = 2 only: the paper's claim is false for K >= 3 (docs, page Errata), and its theorems may fail. Use it
+    to reproduce the paper, and :class:`LogisticBase2` where a guarantee is needed.
 
     >>> LogisticBaseK().is_regular(2), LogisticBaseK().is_regular(3)
     (True, False)
@@ -291,7 +291,7 @@ class LogisticBaseK(Loss):
 
 
 class InBase2(Loss, abstract=True):
-    """The logistic loss in base 2, ``l(y) = -log_2 softmax(s)_y``; its members differ in the gap map."""
+    """The logistic loss in base 2, ``l(y) = -log_2 softmax(s)_y``; its subclasses differ in the gap map."""
 
     def value(self, scores: Floats, greedy: int, y: int) -> float:
         return (log_partition(scores, greedy) + scores[greedy] - scores[y]) / math.log(2.0)
@@ -312,8 +312,8 @@ class InBase2(Loss, abstract=True):
 class LogisticBase2(InBase2):
     """The logistic loss in base 2 with the gap map ``min(1, l(y*))``: regular for every K.
 
-    If q* = softmax(s)_{y*} >= 1/2 then q_y <= 1 - q*, and the sum in the definition grows from 1 at q* = 1/2; if q* <
-    1/2 then a = 1 and l(y) > 1.
+    Proof: let q = softmax(s). If q_{y*} >= 1/2, then q_y <= 1 - q_{y*}, and the sum in the definition is 1 at q_{y*} =
+    1/2 and increases with q_{y*}. If q_{y*} < 1/2, then a = 1 and l(y) > 1.
 
     >>> LogisticBase2().is_regular(12), LogisticBase2().at_zero(8)
     (True, 3.0)
