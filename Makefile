@@ -10,7 +10,7 @@ reproduce: .venv/installed  ## every experiment of the paper; leaves results/rep
 	$(BIN)/gappletron reproduce --out results
 
 test: .venv/installed  ## everything that CI runs: linter, types, layers, tests, examples
-	$(BIN)/ruff format --check src tests benchmarks docs/api.py
+	$(BIN)/ruff format --check src tests benchmarks docs/api.py docs/learners.py
 	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports

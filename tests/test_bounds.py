@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from gappletron import (
     AdaptiveOGD,
     ArrayStream,
+    Exploration,
     FeedbackGraph,
     Gappletron,
     Hinge,
@@ -42,7 +44,7 @@ def test_by_hand_on_the_bandit_graph():
     z = 5 * lmax * log + 32
     assert found["high-probability-separable"].value == pytest.approx(2 * log + 5 * math.sqrt(z * 3 * 10_000))
     assert found["full-expectation"].value == pytest.approx(3 * 4 * 8 / 2)
-    assert found["full-expectation"].refusal == "is about full information"
+    assert found["full-expectation"].refusal == "needs full information"
 
 
 def test_by_hand_where_the_constant_term_is_larger():
@@ -81,8 +83,111 @@ def test_a_theorem_that_does_not_apply_says_why():
     assert "K in place of rho" in refusal(good.replace(exploration=Paper(good.exploration.gamma)), filtering)
     on_bandit = tuned(good, "expectation", bandit, max_norm=1.0)
     assert refusal(on_bandit.replace(exploration=Paper(on_bandit.exploration.gamma)), bandit) is None
-    with pytest.raises(UserError, match="about Gappletron"):
+    with pytest.raises(UserError, match="the theorems apply to Gappletron only"):
         bounds(named("perceptron"), bandit, rounds=10, max_norm=1.0)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        [FeedbackGraph.bandit(3), FeedbackGraph.full(3)],
+        (FeedbackGraph.bandit(3),) * 100,
+        lambda t: FeedbackGraph.filtering(3, revealing=t % 3),
+    ],
+    ids=["list", "tuple", "function"],
+)
+def test_no_theorem_covers_a_graph_that_changes(graph):
+    learner = Gappletron(optimizer=ProjectedOGD(1.0))
+    fixed = bounds(learner, FeedbackGraph.bandit(3), rounds=100, max_norm=1.0)
+    changing = bounds(learner, graph, rounds=100, max_norm=1.0)
+    for bound, other in zip(changing, fixed, strict=True):
+        assert bound.refusal == "is not proved for a feedback graph that changes from round to round"
+        assert math.isnan(bound.value)
+        assert (bound.theorem, bound.statement, bound.separable) == (other.theorem, other.statement, other.separable)
+
+
+@pytest.mark.parametrize("graph", ["bandit", None, 3, [FeedbackGraph.bandit(3), "bandit"], []], ids=repr)
+def test_what_is_not_a_graph_is_refused(graph):
+    wrong = graph[-1] if isinstance(graph, list) and graph else graph
+    with pytest.raises(UserError, match=re.escape(f"{wrong!r} is not a FeedbackGraph: pass one")):
+        bounds(Gappletron(), graph, rounds=100, max_norm=1.0)
+
+
+def test_numbers_are_checked_whatever_the_graph():
+    for graph in (FeedbackGraph.bandit(3), [FeedbackGraph.bandit(3)]):
+        with pytest.raises(UserError, match="rounds"):
+            bounds(Gappletron(), graph, rounds=0, max_norm=1.0)
+
+
+class Uniform(Exploration):
+    """Uniform play: a rule that no theorem is about."""
+
+    gamma: float = 1.0
+
+    def start(self, graph):
+        return ()
+
+    def explore(self, state, graph, greedy, gap, out):
+        out[:] = 1.0 / out.size
+        return 1.0
+
+    def tuned(self, gamma):
+        return Uniform(gamma)
+
+
+class Covered(Exploration):
+    """A rule whose author has proved that it shows every label with probability gamma_t / (3 rho) or more."""
+
+    gamma: float = 1.0
+
+    def start(self, graph):
+        return ()
+
+    def explore(self, state, graph, greedy, gap, out):
+        out[:] = 1.0 / out.size
+        return 1.0
+
+    def tuned(self, gamma):
+        return Covered(gamma)
+
+    def theorem_refusal(self, graph):
+        return None if graph.rho > 1 else "is proved for rho > 1"
+
+    def effective_rho(self, graph):
+        return 3 * graph.rho
+
+
+def test_a_users_rule_is_refused_unless_it_says_what_is_proved():
+    """K = rho = 3, L = 4, h = 2 sqrt 2: gamma = h sqrt(K 3 rho L) / 2, and the bound is 2 h sqrt(3 rho K L n)."""
+    graph, options = FeedbackGraph.bandit(3), {"rounds": 10_000, "max_norm": 1.0}
+
+    def found(rule, graph=graph):
+        return by_name(Gappletron(optimizer=ProjectedOGD(1.0), exploration=rule), graph, **options)
+
+    assert {bound.refusal for name, bound in found(Uniform(8.0)).items() if not name.startswith("full")} == {
+        "needs the exploration rule TopUp or Paper, not Uniform(gamma=8.0)"
+    }
+    gamma = math.sqrt(8) * math.sqrt(3 * 3 * 3 * 4) / 2
+    assert found(Covered(gamma))["expectation"].refusal is None
+    value = 2 * math.sqrt(8) * math.sqrt(3 * 3 * 3 * 4 * 10_000)
+    assert found(Covered(gamma))["expectation"].value == pytest.approx(value)
+    assert found(Covered(gamma))["high-probability"].refusal.endswith(f"and the learner has {gamma:.4g}")
+    assert found(Covered(8.0))["expectation"].refusal == f"is proved for gamma = {gamma:.4g}, and the learner has 8"
+    assert found(Covered(gamma), FeedbackGraph.filtering(3))["expectation"].refusal == "is proved for rho > 1"
+
+
+def test_the_papers_rule_is_covered_where_rho_is_K():
+    learner = Gappletron(optimizer=ProjectedOGD(1.0), exploration=Paper(1.0))
+
+    def found(graph):
+        return by_name(learner, graph, rounds=10_000, max_norm=1.0)
+
+    full = found(FeedbackGraph.full(3))
+    assert [full[name].refusal for name in full] == [None] * 8
+    assert "extra action" in found(FeedbackGraph.label_efficient(3))["expectation"].refusal
+    filtering = found(FeedbackGraph.filtering(3))["expectation"]
+    assert "K in place of rho" in filtering.refusal
+    assert filtering.value == pytest.approx(2 * math.sqrt(8) * math.sqrt(3 * 3 * 4 * 10_000))  # with K, not rho = 1
 
 
 def test_high_probability_bounds_hold_in_nearly_all_runs():

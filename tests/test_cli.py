@@ -975,4 +975,4 @@ def test_bounds_are_those_of_the_theorems():
         lines[1] == "constants: K = 3, K' = 3, rho = 1, Q = 1, L = 4, h = 2.828, lmax = 3.828"
     )  # lmax = 1 + 2 sqrt(2)
     assert "value = 619.7" in lines[2]  # 2 sqrt(8) sqrt(3 * 4 * 1000)
-    assert "does not apply: it is about full information" in lines[6]
+    assert "does not apply: it needs full information" in lines[6]

@@ -33,11 +33,12 @@ from gappletron import (
     tuned,
 )
 from gappletron._dispatch import ready
-from gappletron.comparator import SoftenedHinge, SoftenedSmoothHinge, Unsmoothed, best_comparator
+from gappletron.comparator import best_comparator
+from gappletron.losses import hinge_plane
 from gappletron.numerics import hinge_direction, margin, rival
 from problems import LOSSES, small_stream
 
-SMOOTHINGS = [SoftenedSmoothHinge(), SoftenedHinge(), Unsmoothed(LogisticBaseK()), Unsmoothed(LogisticBase2())]
+ALL = [*LOSSES.values(), GaptronHinge(), GaptronLogistic()]
 
 
 def margins(S, y):
@@ -236,7 +237,7 @@ def test_the_tolerance_is_reached_on_the_papers_stream(name, radius):
         progress=lambda done, most: passes.append((done, most)),
     )
     assert found.gap <= 1e-3 * found.loss
-    assert passes == [(i + 1, module.MOST_PASSES) for i in range(len(passes))]
+    assert passes == [(i + 1, module.MAX_PASSES) for i in range(len(passes))]
     assert len(passes) < 900
 
 
@@ -277,10 +278,39 @@ def test_the_gap_is_true_for_a_users_loss_with_kinks(radius):
     assert best.loss - best.gap <= found.loss <= 1.05 * best.loss
 
 
+class SmoothedKinks(Outside):
+    """The same loss, which says itself how it is smoothed, and that it has a case split."""
+
+    has_case_split = True
+
+    def value(self, scores, greedy, y):
+        return max(0.0, 1.0 - margin(scores, y))
+
+    def gradient(self, scores, greedy, y, out):
+        r = rival(scores, y)
+        hinge_direction(y, r, 1.0 if scores[y] - scores[r] < 1.0 else 0.0, out)
+
+    def plane(self, scores, y, mu, out):
+        return hinge_plane(scores, y, mu, out)
+
+
+def test_a_users_loss_says_itself_how_it_is_smoothed():
+    _, _, stream, graph = a_problem(17)
+    skipped = np.arange(60) % 3 == 0
+    tangents, own = (best_comparator(loss, stream, graph, 5.0) for loss in (Kinks(), SmoothedKinks()))
+    assert tangents.gap > 1e-3 * tangents.loss
+    assert own.gap <= 1e-3 * own.loss
+    assert same(own, best_comparator(Hinge(), stream, graph, 5.0))
+    assert same(
+        best_comparator(SmoothedKinks(), stream, graph, 5.0, skipped=skipped),
+        best_comparator(Hinge(), stream, graph, 5.0, skipped=skipped),
+    )
+
+
 def test_a_search_that_is_cut_short_says_so(monkeypatch):
     _, _, stream, graph = a_problem(19)
     full, passes = best_comparator(Hinge(), stream, graph, 2.0, tolerance=1e-5), []
-    monkeypatch.setattr(module, "MOST_PASSES", 8)
+    monkeypatch.setattr(module, "MAX_PASSES", 8)
     short = best_comparator(
         Hinge(), stream, graph, 2.0, tolerance=1e-5, progress=lambda done, most: passes.append(done)
     )
@@ -300,11 +330,10 @@ def test_rounding_does_not_break_the_gap():
         assert found.loss - found.gap <= small
 
 
-@pytest.mark.parametrize("smoothing", SMOOTHINGS, ids=str)
+@pytest.mark.parametrize("loss", ALL, ids=str)
 @pytest.mark.parametrize("mu", [0.5, 0.1, 0.01])
-def test_planes_lie_below_and_smoothed_losses_above(smoothing, mu):
+def test_planes_lie_below_and_smoothed_losses_above(loss, mu):
     rng = np.random.default_rng(0)
-    loss = getattr(smoothing, "loss", Hinge())
     for _ in range(60):
         K = int(rng.integers(2, 6))
         s, y, out, unused = (
@@ -313,7 +342,7 @@ def test_planes_lie_below_and_smoothed_losses_above(smoothing, mu):
             np.zeros(K),
             np.zeros(K),
         )
-        plane = smoothing.plane(s, y, mu, out)
+        plane = loss.plane(s, y, mu, out)
         value = losses(loss, s[None], np.array([y]))[0]
         assert plane.value == pytest.approx(value, abs=1e-12)
         assert -1e-12 <= plane.smoothed - value <= 2 * mu * math.log(K) + 1e-12
@@ -321,14 +350,12 @@ def test_planes_lie_below_and_smoothed_losses_above(smoothing, mu):
         assert (plane.constant + others @ out <= losses(loss, others, np.full(200, y)) + 1e-9).all()
         step = 1e-5 * mu
         for k in range(K):
-            ahead, behind = (
-                smoothing.plane(s + sign * step * np.eye(K)[k], y, mu, unused).smoothed for sign in (1, -1)
-            )
+            ahead, behind = (loss.plane(s + sign * step * np.eye(K)[k], y, mu, unused).smoothed for sign in (1, -1))
             assert out[k] == pytest.approx((ahead - behind) / (2 * step), abs=2e-4)
 
 
-@pytest.mark.parametrize("smoothing", SMOOTHINGS, ids=str)
-def test_a_pass_adds_up(smoothing):
+@pytest.mark.parametrize("loss", ALL, ids=str)
+def test_a_pass_adds_up(loss):
     """Compiled, over a chunk with skipped rounds: value, smoothed loss and constant; the gradient by finite
     differences.
     """
@@ -338,13 +365,12 @@ def test_a_pass_adds_up(smoothing):
     U = rng.normal(size=(3, 3))
 
     def passed(U, mu=0.2):
-        room, gradient = module.Room(np.zeros(3), np.zeros(3), np.zeros(4)), np.zeros((3, 3))
-        arguments = smoothing, U, chunk, skipped, mu, gradient, room
+        buffers, gradient = module.Buffers(np.zeros(3), np.zeros(3), np.zeros(4)), np.zeros((3, 3))
+        arguments = loss, U, chunk, skipped, mu, gradient, buffers
         ready(module.add_planes, *arguments)(*arguments)
-        return room.sums, gradient
+        return buffers.sums, gradient
 
     sums, gradient = passed(U)
-    loss = getattr(smoothing, "loss", Hinge())
     assert sums[0] == pytest.approx(losses(loss, X @ U, y)[~skipped].sum())
     for _ in range(5):
         direction = rng.normal(size=(3, 3))
@@ -515,19 +541,19 @@ def test_errors_say_the_cure(tmp_path):
     refuses("radius must be above 0", SmoothHinge(), stream, graph, 0.0)
     refuses("radius must be finite", SmoothHinge(), stream, graph, math.inf)
     refuses("tolerance must be above 0", SmoothHinge(), stream, graph, 1.0, tolerance=0.0)
-    refuses("has none, leave it out", SmoothHinge(), stream, graph, 1.0, skipped=[False] * 60)
+    refuses(r"SmoothHinge\(\) has none: remove it", SmoothHinge(), stream, graph, 1.0, skipped=[False] * 60)
     refuses(
-        r"each of the 60 rounds, not bool values in the shape \(59,\)",
+        r"each of the 60 rounds: expected shape \(60,\) and dtype bool, got shape \(59,\) and dtype bool",
         Hinge(),
         stream,
         graph,
         1.0,
         skipped=[False] * 59,
     )
-    refuses("not int64 values", Hinge(), stream, graph, 1.0, skipped=[0] * 60)
+    refuses(r"got shape \(60,\) and dtype int64", Hinge(), stream, graph, 1.0, skipped=[0] * 60)
     with interpreted():
-        refuses("finite", Nowhere(), stream, graph, 1.0)
-    refuses("leave the range of doubles", SmoothHinge(), (1e100 * X, y), graph, 10.0)
+        refuses("needs a finite loss", Nowhere(), stream, graph, 1.0)
+    refuses("exceed the range of 64-bit floats", SmoothHinge(), (1e100 * X, y), graph, 10.0)
     refuses("knows only", SmoothHinge(), stream, FeedbackGraph.bandit(["a", "b", "c"]), 1.0)
     refuses("length of .* is unknown", SmoothHinge(), SvmlightFile(mail, features=2, classes=[0, 1]), "bandit", 1.0)
     limited = open_stream(mail, features=2, classes=[0, 1], rounds=10)

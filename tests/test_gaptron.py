@@ -9,8 +9,20 @@ import pytest
 from hypothesis import given, strategies as st
 
 import reference
-from gappletron import ArrayStream, FeedbackGraph, FixedOGD, Online, Runs, SmoothHinge, UserError, interpreted, tuned
-from gappletron.learners.gaptron import Gaptron, GaptronHinge, GaptronLogistic, GaptronMix, full_information_rate
+from gappletron import (
+    ArrayStream,
+    FeedbackGraph,
+    FixedOGD,
+    Hinge,
+    Loss,
+    Online,
+    Runs,
+    SmoothHinge,
+    UserError,
+    interpreted,
+    tuned,
+)
+from gappletron.learners.gaptron import Gaptron, GaptronHinge, GaptronLogistic, GaptronMix
 from problems import small_stream
 
 LOSSES = {"logistic": GaptronLogistic(), "hinge": GaptronHinge(), "smooth hinge": SmoothHinge()}
@@ -43,7 +55,7 @@ def test_gaptrons_inequality(scores, loss, X, data):
     K, star, y = s.size, int(np.argmax(s)), data.draw(st.integers(0, s.size - 1))
     out = np.zeros(K)
     piece.gradient(s, star, y, out)
-    a, eta = piece.gap(s, star), full_information_rate(piece, K, X)
+    a, eta = piece.gap(s, star), piece.gaptron_rate(K, X)
     left = (1 - a) * (y != star) + a * (K - 1) / K + eta / 2 * X**2 * (out @ out)
     assert left <= piece.value(s, star, y) + 1e-9
 
@@ -67,7 +79,7 @@ def test_a_rate_that_is_three_times_too_large_breaks_the_inequality():
     """So the test above can fail."""
     piece, s, out = SmoothHinge(), np.zeros(3), np.zeros(3)
     piece.gradient(s, 0, 1, out)
-    eta = 3 * full_information_rate(piece, 3, 1.0)
+    eta = 3 * piece.gaptron_rate(3, 1.0)
     assert piece.gap(s, 0) * 2 / 3 + eta / 2 * (out @ out) > piece.value(s, 0, 1)
 
 
@@ -86,6 +98,40 @@ def test_tunings_by_hand():
         tuned(Gaptron(), "theory", bandit, max_norm=1.0)
     with pytest.raises(UserError, match="give max_norm"):
         tuned(Gaptron(), "theory", bandit, rounds=10)
+
+
+class WithARate(Loss):
+    """Constant, and with a rate of its own."""
+
+    def value(self, scores, greedy, y):
+        return 1.0
+
+    def gradient(self, scores, greedy, y, out):
+        out[:] = 0.0
+
+    def gap(self, scores, greedy):
+        return 1.0
+
+    def is_regular(self, classes):
+        return False
+
+    def smoothness(self, classes, max_norm):
+        return 1.0
+
+    def gradient_bound(self, classes, max_norm):
+        return 0.0
+
+    def gaptron_rate(self, classes, max_norm):
+        return 1.0 / (classes * max_norm)
+
+
+def test_a_users_loss_says_its_own_rate():
+    full = FeedbackGraph.full(4)
+    assert tuned(Gaptron(WithARate()), "theory", full, max_norm=2.0).optimizer == FixedOGD(1 / 8, 1.0)
+    with pytest.raises(
+        UserError, match=r"no rate of Gaptron's is known for Hinge\(kappa=0.5\): give the optimizer a rate of your own"
+    ):
+        tuned(Gaptron(Hinge()), "theory", full, max_norm=2.0)
 
 
 def test_other_graphs_are_refused():

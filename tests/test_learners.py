@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import sparse
 
+import gappletron
 from gappletron import (
     UNSEEN,
     ArrayStream,
@@ -74,6 +80,26 @@ def play_online(model, X, labels):
         actions.append(receipt.action)
         model.learn(receipt, feedback(model.graph, receipt, label))
     return actions
+
+
+def test_a_new_file_is_all_that_a_new_learner_needs(tmp_path):
+    """In a copy of the package; a file without LEARNERS registers nothing."""
+    package = tmp_path / "gappletron"
+    shutil.copytree(Path(gappletron.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "learners" / "a_new_file.py").write_text(
+        "from gappletron.learners.perceptron import Perceptron\nLEARNERS = {'a-new-name': Perceptron()}\n"
+    )
+    (package / "learners" / "a_helper.py").write_text("USEFUL = {'nothing': 1}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "gappletron", "learners"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    listed = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
+    assert listed == [*names(), "a-new-name"]
 
 
 def test_can_play_something_and_says_what_it_is(learner, name):

@@ -11,7 +11,18 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 import reference
-from gappletron import Hinge, LogisticBase2, LogisticBaseK, SmoothHinge, UserError
+from gappletron import (
+    Gappletron,
+    Gaptron,
+    GaptronHinge,
+    GaptronLogistic,
+    Hinge,
+    LogisticBase2,
+    LogisticBaseK,
+    Loss,
+    SmoothHinge,
+    UserError,
+)
 from problems import LOSSES
 
 ALL = [*LOSSES.values(), Hinge(0.2), Hinge(0.9)]
@@ -155,6 +166,53 @@ def test_huge_scores_neither_overflow_nor_lose_the_loss(loss):
     assert loss.gap(s, 0) == 0.0
     assert loss.value(s, 0, 2) == pytest.approx(1e300 / math.log(3 if isinstance(loss, LogisticBaseK) else 2))
     assert np.isfinite(gradient_of(loss, s, 1)).all()
+
+
+class Named(Loss):
+    """A constant loss that names one learner."""
+
+    gappletron_name = "gapcon"
+
+    def value(self, scores, greedy, y):
+        return 1.0
+
+    def gradient(self, scores, greedy, y, out):
+        out[:] = 0.0
+
+    def gap(self, scores, greedy):
+        return 1.0
+
+    def is_regular(self, classes):
+        return False
+
+    def smoothness(self, classes, max_norm):
+        return 1.0
+
+    def gradient_bound(self, classes, max_norm):
+        return 0.0
+
+
+def test_a_loss_names_its_learners():
+    """Every other combination is named after both classes, so no two share a name."""
+    assert Gappletron(Named()).name == "gapcon"
+    assert Gaptron(Named()).name == "gaptron-named"
+    losses = [SmoothHinge(), Hinge(), LogisticBaseK(), LogisticBase2(), GaptronLogistic(), GaptronHinge()]
+    assert [Gappletron(loss).name for loss in losses] == [
+        "gapsmh",
+        "gaphin",
+        "gaplog",
+        "gaplog2",
+        "gappletron-gaptron-logistic",
+        "gappletron-gaptron-hinge",
+    ]
+    assert [Gaptron(loss).name for loss in losses] == [
+        "gaptron-smh",
+        "gaptron-hinge",
+        "gaptron-logistic-base-k",
+        "gaptron-logistic-base2",
+        "gaptron-log",
+        "gaptron-hin",
+    ]
 
 
 @pytest.mark.parametrize("kappa", [0.0, 1.0, -1.0, math.nan])

@@ -53,8 +53,8 @@ helper: Callable[[F], F] = register_jitable(**OPTIONS)
 
 
 def compiled_by(function: Callable[..., Any]) -> Callable[[F], F]:
-    """Decorate what gives, for the types of its arguments, the function that compiled code runs in place of `function`."""
-    return overload(function, strict=False, jit_options=OPTIONS)  # type: ignore[no-any-return]
+    """Decorate what gives, for the types of its arguments, the function that compiled code runs in its place."""
+    return overload(function, strict=False, jit_options=OPTIONS)
 
 
 # --------------------------------------------------------------------------------------------------------------- pieces

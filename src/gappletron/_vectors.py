@@ -136,7 +136,7 @@ def _active_row(builder: Any, weights: Any, indices: Any, p: Any, width: int) ->
     return builder.gep(weights, [builder.mul(feature, _word(width))])
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def multiply_rows(
     typing_context: Any, weights: Any, indices: Any, values: Any, start: Any, stop: Any, out: Any, lanes: Any
 ) -> Any:
@@ -158,7 +158,7 @@ def multiply_rows(
     return types.void(weights, indices, values, types.int64, types.int64, out, lanes), code
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def add_rows(
     typing_context: Any,
     weights: Any,
@@ -191,7 +191,7 @@ def add_rows(
     return types.void(weights, indices, values, types.int64, types.int64, direction, types.float64, lanes), code
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def add_columns(
     typing_context: Any,
     weights: Any,
@@ -223,11 +223,11 @@ def add_columns(
         _over_entries(builder, arguments[3], arguments[4], [], add)
         return context.get_dummy_value()
 
-    two_columns, two_factors = types.UniTuple(types.int64, 2), types.UniTuple(types.float64, 2)
+    two_columns, two_factors = (types.UniTuple(kind, 2) for kind in (types.int64, types.float64))  # type: ignore[attr-defined]
     return types.void(weights, indices, values, types.int64, types.int64, two_columns, two_factors, lanes), code
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def nonzero_lanes(typing_context: Any, vector: Any, lanes: Any) -> Any:
     """A word whose bit k is set where entry k of a padded vector is not 0."""
     width = lanes.instance_class.width
@@ -244,7 +244,7 @@ def nonzero_lanes(typing_context: Any, vector: Any, lanes: Any) -> Any:
     return types.uint64(vector, lanes), code
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def lowest_bit(typing_context: Any, word: Any) -> Any:
     """The position of the lowest bit that is set."""
 
@@ -262,11 +262,12 @@ def _lane(number: int) -> Any:
     return ir.Constant(ir.IntType(32), number)
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def largest_entry(typing_context: Any, vector: Any, excluded: Any) -> Any:
     """The position of the largest entry of a vector other than that at `excluded` (-1: none), the lowest on a tie.
 
-    Four running maxima side by side, without a branch per entry: which class wins is random, so branches are mispredicted.
+    Four running maxima side by side, without a branch per entry: which class wins is random, and branches on it are
+    mispredicted.
     """
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

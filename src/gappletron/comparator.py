@@ -1,36 +1,35 @@
-"""The best comparator in hindsight: the U of a ball with the least loss on a whole stream, and a proof of how good it
-is.
+"""The best comparator in hindsight: the U in a ball with the smallest loss on a whole stream, with a certified gap.
 
-The losses are convex in U, so this is a convex problem: minimise ``F(U) = sum_t l_t(U)`` over ``||U|| <= B``. A pass
-over the data gives F(U) and, for every round, a plane that lies below l_t everywhere. The sum of the planes, ``c + <G,
-V>``, is at least ``c - B ||G||`` on the ball, so no comparator loses less than that: the difference to F(U) is the gap
-that is reported. The solver cannot make it wrong, only large.
+The losses are convex in U, so this is a convex problem: minimise ``F(U) = sum_t l_t(U)`` over ``||U|| <= B``. One pass
+over the data gives F(U) and, for every round, a plane that is at most l_t everywhere. The sum of the planes, ``c + <G,
+V>``, is at least ``c - B ||G||`` on the ball. So this number is a lower bound on the loss of every comparator, and its
+difference to F(U) is the reported gap. An error of the solver can only make the gap larger, never wrong.
 
-* A loss of the margin ``m = s_y - max_{k != y} s_k`` has kinks, where a gradient of its own says little. The maximum is
-  smoothed at a temperature mu, into ``mu ln sum_k exp(s_k / mu)`` over the rivals, with the gradient p, a distribution.
-  For any p, ``m(V) <= s_y(V) - <p, s(V)>``, which is linear in V; and a convex f that falls lies above its tangents. So
-  the gradient of the smoothed loss is that of a plane below the true one.
-* The ball is the augmented Lagrangian's: for a multiplier nu, L-BFGS minimises ``F + max(0, nu + rho (||U||^2 -
-  B^2)/2)^2 / (2 rho)`` without constraints, and what stands in the maximum is the next nu. A slack ball needs no case
-  of its own: nu becomes 0.
-* mu falls tenfold at a time, down to where smoothing costs less than the tolerance allows.
+* A loss of the margin ``m = s_y - max_{k != y} s_k`` has kinks, where its tangent is a weak lower bound. The maximum is
+  replaced by ``mu ln sum_k exp(s_k / mu)`` over the rivals, where mu is a temperature; its gradient p is a
+  distribution. For any p, ``m(V) <= s_y(V) - <p, s(V)>``, which is linear in V, and a convex decreasing f lies above
+  its tangents. So the gradient of the smoothed loss defines a plane below the true loss (:meth:`Loss.plane`).
+* The constraint is handled by an augmented Lagrangian: for a multiplier nu, L-BFGS minimises ``F + max(0, nu + rho
+  (||U||^2 - B^2)/2)^2 / (2 rho)`` without constraints, and the value of the maximum is the next nu. If the constraint
+  is not active, nu becomes 0.
+* mu is reduced tenfold at a time, until smoothing costs less than the tolerance.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import Piece, compiled, helper, ready
+from gappletron._dispatch import ready
 from gappletron._validate import UserError, fits_in_memory, number
-from gappletron.learners.gaptron import GaptronHinge
-from gappletron.losses import Hinge, Loss, SmoothHinge
-from gappletron.numerics import LARGEST_VALUE, Row, add_outer, argmax, dot, margin, rival
-from gappletron.runs import EMPTY, class_positions, graph_for
+from gappletron._vectors import lanes_for
+from gappletron.losses import Loss
+from gappletron.numerics import LARGEST_VALUE, Row, add_outer, dot
+from gappletron.player import NO_ROWS
+from gappletron.runs import class_positions, graph_for
 from gappletron.streams import open_stream
 from gappletron.streams.stream import frozen, largest_norm
 
@@ -39,23 +38,24 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from gappletron._vectors import Lanes
     from gappletron.graphs import FeedbackGraph
     from gappletron.numerics import Floats
     from gappletron.streams.stream import Chunk, Stream
 
 __all__ = ["Comparator", "best_comparator"]
 
-MOST_PASSES = 1000
-"""The end of all patience: a gap that is still larger than asked for is reported as it is."""
+MAX_PASSES = 1000
+"""The maximum number of passes over the data. If the gap is still above the tolerance then, it is reported as it is."""
 
 FIRST_TEMPERATURE, COOLING = 0.1, 0.1
-LONGEST_MEMORY, SHORTEST_MEMORY = 40, 10  # pairs of vectors that L-BFGS remembers: more save passes, and cost memory
-ROUNDING = 1e-13  # of sums of many terms, relative to their size
+MAX_MEMORY, MIN_MEMORY = 40, 10  # pairs of vectors that L-BFGS stores: more of them save passes, and cost memory
+ROUNDING = 1e-13  # relative rounding error of sums of many terms
 FIRST_RHO = 10.0  # in units in which nu is between 0 and 1
 
 
 class Comparator(NamedTuple):
-    """`weights` U (d x K), its `loss` sum_t l_t(U), and `gap`: no U of the ball loses less than ``loss - gap``.
+    """Weights U (d x K), their loss sum_t l_t(U), and the gap: no U in the ball has a loss below ``loss - gap``.
 
     >>> from gappletron import SmoothHinge
     >>> from gappletron.comparator import best_comparator
@@ -69,151 +69,39 @@ class Comparator(NamedTuple):
     gap: float
 
 
-# --------------------------------------------------------------------------------------------- what a round contributes
+# ----------------------------------------------------------------------------------------------- one pass over the data
 
 
-class Plane(NamedTuple):
-    """The loss of a round, the smoothed loss, and the constant of a plane ``constant + <out, s>`` that is nowhere above
-    it.
-    """
-
-    value: float
-    smoothed: float
-    constant: float
-
-
-class Smoothing(Piece, abstract=True):
-    """The family of ways to smooth a loss."""
-
-    @abstractmethod
-    @compiled
-    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
-        """The loss of `y` at these scores, smoothed at the temperature mu; `out` becomes the smoothed loss's
-        gradient.
-        """
-
-
-@helper
-def soften(scores: Floats, y: int, mu: float, out: Floats) -> float:
-    """mu ln sum_{k != y} exp(s_k / mu), at least the largest rival's score; `out` becomes its gradient p."""
-    r = rival(scores, y)
-    total = 0.0
-    for k in range(scores.size):
-        out[k] = 0.0
-        if k != y:
-            out[k] = math.exp((scores[k] - scores[r]) / mu)
-            total += out[k]
-    for k in range(scores.size):
-        out[k] /= total
-    return scores[r] + mu * math.log(total)
-
-
-@helper
-def spread(y: int, slope: float, out: Floats) -> None:
-    """out = -slope (e_y - p) for the p that it holds."""
-    for k in range(out.size):
-        out[k] *= slope
-    out[y] = -slope
-
-
-class SoftenedSmoothHinge(Smoothing):
-    """The smooth hinge with a smoothed margin: f(m) >= 2a(1 - m) - a^2 for every a of [0, 1], with equality at a = 1 -
-    m.
-
-    >>> import numpy as np
-    >>> [float(number) for number in SoftenedSmoothHinge().plane(np.array([0.5, 0.0]), 0, 0.1, np.zeros(2))]
-    [0.25, 0.25, 0.75]
-    """
-
-    loss: SmoothHinge = SmoothHinge()
-
-    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
-        m = scores[y] - soften(scores, y, mu, out)
-        a = min(1.0, max(0.0, 1.0 - m))
-        spread(y, 2.0 * a, out)
-        return Plane(self.loss.value(scores, argmax(scores), y), 2.0 * a * (1.0 - m) - a * a, 2.0 * a - a * a)
-
-
-class SoftenedHinge(Smoothing):
-    """max(0, 1 - m), the hinge without its case split, both maxima smoothed: f(m) >= a(1 - m) for every a of [0, 1].
-
-    >>> import numpy as np
-    >>> float(SoftenedHinge().plane(np.array([1.0, 0.0]), 0, 0.1, np.zeros(2)).constant)
-    0.5
-    """
-
-    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
-        z = (1.0 - (scores[y] - soften(scores, y, mu, out))) / mu
-        small = math.exp(-abs(z))
-        a = (1.0 if z > 0.0 else small) / (1.0 + small)
-        spread(y, a, out)
-        return Plane(max(0.0, 1.0 - margin(scores, y)), mu * (max(0.0, z) + math.log1p(small)), a)
-
-
-class Unsmoothed(Smoothing):
-    """A loss as it is, with its tangents: the logistic losses, which are smooth, and losses from outside the package.
-
-    >>> import numpy as np
-    >>> from gappletron import LogisticBase2
-    >>> [float(number) for number in Unsmoothed(LogisticBase2()).plane(np.zeros(2), 0, 0.1, np.zeros(2))]
-    [1.0, 1.0, 1.0]
-    """
-
-    loss: Loss
-
-    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
-        greedy = argmax(scores)
-        value = self.loss.value(scores, greedy, y)
-        self.loss.gradient(scores, greedy, y, out)
-        constant = value
-        for k in range(out.size):
-            constant -= out[k] * scores[k]
-        return Plane(value, value, constant)
-
-
-def smoothing_of(loss: Loss) -> Smoothing:
-    """How a loss is smoothed."""
-    if isinstance(loss, SmoothHinge):
-        return SoftenedSmoothHinge()
-    return SoftenedHinge() if has_case_split(loss) else Unsmoothed(loss)
-
-
-def has_case_split(loss: Loss) -> bool:
-    """Whether the learner's own weights decide which rounds cost a comparator nothing."""
-    return isinstance(loss, Hinge | GaptronHinge)
-
-
-class Room(NamedTuple):
-    """Room for K scores, K derivatives, and the sums of a pass: of `value`, `smoothed`, `constant` and the
-    |derivatives|.
-    """
+class Buffers(NamedTuple):
+    """K scores, K derivatives, and the sums of a pass: of `value`, `smoothed`, `constant` and the |derivatives|."""
 
     scores: Floats
     direction: Floats
     sums: Floats
+    lanes: Lanes
 
 
 def add_planes(
-    smoothing: Smoothing,
+    loss: Loss,
     weights: Floats,
     chunk: Chunk,
     skipped: NDArray[np.bool_],
     mu: float,
     gradient: Floats,
-    room: Room,
+    buffers: Buffers,
 ) -> None:
-    """Add up the planes of a chunk's rounds in `gradient` and `room.sums`."""
+    """Add the planes of a chunk's rounds to `gradient` and `buffers.sums`."""
     for t in range(chunk.labels.size):
         if not skipped[t]:
-            x = Row(chunk.indices, chunk.values, chunk.indptr[t], chunk.indptr[t + 1])
-            dot(weights, x, room.scores)
-            plane = smoothing.plane(room.scores, chunk.labels[t], mu, room.direction)
-            room.sums[0] += plane.value
-            room.sums[1] += plane.smoothed
-            room.sums[2] += plane.constant
-            for k in range(room.direction.size):
-                room.sums[3] += abs(room.direction[k])
-            add_outer(gradient, x, room.direction, 1.0)
+            x = Row(chunk.indices, chunk.values, chunk.indptr[t], chunk.indptr[t + 1], 0.0, buffers.lanes)
+            dot(weights, x, buffers.scores)
+            plane = loss.plane(buffers.scores, chunk.labels[t], mu, buffers.direction)
+            buffers.sums[0] += plane.value
+            buffers.sums[1] += plane.smoothed
+            buffers.sums[2] += plane.constant
+            for k in range(buffers.direction.size):
+                buffers.sums[3] += abs(buffers.direction[k])
+            add_outer(gradient, x, buffers.direction, 1.0)
 
 
 # ----------------------------------------------------------------------------------------------------------- the search
@@ -229,40 +117,39 @@ def best_comparator(
     tolerance: float = 1e-3,
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparator:
-    """The U with ``||U|| <= radius`` and the least ``sum_t l_t(U)``, up to `tolerance` of that loss (or of 1, if it is
-    less).
+    """The U with ``||U|| <= radius`` that minimises ``sum_t l_t(U)``, up to a relative tolerance.
 
-    It takes some hundred passes over the data, which are held in memory; after 1000 passes, or when they no longer
-    help, the best U is returned with the gap that is left. For a loss from outside the package the gap is true if the
-    loss is convex, and may stay large if it has kinks.
+    The data are kept in memory, and the search typically takes some hundred passes over them. It ends when the gap is
+    at most ``tolerance * max(1, loss)``, when further passes do not reduce the gap, or after 1000 passes; the gap that
+    is reached is reported. For a loss from outside the package the gap is valid if the loss is convex, and may be large
+    if it has kinks (see :meth:`Loss.plane`).
 
-    :param loss: the learner's.
-    :param stream: what :func:`gappletron.play` takes, if its length is known.
-    :param graph: that of the run; only the order of its classes matters.
-    :param skipped: for the hinge losses, whose case split is at the learner's W_t: True in the rounds in which the
-        split made the run's loss 0, where it is 0 for every U. Without it every round counts, and the least loss is at
-        least that of the run. The rounds are ``np.diff(run.curve.loss_sum, prepend=0.0) == 0.0`` for a run of
-        ``play(..., losses=True, curve="every")``.
-    :param progress: called after every pass with the number of passes so far, and the most that there will be.
+    :param loss: the loss of the learner.
+    :param stream: any stream that :func:`gappletron.play` takes and whose length is known.
+    :param graph: the graph of the run; only the order of its classes matters.
+    :param skipped: only for a loss with a case split at the learner's W_t (the hinge losses): True in the rounds in
+        which the split made the loss of the run 0, where it is 0 for every U. By default every round counts, and the
+        result is an upper bound on the loss of the run's best comparator. For a run of ``play(..., losses=True,
+        curve="every")`` these rounds are ``np.diff(run.curve.loss_sum, prepend=0.0) == 0.0``.
+    :param progress: called after every pass with the number of passes so far and the maximum number of passes.
 
-    Two classes with a unit vector each, and one label in four is noise:
+    Two classes with one unit vector each, where one label in four is noise:
 
     >>> import numpy as np
     >>> from gappletron import LogisticBase2
     >>> x, y = np.array([0, 0, 0, 0, 1, 1, 1, 1] * 10), np.array([0, 0, 0, 1, 1, 1, 1, 0] * 10)
     >>> found = best_comparator(LogisticBase2(), (np.eye(2)[x], y), "bandit", radius=5.0)
-    >>> round(found.loss / len(y), 3)  # the entropy of a coin with 1/4
+    >>> round(found.loss / len(y), 3)  # the entropy of a coin with probability 1/4
     0.811
     >>> margins = found.weights @ [1, -1]
-    >>> margins.round(1).tolist()  # ln 3, either way
+    >>> margins.round(1).tolist()  # ln 3 for the right class
     [1.1, -1.1]
     """
     if not isinstance(loss, Loss):
-        raise UserError(f"{loss!r} is not a loss: give one, such as SmoothHinge() or a learner's .loss")
-    if skipped is not None and not has_case_split(loss):
+        raise UserError(f"{loss!r} is not a loss: pass a Loss, for example SmoothHinge() or the .loss of a learner")
+    if skipped is not None and not loss.has_case_split:
         raise UserError(
-            f"skipped= is for the hinge losses, whose case split is at the learner's weights: {loss!r} has none, "
-            "leave it out"
+            f"skipped= is only for losses with a case split at the learner's weights, and {loss!r} has none: remove it"
         )
     search = _Search(
         loss,
@@ -277,12 +164,12 @@ def best_comparator(
     return Comparator(search.best, search.loss, search.gap)
 
 
-class _Enough(Exception):
-    """The point just looked at is as good as this solve has to make it."""
+class _Converged(Exception):
+    """The last point is accurate enough for this solve."""
 
 
 class _Step(NamedTuple):
-    """A pass's findings at U = B Z: the smoothed loss, its gradient by Z, and how far above the planes it is."""
+    """The result of a pass at U = B Z: the smoothed loss, its gradient in Z, and its distance above the planes."""
 
     smoothed: float
     gradient: Floats
@@ -290,7 +177,7 @@ class _Step(NamedTuple):
 
 
 class _End(NamedTuple):
-    """Where a solve ended: Z, the multiplier there, and what smoothing costs."""
+    """The end of a solve: Z, the multiplier there, and the part of the gap that is due to smoothing."""
 
     Z: Floats
     multiplier: float
@@ -298,9 +185,9 @@ class _End(NamedTuple):
 
 
 class _Search:
-    """Passes over the data, and the best that they have shown so far.
+    """Passes over the data, and the best result so far.
 
-    Inside, the ball is that of radius 1 (Z = U/B) and the loss is divided by its value at 0. Then, by convexity, the
+    Internally the ball has radius 1 (Z = U/B) and the loss is divided by its value at 0. Then, by convexity, the
     multiplier of the ball is at most 1: ``1 = F(0) >= F(Z) - <G, Z> = F(Z) + nu`` at the solution.
     """
 
@@ -318,107 +205,113 @@ class _Search:
         graph = graph_for(graph, stream.classes)
         self._shape = stream.features, graph.n_classes
         size = stream.features * graph.n_classes
-        self._memory = min(LONGEST_MEMORY, max(SHORTEST_MEMORY, 2**22 // size))
+        self._memory = min(MAX_MEMORY, max(MIN_MEMORY, 2**22 // size))
         fits_in_memory(
             (2 * self._memory + 10) * 8 * size,
             f"the comparator for {stream.features} features and {graph.n_classes} classes",
-            "hash the features into fewer",
+            "hash the features into fewer columns",
         )
         self._chunks = _held(stream, class_positions(stream.classes, graph))
         self._max_norm = max(map(largest_norm, self._chunks))
         if not self._max_norm * max(1.0, radius) <= LARGEST_VALUE:
             raise UserError(
-                f"{stream.name} has rows of norm {self._max_norm:g}, which with a radius of {radius:g} leave the "
-                "range of doubles: scale the rows, for example to unit norm"
+                f"{stream.name} has rows of norm {self._max_norm:g}: with a radius of {radius:g} the scores exceed the "
+                "range of 64-bit floats; scale the rows, for example to unit norm"
             )
         rounds = np.array([chunk.labels.size for chunk in self._chunks], dtype=np.int64)
         self._skipped = np.split(_mask(skipped, int(rounds.sum())), np.cumsum(rounds)[:-1])
-        self._smoothing = smoothing_of(loss)
-        self._room = Room(np.zeros(graph.n_classes), np.zeros(graph.n_classes), np.zeros(4))
+        self._loss = loss
+        lanes, K = lanes_for(graph.n_classes), graph.n_classes
+        self._padded_shape = stream.features, lanes.padded(K)
+        scores, direction = (np.zeros(lanes.padded(K))[:K] for _ in range(2))
+        self._buffers = Buffers(scores, direction, np.zeros(4), lanes)
         self._kernel = ready(
             add_planes,
-            self._smoothing,
+            loss,
             np.zeros((1, 1)),
-            EMPTY,
+            NO_ROWS,
             np.zeros(0, np.bool_),
             1.0,
             np.zeros((1, 1)),
-            self._room,
+            self._buffers,
         )
         self._radius, self._tolerance, self._progress = radius, tolerance, progress
         self._passes, self._unit = 0, 1.0
         self.best, self.loss = np.zeros(self._shape), math.inf
-        # No loss is negative: ||grad l||^2 <= 2 L l.
+        # A valid lower bound: no loss is negative, since ||grad l||^2 <= 2 L l.
         self._lower = 0.0
 
     @property
     def gap(self) -> float:
-        """No comparator's loss is further below `loss`."""
+        """Every comparator in the ball has a loss of at least `loss` minus this."""
         return max(0.0, self.loss - self._lower)
 
     @property
-    def goal(self) -> float:
-        """How large the gap may be."""
+    def target(self) -> float:
+        """The gap that the tolerance allows."""
         return self._tolerance * max(1.0, self.loss)
 
     @property
-    def over(self) -> bool:
-        """Whether the gap is small enough, or patience at its end."""
-        return self.gap <= self.goal or self._passes >= MOST_PASSES - 1  # one more, for where the last solve ended
+    def finished(self) -> bool:
+        """Whether the gap is small enough, or the number of passes at its maximum."""
+        return self.gap <= self.target or self._passes >= MAX_PASSES - 1  # the last pass is for the projected end point
 
-    def look(self, Z: Floats, mu: float) -> _Step:
+    def evaluate(self, Z: Floats, mu: float) -> _Step:
         """One pass over the data, at U = B Z."""
-        U, gradient = self._radius * Z.reshape(self._shape), np.zeros(self._shape)
-        self._room.sums[:] = 0.0
+        U, K = self._radius * Z.reshape(self._shape), self._shape[1]
+        padded, gradients = np.zeros(self._padded_shape), np.zeros(self._padded_shape)
+        padded[:, :K] = U
+        self._buffers.sums[:] = 0.0
         for chunk, skipped in zip(self._chunks, self._skipped, strict=True):
-            self._kernel(self._smoothing, U, chunk, skipped, mu, gradient, self._room)
-        value, smoothed, constant, derivatives = self._room.sums.tolist()
+            self._kernel(self._loss, padded, chunk, skipped, mu, gradients, self._buffers)
+        gradient = gradients[:, :K]
+        value, smoothed, constant, derivatives = self._buffers.sums.tolist()
         slope, norm = self._radius * gradient.ravel(), _norm(Z)
-        # Scores are at most ||U|| X: where that is astronomic, rounding alone could lift the planes above the loss.
+        # Scores are at most ||U|| X. Where that is huge, rounding errors alone could put the planes above the loss.
         rounding = ROUNDING * (abs(constant) + max(1.0, norm) * self._radius * self._max_norm * derivatives)
         self._lower = max(self._lower, constant - _norm(slope) - rounding)
         if norm <= 1.0 + 1e-12 and value < self.loss:
             self.best, self.loss = U, value
         self._passes += 1
         if self._progress is not None:
-            self._progress(self._passes, MOST_PASSES)
+            self._progress(self._passes, MAX_PASSES)
         return _Step(smoothed / self._unit, slope / self._unit, (smoothed - constant - float(slope @ Z)) / self._unit)
 
     def run(self) -> None:
-        """Look until the gap is small enough, or does not shrink any more."""
-        mu, rho, share, futile = FIRST_TEMPERATURE, FIRST_RHO, 0.5, 0
+        """Search until the gap is small enough, or three solves in a row have not reduced it."""
+        mu, rho, share, stalled = FIRST_TEMPERATURE, FIRST_RHO, 0.5, 0
         Z = np.zeros(self.best.size)
-        step = self.look(Z, mu)
+        step = self.evaluate(Z, mu)
         if not math.isfinite(step.smoothed):
             raise UserError(
-                f"the loss at U = 0 is {step.smoothed}: a comparator can be found for a loss that is finite"
+                f"the loss at U = 0 is {step.smoothed}, and best_comparator needs a finite loss: check its value method"
             )
-        if self.over:
+        if self.finished:
             return
         self._unit = step.smoothed
         steepest = _norm(step.gradient)
         multiplier = 0.0
         if steepest > 0.0:
             Z = -step.gradient / steepest
-            multiplier = max(0.0, -float(self.look(Z, mu).gradient @ Z))
-        while futile < 3:
+            multiplier = max(0.0, -float(self.evaluate(Z, mu).gradient @ Z))
+        while stalled < 3:
             before = self.gap
             Z, multiplier, smoothing = self.solve(Z, mu, multiplier, rho, share)
             norm = _norm(Z)
             if norm > 1.0 or multiplier > 0.0:
-                self.look(Z / norm, mu)
-            if self.over:
+                self.evaluate(Z / norm, mu)
+            if self.finished:
                 break
             if smoothing * self._unit >= 0.4 * self.gap:
-                # What smoothing costs is about proportional to mu. (The gap is above the goal here, so mu falls.)
-                mu *= max(COOLING, 0.4 * self.goal / (smoothing * self._unit))
+                # The cost of smoothing is about proportional to mu. (The gap is above the target, so mu decreases.)
+                mu *= max(COOLING, 0.4 * self.target / (smoothing * self._unit))
             else:
                 share, rho = 0.25 * share, 4.0 * rho
-            futile = futile + 1 if self.gap > 0.999 * before else 0
+            stalled = stalled + 1 if self.gap > 0.999 * before else 0
 
     def solve(self, Z: Floats, mu: float, multiplier: float, rho: float, share: float) -> _End:
-        """L-BFGS on the augmented Lagrangian from Z on, until its own part of the gap is a `share` of that of
-        smoothing.
+        """L-BFGS on the augmented Lagrangian, starting at Z, until the part of the gap that is due to optimisation is
+        at most `share` times the part that is due to smoothing.
         """
         from scipy import optimize
 
@@ -426,23 +319,22 @@ class _Search:
 
         def lagrangian(Z: Floats) -> tuple[float, Floats]:
             nonlocal end
-            step, norm = self.look(Z, mu), _norm(Z)
+            step, norm = self.evaluate(Z, mu), _norm(Z)
             force = max(0.0, multiplier + rho * (norm * norm - 1.0) / 2.0)
             end = _End(Z.copy(), force, step.smoothing)
-            # How far above the planes' least sum the smoothed loss is at the point of the ball that Z stands for, to
-            # first order; and what the next step along Z would still change, since scaling moves all rounds at a kink
-            # at once.
+            # To first order: the smoothed loss at the projection of Z onto the ball, minus the minimum of the planes;
+            # plus the change that a further step along Z can make, since scaling moves all rounds at a kink at once.
             length = norm if force > 0.0 else max(1.0, norm)
             steepness = _norm(step.gradient)
             own = float(step.gradient @ Z) / length + steepness + force * abs(steepness - force * norm) / rho
-            if self.over or own <= share * max(step.smoothing, self.goal / self._unit):
-                raise _Enough
+            if self.finished or own <= share * max(step.smoothing, self.target / self._unit):
+                raise _Converged
             return step.smoothed + force * force / (2.0 * rho), step.gradient + force * Z
 
-        options = {"maxcor": self._memory, "maxiter": MOST_PASSES, "maxfun": MOST_PASSES, "ftol": 1e-15, "gtol": 1e-12}
-        with contextlib.suppress(_Enough):
+        options = {"maxcor": self._memory, "maxiter": MAX_PASSES, "maxfun": MAX_PASSES, "ftol": 1e-15, "gtol": 1e-12}
+        with contextlib.suppress(_Converged):
             found = optimize.minimize(lagrangian, Z, jac=True, method="L-BFGS-B", options=options)
-            lagrangian(found.x)  # the point looked at last was perhaps a step too far
+            lagrangian(found.x)  # the last evaluation may have been a rejected step
         return end
 
 
@@ -451,11 +343,11 @@ def _norm(vector: Floats) -> float:
 
 
 def _held(stream: Stream, positions: NDArray[np.int64] | None) -> list[Chunk]:
-    """All chunks of a stream, labels as positions in the graph."""
+    """All chunks of a stream, with labels as positions in the graph."""
     if stream.rounds is None:
         raise UserError(
-            f"the length of {stream.name} is unknown, and a comparator needs all of it in memory: say how many "
-            "rounds to take, as in open_stream(..., rounds=100_000)"
+            f"the length of {stream.name} is unknown, and best_comparator keeps the whole stream in memory: set the "
+            "number of rounds, for example open_stream(..., rounds=100_000)"
         )
     chunks: list[Chunk] = []
     for chunk in stream.chunks():
@@ -466,7 +358,7 @@ def _held(stream: Stream, positions: NDArray[np.int64] | None) -> list[Chunk]:
                 "take fewer rounds",
             )
         chunks.append(chunk if positions is None else frozen(*chunk[:3], positions[chunk.labels]))
-    return chunks or [EMPTY]
+    return chunks or [NO_ROWS]
 
 
 def _mask(skipped: Sequence[bool] | NDArray[np.bool_] | None, rounds: int) -> NDArray[np.bool_]:
@@ -475,7 +367,7 @@ def _mask(skipped: Sequence[bool] | NDArray[np.bool_] | None, rounds: int) -> ND
     mask = np.asarray(skipped)
     if mask.dtype != np.bool_ or mask.shape != (rounds,):
         raise UserError(
-            f"skipped must hold True or False for each of the {rounds} rounds, not {mask.dtype} values in the "
-            f"shape {mask.shape}"
+            f"skipped must be a boolean for each of the {rounds} rounds: expected shape ({rounds},) and dtype bool, "
+            f"got shape {mask.shape} and dtype {mask.dtype}"
         )
-    return mask.copy()  # one that may be written to, as all others: kernels are compiled for each kind
+    return mask.copy()  # writeable, as every other mask: a read-only array would be another compilation

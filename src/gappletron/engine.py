@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gappletron._vectors import Lanes
-    from gappletron.learners.learner import Learner, Plan
+    from gappletron.graphs import Plan
+    from gappletron.learners.learner import Learner
     from gappletron.numerics import Floats
     from gappletron.streams.stream import Chunk
 
@@ -37,7 +38,7 @@ RATES, LOSSES = range(2)
 
 
 class Desk(NamedTuple):
-    """Arrays for one round's scores (K, padded behind its end) and probabilities (N), and the padded width as a type."""
+    """Arrays for one round's scores (K, padded beyond its end) and probabilities (N), and the padded width."""
 
     scores: Floats
     probabilities: Floats
@@ -191,7 +192,7 @@ def play_until(
     for t in range(start, stop):
         x = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
         decision = decide(learner, state, plan, x, desk)
-        learner.count(state, plan, decision.greedy)
+        learner.count_round(state, plan, decision.greedy)
         action = draw(desk.probabilities, rows.draws[t])
         y = rows.labels[t]
         label = y if graph.visible[action, y] else UNSEEN_LABEL
@@ -218,7 +219,7 @@ def play_until(
 def act(learner: Learner, state: Any, plan: Plan, x: Row, desk: Desk, u: float) -> tuple[int, int, float]:
     """The first half of a round: the action drawn, y* and gamma_t."""
     decision = decide(learner, state, plan, x, desk)
-    learner.count(state, plan, decision.greedy)
+    learner.count_round(state, plan, decision.greedy)
     return draw(desk.probabilities, u), decision.greedy, decision.rate
 
 

@@ -57,12 +57,24 @@ class Exploration(Piece, abstract=True):
         """Fill `out` with p_t and return gamma_t; changes nothing else."""
 
     @compiled
-    def count(self, state: Any, plan: Plan, greedy: int) -> None:
+    def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
         """Count the round, once its action is drawn; nothing by default."""
 
     @abstractmethod
     def tuned(self, gamma: float) -> Exploration:
         """The same rule with another gamma."""
+
+    def theorem_refusal(self, graph: FeedbackGraph) -> str | None:
+        """Why the theorems do not apply to this rule on this graph, as the end of a sentence; None where they do.
+
+        They apply to a rule with a field `gamma` that shows every label with probability at least ``gamma_t /
+        effective_rho(graph)`` in every round, and for which Lemma 1 holds.
+        """
+        return f"needs the exploration rule TopUp or Paper, not {self!r}"
+
+    def effective_rho(self, graph: FeedbackGraph) -> int:
+        """rho', which stands for rho in the bounds and in their gamma."""
+        return graph.rho
 
 
 class Decaying(Exploration, abstract=True):
@@ -73,7 +85,7 @@ class Decaying(Exploration, abstract=True):
     def declare(self) -> Layout:
         return {"blind": Field(dtype="int64")}
 
-    def count(self, state: Any, plan: Plan, greedy: int) -> None:
+    def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
         if not plan.graph.revealing[greedy]:
             state.blind[0] += 1
 
@@ -138,6 +150,9 @@ class TopUp(Decaying):
 
     def tuned(self, gamma: float) -> TopUp:
         return TopUp(gamma)
+
+    def theorem_refusal(self, graph: FeedbackGraph) -> None:
+        return None
 
 
 @functools.lru_cache(maxsize=32)
@@ -208,3 +223,15 @@ class Paper(Decaying):
 
     def tuned(self, gamma: float) -> Paper:
         return Paper(gamma)
+
+    def theorem_refusal(self, graph: FeedbackGraph) -> str | None:
+        if graph.n_actions > graph.n_classes:
+            return (
+                "is not proved for Algorithm 1 with an extra action, whose uniform draw is over all actions: use TopUp"
+            )
+        if graph.rho < graph.n_classes and not graph.is_full_information:
+            return "is proved for Algorithm 1's rule with K in place of rho, also in gamma: use TopUp"
+        return None
+
+    def effective_rho(self, graph: FeedbackGraph) -> int:
+        return graph.n_actions  # erratum 2

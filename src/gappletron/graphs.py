@@ -347,7 +347,7 @@ class FeedbackGraph:
         edges[np.ix_(old, np.arange(K))] = self.given
         classes, actions = (*self.classes, new), (*self.classes, new, *self.actions[K:])
         if reveals is None and revealed_by is None:
-            edges[K], edges[:, K] = self._edges_of_one_more(edges)
+            edges[K], edges[:, K] = self._edges_of_one_more()
         else:
             for item in _labels(reveals or (), "reveals", "class"):
                 edges[K, _place(item, "class", classes)] = True
@@ -365,12 +365,12 @@ class FeedbackGraph:
             kept = None
         return FeedbackGraph(edges, classes, actions, name=self.name, dominating_set=kept)
 
-    def _edges_of_one_more(self, edges: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """The row and the column of a new class where the graph is a preset's; `edges` has them empty."""
+    def _edges_of_one_more(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """The row and the column of a new class where the graph is a preset's."""
         K, given = self.n_classes, self.given
         row, column = np.zeros(K + 1, dtype=bool), np.zeros(self.n_actions + 1, dtype=bool)
         square, own = given[:K], np.eye(K, dtype=bool)
-        reveals_all = np.delete(edges, K, axis=0)[:, :K].all(axis=1)
+        reveals_all: NDArray[np.bool_] = np.asarray(given.all(axis=1))
         if self.n_actions == K and (square == own).all():  # bandit
             row[K] = column[K] = True
         elif self.n_actions == K and (square == ~own).all():  # disease prevention

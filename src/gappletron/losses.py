@@ -1,30 +1,54 @@
-"""Surrogate losses l(W, x, y), as functions of the scores s = W x; section 2 of the paper and its appendix on the
+"""Surrogate losses l(W, x, y), as functions of the scores s = W x: section 2 of the paper, and its appendix on the
 hinge.
 
-A loss is *regular* for K classes when ``(K-1)/K l(y) + 1/K a >= 1`` for every ``y != y*`` (the paper's equation "wrong
-plus right"), where ``a`` is the gap map and ``y*`` the argmax of the scores; then Lemma 1, and all that rests on it,
-holds. Each loss says for which K that is so. L is the constant in ``||grad l||^2 <= 2 L l``, G a bound on ``||grad
-l||``; X is the largest ``||x_t||_2``.
+A loss is *regular* for K classes if ``(K-1)/K l(y) + 1/K a >= 1`` for every ``y != y*`` (the paper's equation "wrong
+plus right"), where ``a`` is the gap map and ``y*`` the argmax of the scores. Lemma 1 and the theorems hold for regular
+losses; :meth:`Loss.is_regular` says for which K a loss is regular. L is the constant in ``||grad l||^2 <= 2 L l``, G is
+a bound on ``||grad l||``, and X is the largest ``||x_t||_2``.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from gappletron._dispatch import Piece, compiled
+from gappletron._dispatch import Piece, compiled, helper
 from gappletron._validate import UserError
-from gappletron.numerics import exponentials, hinge_direction, log_of, log_partition, margin, rival, softmax_gradient
+from gappletron.numerics import (
+    argmax,
+    exponentials,
+    hinge_direction,
+    log_of,
+    log_partition,
+    margin,
+    rival,
+    softmax_gradient,
+)
 
 if TYPE_CHECKING:
     from gappletron.numerics import Floats
 
-__all__ = ["Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"]
+__all__ = ["Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "Plane", "SmoothHinge", "hinge_plane"]
+
+
+class Plane(NamedTuple):
+    """What :meth:`Loss.plane` returns: the loss at some scores, the smoothed loss there, and the constant of a plane
+    ``constant + <out, s>`` that is at most the loss for all scores s.
+
+    >>> import numpy as np
+    >>> from gappletron import LogisticBase2
+    >>> float(LogisticBase2().plane(np.zeros(2), 0, 0.1, np.zeros(2)).constant)
+    1.0
+    """
+
+    value: float
+    smoothed: float
+    constant: float
 
 
 class Loss(Piece, abstract=True):
-    """The family of surrogate losses. A new one is a subclass with the seven methods below.
+    """The family of surrogate losses. A new loss is a subclass with the six abstract methods; the rest has defaults.
 
     >>> import numpy as np
     >>> from gappletron import SmoothHinge
@@ -36,17 +60,17 @@ class Loss(Piece, abstract=True):
     @abstractmethod
     @compiled
     def value(self, scores: Floats, greedy: int, y: int) -> float:
-        """l(y) at these scores; `greedy` is y*, their argmax."""
+        """The loss of label `y` at these scores; `greedy` is y*, the argmax of the scores."""
 
     @abstractmethod
     @compiled
     def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
-        """Fill `out` with the derivatives of l(y) by the scores."""
+        """Fill `out` with the derivatives of the loss of `y` with respect to the scores."""
 
     @abstractmethod
     @compiled
     def gap(self, scores: Floats, greedy: int) -> float:
-        """The gap map a in [0, 1]: l(y*), capped where the loss exceeds 1."""
+        """The gap map a in [0, 1]: the loss of y*, at most 1."""
 
     @compiled
     def gap_with(self, scores: Floats, greedy: int, work: Floats) -> float:
@@ -60,23 +84,93 @@ class Loss(Piece, abstract=True):
 
     @abstractmethod
     def is_regular(self, classes: int) -> bool:
-        """Whether the loss is regular for this K (the theorems apply)."""
+        """Whether the loss is regular for this number of classes, so that the theorems apply."""
 
     @abstractmethod
     def smoothness(self, classes: int, max_norm: float) -> float:
-        """L in ``||grad l||^2 <= 2 L l``."""
+        """The constant L in ``||grad l||^2 <= 2 L l``."""
 
     @abstractmethod
     def gradient_bound(self, classes: int, max_norm: float) -> float:
-        """G >= ||grad l||."""
+        """An upper bound G on ``||grad l||``."""
 
     def at_zero(self, classes: int) -> float:
-        """l at W = 0."""
+        """The loss at W = 0."""
         return 1.0
 
     def effective_classes(self, classes: int) -> float:
-        """K', which stands for K in gamma and in the bounds."""
+        """K', which replaces K in gamma and in the bounds."""
         return float(classes)
+
+    def gaptron_rate(self, classes: int, max_norm: float) -> float | None:
+        """Gaptron's learning rate under full information, or None where none is known."""
+        return None
+
+    gappletron_name: ClassVar[str] = ""
+    """What Gappletron with this loss is called (``gapsmh``); by default ``gappletron-`` and the name of the class."""
+
+    gaptron_name: ClassVar[str] = ""
+    """What Gaptron with this loss is called (``gaptron-smh``); by default ``gaptron-`` and the name of the class."""
+
+    has_case_split: ClassVar[bool] = False
+    """Whether the learner's own weights decide in which rounds the loss is 0 for every comparator."""
+
+    @compiled
+    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
+        """The loss of `y` smoothed at the temperature `mu`, and a plane below the loss; `out` becomes the gradient of
+        both.
+
+        :func:`gappletron.best_comparator` minimises the smoothed loss and computes its gap from the planes. By default
+        nothing is smoothed and the plane is the tangent. This is valid for every convex loss without a case split, but
+        the gap can be large for a loss with kinks.
+        """
+        greedy = argmax(scores)
+        value = self.value(scores, greedy, y)
+        self.gradient(scores, greedy, y, out)
+        constant = value
+        for k in range(out.size):
+            constant -= out[k] * scores[k]
+        return Plane(value, value, constant)
+
+
+@helper
+def soften(scores: Floats, y: int, mu: float, out: Floats) -> float:
+    """mu ln sum_{k != y} exp(s_k / mu), an upper bound on the best other score; `out` becomes its gradient p."""
+    r = rival(scores, y)
+    total = 0.0
+    for k in range(scores.size):
+        out[k] = 0.0
+        if k != y:
+            out[k] = math.exp((scores[k] - scores[r]) / mu)
+            total += out[k]
+    for k in range(scores.size):
+        out[k] /= total
+    return scores[r] + mu * math.log(total)
+
+
+@helper
+def spread(y: int, slope: float, out: Floats) -> None:
+    """Replace the p in `out` by -slope (e_y - p)."""
+    for k in range(out.size):
+        out[k] *= slope
+    out[y] = -slope
+
+
+@helper
+def hinge_plane(scores: Floats, y: int, mu: float, out: Floats) -> Plane:
+    """:meth:`Loss.plane` of max(0, 1 - m), the hinge without a case split: both maxima are smoothed.
+
+    The plane is below the loss since ``max(0, 1 - m) >= a (1 - m)`` for every a in [0, 1].
+
+    >>> import numpy as np
+    >>> float(hinge_plane(np.array([1.0, 0.0]), 0, 0.1, np.zeros(2)).constant)
+    0.5
+    """
+    z = (1.0 - (scores[y] - soften(scores, y, mu, out))) / mu
+    small = math.exp(-abs(z))
+    a = (1.0 if z > 0.0 else small) / (1.0 + small)
+    spread(y, a, out)
+    return Plane(max(0.0, 1.0 - margin(scores, y)), mu * (max(0.0, z) + math.log1p(small)), a)
 
 
 class Hinges(Loss, abstract=True):
@@ -118,6 +212,8 @@ class SmoothHinge(Hinges):
     (True, 16.0)
     """
 
+    gappletron_name, gaptron_name = "gapsmh", "gaptron-smh"
+
     def value(self, scores: Floats, greedy: int, y: int) -> float:
         m = margin(scores, y)
         if y != greedy:
@@ -145,13 +241,23 @@ class SmoothHinge(Hinges):
     def gradient_bound(self, classes: int, max_norm: float) -> float:
         return 2.0 * math.sqrt(2.0) * max_norm
 
+    def gaptron_rate(self, classes: int, max_norm: float) -> float:
+        return 1.0 / (4.0 * classes * max_norm * max_norm)
+
+    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
+        # As a function f of the margin, f(m) >= 2a(1 - m) - a^2 for every a in [0, 1], with equality at a = 1 - m.
+        m = scores[y] - soften(scores, y, mu, out)
+        a = min(1.0, max(0.0, 1.0 - m))
+        spread(y, 2.0 * a, out)
+        return Plane(self.value(scores, argmax(scores), y), 2.0 * a * (1.0 - m) - a * a, 2.0 * a - a * a)
+
 
 class Hinge(Hinges):
-    """The multiclass hinge of the paper's appendix: no loss where the learner is right by a margin of kappa or more.
+    """The multiclass hinge of the paper's appendix: 0 where the learner is right by a margin of at least kappa.
 
-    l(y) = max(0, 1 - m(y)), and 0 for y = y* with m* >= kappa; the gap map is l(y*). The case split is taken at the
-    *learner's* scores. Regular for ``K >= (1 + kappa)/kappa``, so for K >= 3 at the paper's kappa = 1/2; below that,
-    Lemma 1 holds with K' = (1 + kappa)/kappa in place of K.
+    l(y) = max(0, 1 - m(y)), and 0 for y = y* with m* >= kappa; the gap map is l(y*). The case split uses the
+    *learner's* scores. Regular for ``K >= (1 + kappa)/kappa``, which is K >= 3 for the paper's kappa = 1/2. For smaller
+    K, Lemma 1 holds with K' = (1 + kappa)/kappa in place of K.
 
     >>> Hinge().is_regular(2), Hinge().is_regular(3), Hinge().effective_classes(2)
     (False, True, 3.0)
@@ -159,9 +265,12 @@ class Hinge(Hinges):
 
     kappa: float = 0.5
 
+    gappletron_name = "gaphin"
+    has_case_split = True
+
     def check(self) -> None:
         if not 0.0 < self.kappa < 1.0:
-            raise UserError(f"Hinge's kappa must lie between 0 and 1 (the paper takes 1/2), not {self.kappa:g}")
+            raise UserError(f"Hinge's kappa must be between 0 and 1 (the paper uses 1/2), not {self.kappa:g}")
 
     def value(self, scores: Floats, greedy: int, y: int) -> float:
         m = margin(scores, y)
@@ -188,6 +297,9 @@ class Hinge(Hinges):
 
     def effective_classes(self, classes: int) -> float:
         return max(float(classes), (1.0 + self.kappa) / self.kappa)
+
+    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
+        return hinge_plane(scores, y, mu, out)
 
 
 class Logistic(Loss, abstract=True):
@@ -228,12 +340,14 @@ class Logistic(Loss, abstract=True):
 class LogisticBaseK(Logistic):
     """The paper's logistic loss, ``l(y) = -log_K softmax(s)_y``; its gap map is l(y*).
 
-    Regular for K = 2 only: for K >= 3 the paper's claim fails (docs, page Errata), and so may its theorems. It is here
-    to reproduce the paper; :class:`LogisticBase2` is the one with a guarantee.
+    Regular for K = 2 only: the paper's claim is false for K >= 3 (docs, page Errata), and its theorems may fail. Use it
+    to reproduce the paper, and :class:`LogisticBase2` where a guarantee is needed.
 
     >>> LogisticBaseK().is_regular(2), LogisticBaseK().is_regular(3)
     (True, False)
     """
+
+    gappletron_name = "gaplog"
 
     def log_base(self, classes: int) -> float:
         return log_of(classes)
@@ -252,7 +366,7 @@ class LogisticBaseK(Logistic):
 
 
 class InBase2(Logistic, abstract=True):
-    """The logistic loss in base 2, ``l(y) = -log_2 softmax(s)_y``; its members differ in the gap map."""
+    """The logistic loss in base 2, ``l(y) = -log_2 softmax(s)_y``; its subclasses differ in the gap map."""
 
     def log_base(self, classes: int) -> float:
         return math.log(2.0)
@@ -270,12 +384,14 @@ class InBase2(Logistic, abstract=True):
 class LogisticBase2(InBase2):
     """The logistic loss in base 2 with the gap map ``min(1, l(y*))``: regular for every K.
 
-    If q* = softmax(s)_{y*} >= 1/2 then q_y <= 1 - q*, and the sum in the definition grows from 1 at q* = 1/2; if q* <
-    1/2 then a = 1 and l(y) > 1.
+    Proof: let q = softmax(s). If q_{y*} >= 1/2, then q_y <= 1 - q_{y*}, and the sum in the definition is 1 at q_{y*} =
+    1/2 and increases with q_{y*}. If q_{y*} < 1/2, then a = 1 and l(y) > 1.
 
     >>> LogisticBase2().is_regular(12), LogisticBase2().at_zero(8)
     (True, 3.0)
     """
+
+    gappletron_name = "gaplog2"  # ours; the others are the paper's
 
     def gap_of(self, m: float, classes: int) -> float:
         return min(1.0, m / math.log(2.0))

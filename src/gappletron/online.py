@@ -146,7 +146,7 @@ class Online:
         pending: int = 10_000,
         feature_limit: int = 2**24,
     ) -> None:
-        self.feature_limit = None
+        self.feature_limit: int | None = None
         first: Any = features
         if isinstance(features, str):
             if features != "grow":
@@ -207,7 +207,7 @@ class Online:
             classes and actions. No theorem of the paper covers a graph that changes.
         """
         if self.feature_limit is not None:
-            x = self._with_room_for(x)
+            x = self._grown_for(x, self.feature_limit)
         turn = self._player.act(x, graph)
         serial = self._player.rounds - 1
         receipt = Receipt(self._sessions[-1][0], serial, turn)
@@ -300,7 +300,7 @@ class Online:
         return self._player.scores(X)
 
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
-        """The probability of every action, one column per action of the graph: what each row would meet if it came next."""
+        """The probability of every action, one column per action of the graph, if the row came next."""
         return self._player.probabilities(X, graph)
 
     # ---------------------------------------------------------------------------------------------------------- growing
@@ -329,19 +329,19 @@ class Online:
         """Give the model more features; what was learned stays."""
         self._player.grow(features)
 
-    def _with_room_for(self, x: Any) -> Any:
+    def _grown_for(self, x: Any, limit: int) -> Any:
         """x as (indices, values), after the state was doubled where an index asks for it."""
         indices, values = sparse_parts(x, None)
         found = np.asarray(indices)
         if found.size and found.dtype.kind in "iu":
             largest = int(found.max())
-            if self.features <= largest < self.feature_limit:
-                self.grow(min(self.feature_limit, max(2 * self.features, largest + 1)))
-            if largest >= self.feature_limit:
+            if largest >= limit:
                 raise UserError(
-                    f"x has the index {largest}, and feature_limit is {self.feature_limit}: hash the features into "
-                    "fewer, or make the model with a larger feature_limit="
+                    f"x has the index {largest}, and feature_limit is {limit}: hash the features into fewer, or make "
+                    "the model with a larger feature_limit="
                 )
+            if largest >= self.features:
+                self.grow(min(limit, max(2 * self.features, largest + 1)))
         return indices, values
 
     def _known_part(self, x: Any) -> Any:
@@ -487,7 +487,7 @@ def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Onlin
 
 
 def _may_follow(old: FeedbackGraph, graph: FeedbackGraph) -> bool:
-    """Whether a receipt's graph can be one of the model's past: the same extra actions, and the first of its classes."""
+    """Whether a receipt's graph can be one of the model's past: the same extra actions, and its first classes."""
     extra = old.actions[old.n_classes :], graph.actions[graph.n_classes :]
     return old.classes == graph.classes[: old.n_classes] and extra[0] == extra[1]
 

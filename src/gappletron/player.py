@@ -235,7 +235,7 @@ class Player:
             self.rounds += stop - start
 
     def compile(self, record: Counts | Losses | None = None) -> None:
-        """Compile, or load from the cache, what :meth:`advance` needs; the first call of it then costs no more than others."""
+        """Compile, or load from the cache, what :meth:`advance` needs."""
         tally, rows = new_tally(NO_MARKS), Rows(*NO_ROWS, np.zeros(0), np.zeros(0))
         record = Counts() if record is None else record
         self._kernel(advance, self.learner, self._state.tuple, self._plan, rows, self._desk, tally, record)

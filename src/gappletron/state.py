@@ -113,7 +113,7 @@ def _tuple_class(name: str) -> type[Any]:
 
     made = namedtuple(name, name.split("__")[1:])  # type: ignore[misc]
     made.__module__ = __name__
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def __getattr__(name: str) -> Any:

@@ -1,32 +1,31 @@
-"""The right-hand side of every theorem, on the constants of a learner and a problem, with the mends of the errata.
+"""The right-hand side of every theorem of the paper, for a learner and a problem, with the corrections of the errata.
 
-The mistakes of a run are bounded by the comparator's loss plus the surrogate regret; a separable theorem bounds the
-mistakes themselves. Letters: K the classes (K' where the loss asks for it), rho the size of the dominating set, Q the
-number of revealing classes (at least 1), L and h as in ``||grad l||^2 <= 2 L l`` and ``regret <= h sqrt(sum ||g||^2)``,
-T the rounds, n those whose y* does not reveal, lmax the largest loss on the ball, delta the allowed probability of
-failure.
+Most theorems bound the surrogate regret: the mistakes of a run minus the loss of the comparator. A separable theorem
+bounds the mistakes themselves. Symbols: K is the number of classes (K' the number that the loss requires), rho the size
+of the dominating set, Q the number of revealing classes (at least 1), L and h the constants in ``||grad l||^2 <= 2 L
+l`` and ``regret <= h sqrt(sum ||g||^2)``, T the number of rounds, n the number of rounds whose y* does not reveal, lmax
+the largest loss on the ball, and delta the allowed probability of failure.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron._validate import UserError, number, whole
-from gappletron.exploration import Paper, TopUp
+from gappletron.graphs import FeedbackGraph
 from gappletron.learners.gappletron import TUNINGS, Gappletron, constants
 from gappletron.learners.learner import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gappletron.graphs import FeedbackGraph
-
 __all__ = ["THEOREMS", "Bound", "bounds"]
 
 
-class Letters(NamedTuple):
-    """What the theorems are made of."""
+class Symbols(NamedTuple):
+    """The numbers in the theorems."""
 
     K: float
     effective: float
@@ -49,13 +48,13 @@ class Theorem(NamedTuple):
     tuning: str | None
     separable: bool
     full_information: bool
-    right_hand_side: Callable[[Letters], float]
+    right_hand_side: Callable[[Symbols], float]
 
 
 class Bound(NamedTuple):
-    """A theorem's right-hand side on one problem; `refusal` says why the theorem does not apply, None where it does.
+    """The right-hand side of a theorem on one problem; `refusal` says why the theorem does not apply, or is None.
 
-    `value` bounds the surrogate regret, or with `separable` the mistakes.
+    `value` bounds the mistakes if `separable`, and the surrogate regret otherwise.
 
     >>> from gappletron import FeedbackGraph, Gappletron, bounds
     >>> bounds(Gappletron(), FeedbackGraph.full(3), rounds=10, max_norm=1.0)[4].refusal
@@ -69,17 +68,17 @@ class Bound(NamedTuple):
     refusal: str | None
 
 
-def expectation(c: Letters) -> float:
-    """max{2 K' K L h^2 / Q, 2 h sqrt(rho K' L n)} (the factor K/Q keeps K: erratum 3)."""
+def expectation(c: Symbols) -> float:
+    """max{2 K' K L h^2 / Q, 2 h sqrt(rho K' L n)} (K', not K, except in the factor K/Q: erratum 3)."""
     return max(2.0 * c.effective * c.K * c.L * c.h**2 / c.Q, 2.0 * c.h * math.sqrt(c.rho * c.effective * c.L * c.n))
 
 
-def expectation_separable(c: Letters) -> float:
-    """max{4 h sqrt(rho L n), 8 K L h^2 / Q} - (1/K') sum l_t(W_t): the safe form of erratum 6."""
+def expectation_separable(c: Symbols) -> float:
+    """max{4 h sqrt(rho L n), 8 K L h^2 / Q} - (1/K') sum l_t(W_t): as corrected in erratum 6."""
     return max(4.0 * c.h * math.sqrt(c.rho * c.L * c.n), 8.0 * c.K * c.L * c.h**2 / c.Q) - c.loss_sum / c.effective
 
 
-def high_probability(c: Letters) -> float:
+def high_probability(c: Symbols) -> float:
     """(3K'+1) ln(2/delta) + max{5 sqrt(K' rho T z), 7 K' K z / Q} with z = L h^2 + 5 lmax ln(2/delta)."""
     log = math.log(2.0 / c.delta)
     z = c.L * c.h**2 + 5.0 * c.lmax * log
@@ -87,33 +86,33 @@ def high_probability(c: Letters) -> float:
     return (3.0 * c.effective + 1.0) * log + largest
 
 
-def high_probability_separable(c: Letters) -> float:
+def high_probability_separable(c: Symbols) -> float:
     """2 ln(2/delta) + 5 max{sqrt(z rho T), 2 K z / Q} with z = (K'+2) lmax ln(2/delta) + L h^2."""
     log = math.log(2.0 / c.delta)
     z = (c.effective + 2.0) * c.lmax * log + c.L * c.h**2
     return 2.0 * log + 5.0 * max(math.sqrt(z * c.rho * c.T), 2.0 * c.K * z / c.Q)
 
 
-def full_expectation(c: Letters) -> float:
-    """K' L h^2 / 2: independent of T."""
+def full_expectation(c: Symbols) -> float:
+    """K' L h^2 / 2, for every T."""
     return c.effective * c.L * c.h**2 / 2.0
 
 
-def full_expectation_separable(c: Letters) -> float:
+def full_expectation_separable(c: Symbols) -> float:
     """2 L h^2 - (1/K') sum l_t(W_t): Lemma 1 and sum l_t(W_t) <= 2 L h^2.
 
-    The paper prints ``4 L ||U||^2`` for gradient descent with a rate of its own; with the condition on A that an
-    optimizer here states its h for, the same steps (v_max = 1 in the proof) give this.
+    The paper states ``4 L ||U||^2``, for gradient descent with a particular rate. The same proof with v_max = 1 gives
+    this bound for every optimizer with ``regret <= h sqrt(sum ||g||^2)``.
     """
     return 2.0 * c.L * c.h**2 - c.loss_sum / c.effective
 
 
-def full_high_probability(c: Letters) -> float:
+def full_high_probability(c: Symbols) -> float:
     """K' L h^2 + (3K'+1)/2 ln(1/delta)."""
     return c.effective * c.L * c.h**2 + (3.0 * c.effective + 1.0) / 2.0 * math.log(1.0 / c.delta)
 
 
-def full_high_probability_separable(c: Letters) -> float:
+def full_high_probability_separable(c: Symbols) -> float:
     """4 L h^2 + 11/4 ln(1/delta)."""
     return 4.0 * c.L * c.h**2 + 11.0 / 4.0 * math.log(1.0 / c.delta)
 
@@ -162,7 +161,7 @@ THEOREMS = (
 
 def bounds(
     learner: Gappletron,
-    graph: FeedbackGraph,
+    graph: FeedbackGraph | Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph],
     *,
     rounds: int,
     max_norm: float,
@@ -172,12 +171,17 @@ def bounds(
     radius: float | None = None,
     delta: float = 0.05,
 ) -> list[Bound]:
-    """Every theorem for this learner on this problem.
+    """Evaluate every theorem for a learner on a problem.
 
-    :param blind_rounds: n, of a run; without one it is T, the most it can be (0 under full information).
-    :param loss_sum: sum l_t(W_t), of a run; it lowers the separable bounds.
-    :param guarantee: h(U); by default the optimizer's own.
-    :param radius: B, for the largest loss; by default the ball that the optimizer stays in.
+    :param graph: the feedback graph. No theorem covers a graph that changes from round to round: for a sequence of
+        graphs, or a function from the round to its graph, every bound has a refusal and the value nan.
+    :param rounds: T.
+    :param max_norm: X, the largest Euclidean norm of a feature vector.
+    :param blind_rounds: n, from a run; by default its maximum: T, or 0 under full information.
+    :param loss_sum: sum l_t(W_t), from a run; it is subtracted in the separable bounds.
+    :param guarantee: h(U); by default that of the optimizer.
+    :param radius: B, for the largest loss; by default the radius of the optimizer's ball.
+    :param delta: the probability with which a high-probability bound may fail.
 
     >>> from gappletron import FeedbackGraph, Gappletron, ProjectedOGD, tuned
     >>> graph = FeedbackGraph.filtering(2)
@@ -188,28 +192,23 @@ def bounds(
     expectation-separable 5543 is proved for gamma = 5.657, and the learner has 4
     """
     if not isinstance(learner, Gappletron):
-        raise UserError(f"{learner!r} is not a Gappletron: the theorems are about Gappletron")
-    problem = Problem(
-        graph,
-        whole(rounds, "rounds", least=1),
-        None,
-        number(max_norm, "max_norm", above=0.0),
-        guarantee,
-        radius,
-        number(delta, "delta", above=0.0, most=1.0),
-    )
+        raise UserError(f"{learner!r} is not a Gappletron: the theorems apply to Gappletron only")
+    rounds, max_norm = whole(rounds, "rounds", least=1), number(max_norm, "max_norm", above=0.0)
+    delta = number(delta, "delta", above=0.0, most=1.0)
+    if not isinstance(graph, FeedbackGraph):
+        return _for_changing_graph(graph)
+    problem = Problem(graph, rounds, None, max_norm, guarantee, radius, delta)
     c = constants(learner, problem)
     full = graph.is_full_information
     n = (0 if full else rounds) if blind_rounds is None else blind_rounds
     Q = max(1, len(graph.revealing_classes))
-    letters = Letters(
-        graph.n_classes, c.K, _rho(learner, graph), Q, c.L, c.h, c.lmax, rounds, n, problem.delta, loss_sum
-    )
+    rho = learner.exploration.effective_rho(graph)
+    symbols = Symbols(graph.n_classes, c.K, rho, Q, c.L, c.h, c.lmax, rounds, n, delta, loss_sum)
     return [
         Bound(
             theorem.name,
             theorem.statement,
-            theorem.right_hand_side(letters),
+            theorem.right_hand_side(symbols),
             theorem.separable,
             _refusal(theorem, learner, problem),
         )
@@ -217,29 +216,39 @@ def bounds(
     ]
 
 
-def _rho(learner: Gappletron, graph: FeedbackGraph) -> int:
-    """With Algorithm 1's own rule the theorems survive with rho replaced by the number of actions (erratum 2)."""
-    return graph.n_actions if isinstance(learner.exploration, Paper) else graph.rho
+def _for_changing_graph(graphs: Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph]) -> list[Bound]:
+    """Every theorem for a graph that changes from round to round."""
+    if not callable(graphs):
+        several = isinstance(graphs, Sequence) and not isinstance(graphs, str) and len(graphs) > 0
+        for graph in graphs if several else [graphs]:
+            if not isinstance(graph, FeedbackGraph):
+                raise UserError(
+                    f"{graph!r} is not a FeedbackGraph: pass one, for example FeedbackGraph.bandit(9), a sequence of "
+                    "them, or a function from the round to its graph"
+                )
+    refusal = "is not proved for a feedback graph that changes from round to round"
+    return [Bound(theorem.name, theorem.statement, math.nan, theorem.separable, refusal) for theorem in THEOREMS]
 
 
-def _refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | None:  # noqa: PLR0911 - a list of reasons
-    """Why a theorem says nothing about this learner on this problem."""
+def _refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | None:
+    """Why a theorem does not apply to this learner on this problem, or None."""
     graph, K = problem.graph, problem.graph.n_classes
     if theorem.full_information and not graph.is_full_information:
-        return "is about full information"
+        return "needs full information"
     if not learner.loss.is_regular(K) and learner.loss.effective_classes(K) == K:
         return f"needs a regular loss, and {learner.loss!r} is not one for {K} classes"
     if problem.guarantee is None and learner.optimizer.guarantee() is None:
         return f"needs an optimizer with a guarantee h, and {learner.optimizer!r} has none"
-    if not isinstance(learner.exploration, TopUp | Paper):
-        return f"needs the exploration rule TopUp or Paper, not {learner.exploration!r}"
-    if isinstance(learner.exploration, Paper) and graph.n_actions > K:
-        return "is not proved for Algorithm 1 with an extra action, whose uniform draw is over all actions: use TopUp"
-    if theorem.full_information or graph.is_full_information or theorem.tuning is None:
+    return learner.exploration.theorem_refusal(graph) or _gamma_refusal(theorem, learner, problem)
+
+
+def _gamma_refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | None:
+    graph, rule = problem.graph, learner.exploration
+    if theorem.tuning is None or graph.is_full_information:
         return None
-    wanted = TUNINGS[theorem.tuning](learner, problem)
-    if isinstance(learner.exploration, Paper) and graph.rho < K:
-        return "is proved for Algorithm 1's rule with K in place of rho, also in gamma: use TopUp"
-    if not math.isclose(learner.exploration.gamma, wanted, rel_tol=1e-9):
-        return f"is proved for gamma = {wanted:.4g}, and the learner has {learner.exploration.gamma:.4g}"
-    return None
+    # The tuning uses graph.rho; the gamma of every theorem is proportional to its square root.
+    wanted = TUNINGS[theorem.tuning](learner, problem) * math.sqrt(rule.effective_rho(graph) / graph.rho)
+    gamma: float = rule.gamma  # type: ignore[attr-defined]
+    if math.isclose(gamma, wanted, rel_tol=1e-9):
+        return None
+    return f"is proved for gamma = {wanted:.4g}, and the learner has {gamma:.4g}"

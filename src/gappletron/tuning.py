@@ -1,4 +1,4 @@
-"""Tunings by name: from what is known of a problem to a learner with numbers in it."""
+"""Tunings by name: set the parameters of a learner from what is known about a problem."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def tuned(
     radius: float | None = None,
     delta: float = 0.05,
 ) -> L:
-    """`learner` (or the one of this name) with the numbers that the tuning gives it on this problem. Pure: nothing is
-    changed.
+    """A copy of a learner whose parameters are set for a problem.
 
-    :param tuning: one of ``learner.tunings``.
+    :param learner: a learner or its name.
+    :param tuning: one of ``learner.tunings``, for example "expectation" or "theory".
     :param rounds: T.
     :param features: d.
     :param max_norm: X, the largest Euclidean norm of a feature vector.
-    :param guarantee: h(U); by default the optimizer's own, and 1 (as in the paper's experiments) where it has none.
-    :param radius: B, the comparator's norm; by default the ball that the optimizer stays in, and 1 where it has none.
+    :param guarantee: h(U); by default that of the optimizer, or 1 (as in the paper's experiments) if it has none.
+    :param radius: B, the norm of the comparator; by default the radius of the optimizer's ball, or 1 if it has none.
     :param delta: the probability with which a high-probability bound may fail.
 
     >>> from gappletron import FeedbackGraph, Gappletron, tuned
@@ -44,9 +44,9 @@ def tuned(
     if isinstance(learner, str):
         learner = named(learner)  # type: ignore[assignment]
     if not isinstance(learner, Learner):
-        raise UserError(f"{learner!r} is not a learner: give one, for example gappletron.named('gapsmh')")
+        raise UserError(f"{learner!r} is not a learner: pass a Learner or a name, for example 'gapsmh'")
     if not isinstance(graph, FeedbackGraph):
-        raise UserError(f"{graph!r} is not a FeedbackGraph: make one, for example FeedbackGraph.bandit(9)")
+        raise UserError(f"{graph!r} is not a FeedbackGraph: pass one, for example FeedbackGraph.bandit(9)")
     if not isinstance(tuning, str) or tuning not in learner.tunings:
         raise unknown(tuning, f"tuning of {learner.name}", learner.tunings)
     check_can_play(learner, graph)

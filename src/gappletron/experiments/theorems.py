@@ -9,7 +9,7 @@ import numpy as np
 
 from gappletron._dispatch import source_hash
 from gappletron._validate import UserError
-from gappletron.comparator import Comparator, best_comparator, has_case_split
+from gappletron.comparator import Comparator, best_comparator
 from gappletron.experiments.runner import graph_of, player, stream_of
 from gappletron.experiments.sweeps import TURNED
 from gappletron.learners.gappletron import Gappletron
@@ -143,7 +143,7 @@ def examined(
         )
     ball = radius if radius is not None else 1.0 if math.isinf(reach) else reach
     skipped = None
-    if has_case_split(learner.loss):
+    if learner.loss.has_case_split:
         again = play(learner, stream, graph, repeats=[task.repeat], seed=task.seed, losses=True, curve="every")[0]
         assert again.curve.loss_sum is not None
         skipped = np.diff(again.curve.loss_sum, prepend=0.0) == 0.0

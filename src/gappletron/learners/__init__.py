@@ -1,16 +1,17 @@
-"""The learners, one family a file, and their names.
+"""The learners, one family per file, and their names.
 
-A family's file ends with its ``LEARNERS``, the names it answers to; adding a family is such a file and its place in
-FAMILIES.
+Every module here that defines ``LEARNERS``, a mapping from names to learners, is found by itself: a new family is one
+new file.
 """
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from typing import TYPE_CHECKING
 
 from gappletron._dispatch import numbers_by_name, with_numbers
 from gappletron._validate import UserError, listing, unknown
-from gappletron.learners import banditron, exp3, gappletron, gaptron, newtron, perceptron, second_order, soba
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph
@@ -18,8 +19,18 @@ if TYPE_CHECKING:
 
 __all__ = ["check_can_play", "named", "names"]
 
-FAMILIES = (gappletron, banditron, newtron, soba, gaptron, perceptron, second_order, exp3)
-REGISTERED: dict[str, Learner] = {name: learner for family in FAMILIES for name, learner in family.LEARNERS.items()}
+ORDER = ("gappletron", "banditron", "newtron", "soba", "gaptron", "perceptron", "second_order", "exp3")
+"""The files that are listed first; others follow in alphabetical order and need no entry here."""
+
+
+def _registered() -> dict[str, Learner]:
+    """The learners of every module here that defines LEARNERS."""
+    files = {file.name for file in pkgutil.iter_modules(__path__)}
+    modules = [importlib.import_module(f"{__name__}.{name}") for name in [*ORDER, *sorted(files.difference(ORDER))]]
+    return {name: learner for module in modules for name, learner in getattr(module, "LEARNERS", {}).items()}
+
+
+REGISTERED = _registered()
 
 
 def names(graph: FeedbackGraph | None = None) -> list[str]:

@@ -21,14 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Composed", "Gappletron"]
 
-NAMES: dict[type[Loss], str] = {
-    SmoothHinge: "gapsmh",
-    Hinge: "gaphin",
-    LogisticBaseK: "gaplog",
-    LogisticBase2: "gaplog2",
-}
-"""What the paper calls Gappletron with each loss; gaplog2 is ours."""
-
 
 class Composed(Learner, abstract=True):
     """Learners that are a loss with its gap map, an optimizer, and an exploration rule.
@@ -63,8 +55,8 @@ class Composed(Learner, abstract=True):
         rate = self.exploration.explore(state.exploration, plan, greedy, gap, out)
         return Decision(greedy, rate)
 
-    def count(self, state: Any, plan: Plan, greedy: int) -> None:
-        self.exploration.count(state.exploration, plan, greedy)
+    def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
+        self.exploration.count_round(state.exploration, plan, greedy)
 
     def recall(self, state: Any, played: Round) -> None:
         self.loss.gap_with(played.scores, played.greedy, state.work)
@@ -112,8 +104,8 @@ class Gappletron(Composed):
 
     @property
     def name(self) -> str:
-        """The paper's name for the loss, in lower case (``gapsmh``), or the loss's own."""
-        return NAMES.get(type(self.loss), f"gappletron-{in_kebab_case(type(self.loss).__name__)}")
+        """The paper's name (``gapsmh``), which the loss knows, or that of the loss's class (``gappletron-my-loss``)."""
+        return self.loss.gappletron_name or f"gappletron-{in_kebab_case(type(self.loss).__name__)}"
 
     def tuned(self, tuning: str, problem: Problem) -> Gappletron:
         """Gamma as the paper's theorems choose it; see :data:`TUNINGS`."""
@@ -188,4 +180,6 @@ TUNINGS = {
 }
 """gamma by the name of the tuning; "theory" is what the paper's figures call the first."""
 
-LEARNERS: dict[str, Learner] = {name: Gappletron(loss()) for loss, name in NAMES.items()}
+LEARNERS: dict[str, Learner] = {
+    learner.name: learner for learner in map(Gappletron, (SmoothHinge(), Hinge(), LogisticBaseK(), LogisticBase2()))
+}

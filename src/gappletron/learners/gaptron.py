@@ -12,7 +12,7 @@ from gappletron._dispatch import in_kebab_case
 from gappletron._validate import UserError, number
 from gappletron.exploration import Exploration
 from gappletron.learners.gappletron import Composed
-from gappletron.losses import Hinges, InBase2, Loss, SmoothHinge
+from gappletron.losses import Hinges, InBase2, Loss, Plane, SmoothHinge, hinge_plane
 from gappletron.numerics import margin
 from gappletron.optimizers import FixedOGD, Optimizer
 
@@ -32,6 +32,8 @@ class GaptronLogistic(InBase2):
     (0.5, 1.0)
     """
 
+    gaptron_name = "gaptron-log"
+
     def gap_of(self, m: float, classes: int) -> float:
         q = math.exp(-m)
         if q >= 0.5:
@@ -40,6 +42,9 @@ class GaptronLogistic(InBase2):
 
     def is_regular(self, classes: int) -> bool:
         return False  # not in Gappletron's sense: Gaptron's own inequality takes the place of regularity
+
+    def gaptron_rate(self, classes: int, max_norm: float) -> float:
+        return math.log(2.0) / (2.0 * classes * max_norm * max_norm)
 
 
 class GaptronHinge(Hinges):
@@ -51,6 +56,9 @@ class GaptronHinge(Hinges):
     >>> float(GaptronHinge().gap(np.array([0.25, 0, 0, 0]), 0)), float(GaptronHinge().gap(np.array([0.3, 0, 0, 0]), 0))
     (0.75, 0.0)
     """
+
+    gaptron_name = "gaptron-hin"
+    has_case_split = True
 
     def value(self, scores: Floats, greedy: int, y: int) -> float:
         m = margin(scores, y)
@@ -74,6 +82,12 @@ class GaptronHinge(Hinges):
 
     def gradient_bound(self, classes: int, max_norm: float) -> float:
         return math.sqrt(2.0) * max_norm
+
+    def gaptron_rate(self, classes: int, max_norm: float) -> float:
+        return (1.0 - 1.0 / classes) / (classes * max_norm * max_norm)
+
+    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
+        return hinge_plane(scores, y, mu, out)
 
 
 class GaptronMix(Exploration):
@@ -126,7 +140,7 @@ class Gaptron(Composed):
     @property
     def name(self) -> str:
         """``gaptron-log``, ``gaptron-hin`` or ``gaptron-smh``, by the loss."""
-        return NAMES.get(type(self.loss), f"gaptron-{in_kebab_case(type(self.loss).__name__)}")
+        return self.loss.gaptron_name or f"gaptron-{in_kebab_case(type(self.loss).__name__)}"
 
     def refusal(self, graph: FeedbackGraph) -> str | None:
         if graph.is_bandit or graph.is_full_information:
@@ -137,7 +151,9 @@ class Gaptron(Composed):
         K = problem.graph.n_classes
         reach = self.optimizer.reach() if problem.radius is None else problem.radius
         D = 1.0 if math.isinf(reach) else reach
-        eta = full_information_rate(self.loss, K, problem.norm())
+        eta = self.loss.gaptron_rate(K, problem.norm())
+        if eta is None:
+            raise UserError(f"no rate of Gaptron's is known for {self.loss!r}: give the optimizer a rate of your own")
         if problem.graph.is_full_information:
             return self.replace(optimizer=FixedOGD(eta, D), exploration=GaptronMix(0.0))
         T = problem.horizon()
@@ -145,18 +161,6 @@ class Gaptron(Composed):
         return self.replace(optimizer=FixedOGD(eta * g / K, D), exploration=GaptronMix(g))
 
 
-def full_information_rate(loss: Loss, classes: int, max_norm: float) -> float:
-    """Gaptron's learning rate under full information."""
-    K, X = classes, max_norm
-    if isinstance(loss, GaptronLogistic):
-        return math.log(2.0) / (2.0 * K * X * X)
-    if isinstance(loss, GaptronHinge):
-        return (1.0 - 1.0 / K) / (K * X * X)
-    if isinstance(loss, SmoothHinge):
-        return 1.0 / (4.0 * K * X * X)
-    raise UserError(f"no rate of Gaptron's is known for {loss!r}: give the optimizer a rate of your own")
-
-
-NAMES: dict[type[Loss], str] = {GaptronLogistic: "gaptron-log", GaptronHinge: "gaptron-hin", SmoothHinge: "gaptron-smh"}
-
-LEARNERS: dict[str, Learner] = {name: Gaptron(loss()) for loss, name in NAMES.items()}
+LEARNERS: dict[str, Learner] = {
+    learner.name: learner for learner in map(Gaptron, (GaptronLogistic(), GaptronHinge(), SmoothHinge()))
+}

@@ -110,7 +110,7 @@ def propensity(plan: Plan, played: Round, y: int) -> float:
 class Learner(Piece, abstract=True):
     """The family of learners.
 
-    The round loop calls `scores`, `distribution`, `count` and `update`, in this order, once per round.
+    The round loop calls `scores`, `distribution`, `count_round` and `update`, in this order, once per round.
 
     >>> from gappletron import FeedbackGraph, named
     >>> learner = named("perceptron")
@@ -177,7 +177,7 @@ class Learner(Piece, abstract=True):
         """Fill `out` with the probability of every action in the next round; changes nothing else."""
 
     @compiled
-    def count(self, state: Any, plan: Plan, greedy: int) -> None:
+    def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
         """Count the round, once its action is drawn; `greedy` is y*."""
 
     @compiled

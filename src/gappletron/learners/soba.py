@@ -113,7 +113,7 @@ class SobaFamily(BanditFeedback, abstract=True):
         explore_uniformly(greedy, rate, out)
         return Decision(greedy, rate)
 
-    def count(self, state: Any, plan: Plan, greedy: int) -> None:
+    def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
         state.books.rounds[0] += 1
 
     def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
