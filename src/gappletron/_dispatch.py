@@ -462,6 +462,11 @@ def interpreted() -> Iterator[None]:
         _interpreted.reset(token)
 
 
+def is_interpreted() -> bool:
+    """Whether this runs inside :func:`interpreted`."""
+    return _interpreted.get()
+
+
 @functools.cache
 def source_hash() -> str:
     """A hash of all of the package's sources: what compiled code and stored results are valid for."""
@@ -473,6 +478,7 @@ def source_hash() -> str:
 
 def _classes(value: Any) -> tuple[Any, ...]:
     """The nested tuple of the tuple classes in a value."""
+    value = getattr(value, "arguments", value)  # of a packed tuple
     if not isinstance(value, tuple):
         return ()
     return (type(value), *(_classes(item) for item in value))
@@ -494,7 +500,7 @@ def specialised(function: F, *arguments: Any) -> F:
     """`function` compiled for the classes of these arguments (named tuples all the way down), or itself when
     interpreted.
     """
-    if _interpreted.get():
+    if is_interpreted():
         return function
     return _specialised(function, tuple(_classes(argument) for argument in arguments))
 

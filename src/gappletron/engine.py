@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import Piece, compiled, helper
+from gappletron._packed import unpacked
 from gappletron.learners.learner import Decision, Round
 from gappletron.numerics import UNSEEN_LABEL, Row, argmax
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from gappletron._packed import Packed
     from gappletron._vectors import Lanes
     from gappletron.graphs import Plan
     from gappletron.learners.learner import Learner
@@ -216,17 +218,22 @@ def play_until(
 # ------------------------------------------------------------------------------------------------ one round at a time
 
 
-def act(learner: Learner, state: Any, plan: Plan, x: Row, desk: Desk, u: float) -> tuple[int, int, float]:
-    """The first half of a round: the action drawn, y* and gamma_t."""
-    decision = decide(learner, state, plan, x, desk)
+def act(player: Packed, indices: NDArray[np.int32], values: Floats, squared: float, u: float) -> tuple[int, int, float]:
+    """The first half of a round: the action drawn, y* and gamma_t.
+
+    `player` is (learner, state, plan, desk); the scores and the probabilities are left on the desk.
+    """
+    learner, state, plan, desk = unpacked(player)
+    decision = decide(learner, state, plan, Row(indices, values, 0, indices.size, squared, desk.lanes), desk)
     learner.count_round(state, plan, decision.greedy)
     return draw(desk.probabilities, u), decision.greedy, decision.rate
 
 
-def learn(learner: Learner, state: Any, plan: Plan, x: Row, played: Round) -> None:
+def learn(player: Packed, indices: NDArray[np.int32], values: Floats, squared: float, played: Round) -> None:
     """The second half of a round, now or after others."""
+    learner, state, plan, desk = unpacked(player)
     learner.recall(state, played)
-    learner.update(state, plan, x, played)
+    learner.update(state, plan, Row(indices, values, 0, indices.size, squared, desk.lanes), played)
 
 
 # ------------------------------------------------------------------------------------------------ looking, for a batch

@@ -290,7 +290,10 @@ class FeedbackGraph:
         return self._index(name, "class", self.classes)
 
     def _index(self, name: Any, kind: str, known: tuple[Label, ...]) -> int:
-        plain = _label(name, kind)
+        if type(name) in (str, int):  # the names of almost everybody, without a further look
+            plain = name
+        else:
+            plain = _label(name, kind)
         place = self._places.get((type(plain), plain), len(known))
         if place >= len(known):
             raise unknown(plain, kind, known)

@@ -17,16 +17,17 @@ from gappletron.numerics import LARGEST_VALUE
 from gappletron.streams.stream import ArrayStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
     from gappletron.numerics import Floats
     from gappletron.streams.stream import Chunk
 
-__all__ = ["Vector", "batches_of", "vector_of"]
+__all__ = ["Checker", "Vector", "batches_of"]
 
 FINE, UNSORTED, OUTSIDE, TOO_LARGE = range(4)
+FLOAT64, INT32, INT64 = np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.int64)
 
 
 class Vector(NamedTuple):
@@ -37,9 +38,7 @@ class Vector(NamedTuple):
     squared: float
 
 
-def checked(
-    indices: NDArray[np.int64], values: Floats, features: int, out: NDArray[np.int32]
-) -> tuple[int, int, float]:
+def checked(indices: NDArray[Any], values: Floats, features: int, out: NDArray[np.int32]) -> tuple[int, int, float]:
     """Copy the indices; what is wrong (FINE if nothing), where, and ||x||^2."""
     unsorted = False
     squared = 0.0
@@ -55,45 +54,70 @@ def checked(
     return (UNSORTED if unsorted else FINE), 0, squared
 
 
-def checker() -> Callable[[NDArray[np.int64], Floats, int, NDArray[np.int32]], tuple[int, int, float]]:
-    """:func:`checked` as machine code, or itself inside :func:`gappletron.interpreted`."""
-    return entry(checked, np.zeros(0, np.int64), np.zeros(0), 1, np.zeros(0, np.int32))
+class Checker:
+    """:func:`checked` as machine code for indices of 32 and of 64 bits, or itself inside :func:`interpreted`."""
 
+    def __init__(self) -> None:
+        narrow, wide, values = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0)
+        self.narrow, self.wide = (entry(checked, indices, values, 1, narrow) for indices in (narrow, wide))
 
-def vector_of(x: Any, features: int, check: Any) -> Vector:
-    """A feature vector as a user gives it, checked: see :meth:`gappletron.Online.act` for the forms it may have."""
-    given_indices, given_values = sparse_parts(x, features)
-    indices, numbers = _array(given_indices), _array(given_values)
-    if numbers.size and numbers.dtype.kind not in "biuf":
-        raise UserError(f"x has values of type {numbers.dtype}: give numbers")
-    if numbers.dtype.kind == "f" and numbers.dtype.itemsize > 8:
+    def vector(self, x: Any, features: int) -> Vector:
+        """A feature vector as a user gives it, checked: see :meth:`gappletron.Online.act` for its forms."""
+        if type(x) is tuple and len(x) == 2 and type(x[0]) is type(x[1]) is np.ndarray:
+            found = self._fast(x[0], x[1], features)
+            if found is not None:
+                return found
+        return self._converted(x, features)
+
+    def _fast(self, indices: NDArray[Any], values: NDArray[Any], features: int) -> Vector | None:
+        """The typical case, where nothing must be converted and all is well: own copies, one look; else None."""
+        if values.dtype is not FLOAT64 or indices.ndim != 1 or indices.shape != values.shape:
+            return None
+        if indices.dtype is INT32:
+            check = self.narrow
+        elif indices.dtype is INT64:
+            check = self.wide
+        else:
+            return None
+        own, narrow = values.copy(), np.empty(values.size, np.int32)
+        problem, _, squared = check(np.ascontiguousarray(indices), own, features, narrow)
+        return Vector(narrow, own, squared) if problem == FINE else None
+
+    def _converted(self, x: Any, features: int) -> Vector:
+        given_indices, given_values = sparse_parts(x, features)
+        indices, numbers = _array(given_indices), _array(given_values)
+        if numbers.size and numbers.dtype.kind not in "biuf":
+            raise UserError(f"x has values of type {numbers.dtype}: give numbers")
         with np.errstate(over="ignore"):  # a long double beyond the range becomes inf and is refused as such
             values = np.array(numbers, dtype=np.float64)
-    else:
-        values = np.array(numbers, dtype=np.float64)
-    if indices.ndim != 1 or indices.shape != values.shape:
-        raise UserError(
-            f"x has {indices.shape} indices and {values.shape} values: give two flat sequences of one length"
-        )
-    if indices.size and indices.dtype.kind not in "iu":
-        raise UserError(f"x has indices of type {indices.dtype}: they must be whole numbers")
-    wide = np.ascontiguousarray(indices, dtype=np.int64)
-    narrow = np.empty(wide.size, np.int32)
-    problem, position, squared = check(wide, values, features, narrow)
-    if problem == UNSORTED:
-        unique, inverse = np.unique(wide, return_inverse=True)
-        return vector_of((unique, np.bincount(inverse, weights=values)), features, check)
-    if problem == OUTSIDE:
-        raise UserError(
-            f"x has the index {indices[position]}, and the model's {features} features run from 0 to {features - 1}: "
-            "hash or drop what is outside"
-        )
-    if problem == TOO_LARGE:
-        raise UserError(
-            f"x has the value {values[position]} at index {wide[position]}: features must be finite, and at most "
-            f"{LARGEST_VALUE:g} in size"
-        )
-    return Vector(narrow, values, squared)
+        if indices.ndim != 1 or indices.shape != values.shape:
+            raise UserError(
+                f"x has {indices.shape} indices and {values.shape} values: give two flat sequences of one length"
+            )
+        if indices.size and indices.dtype.kind not in "iu":
+            raise UserError(f"x has indices of type {indices.dtype}: they must be whole numbers")
+        wide = np.ascontiguousarray(indices, dtype=np.int64)
+        narrow = np.empty(wide.size, np.int32)
+        problem, position, squared = self.wide(wide, values, features, narrow)
+        if problem == UNSORTED:
+            unique, inverse = np.unique(wide, return_inverse=True)
+            return self._converted((unique, np.bincount(inverse, weights=values)), features)
+        if problem == OUTSIDE:
+            raise UserError(
+                f"x has the index {indices[position]}, and the model's {features} features run from 0 to "
+                f"{features - 1}: hash or drop what is outside"
+            )
+        if problem == TOO_LARGE:
+            raise UserError(
+                f"x has the value {values[position]} at index {wide[position]}: features must be finite, and at most "
+                f"{LARGEST_VALUE:g} in size"
+            )
+        return Vector(narrow, values, squared)
+
+    def is_fine(self, indices: NDArray[np.int32], values: Floats, features: int) -> float | None:
+        """||x||^2 of a vector that was checked before and read from a file; None where it is damaged."""
+        problem, _, squared = self.narrow(indices, values, features, indices.copy())
+        return squared if problem == FINE else None
 
 
 def sparse_parts(x: Any, features: int | None) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from gappletron import model_files
 from gappletron._validate import Label, UserError, whole
-from gappletron.inputs import FINE, Vector, sparse_parts
+from gappletron.inputs import Vector, sparse_parts
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.player import MOST_FEATURES, Player, Turn
 
@@ -62,15 +62,15 @@ class Receipt:
     0.5
     """
 
-    __slots__ = ("_turn", "id", "serial")
-
-    id: str
-    """Names the receipt across processes and files."""
+    __slots__ = ("_turn", "serial", "session")
 
     def __init__(self, session: str, serial: int, turn: Turn) -> None:
-        self.id = f"{session}-{serial}"
-        self.serial = serial
-        self._turn = turn
+        self.session, self.serial, self._turn = session, serial, turn
+
+    @property
+    def id(self) -> str:
+        """Names the receipt across processes and files."""
+        return f"{self.session}-{self.serial}"
 
     @property
     def graph(self) -> FeedbackGraph:
@@ -244,6 +244,8 @@ class Online:
         del self._pending[waiting.serial]
 
     def _waiting(self, receipt: Receipt | str) -> Receipt:
+        if isinstance(receipt, Receipt) and self._pending.get(receipt.serial) is receipt:
+            return receipt
         name = receipt.id if isinstance(receipt, Receipt) else receipt
         if not isinstance(name, str):
             raise UserError(f"{receipt!r} is not a receipt: give what act() returned, or its id")
@@ -448,7 +450,7 @@ def _sessions(rows: list[Any], rounds: int) -> list[tuple[str, int]]:
 def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Online) -> Iterator[tuple[int, Turn]]:
     """The waiting receipts of a file, checked: compiled code will trust them."""
     damaged = UserError("a waiting receipt does not fit the model: the file is damaged")
-    player, rows = model._player, header["pending"]
+    rows = header["pending"]
     graphs = [model_files.graph_of(about, arrays[f"edges.{place}"]) for place, about in enumerate(header["graphs"])]
     if len(rows) > model.pending_limit or not all(_may_follow(graph, model.graph) for graph in graphs):
         raise damaged
@@ -466,8 +468,8 @@ def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Onlin
     for serial, action, greedy, rate, size, place in rows:
         graph = model.graph if place == -1 else graphs[whole(place, "a graph")]
         indices, values = cut("indices", whole(size, "a size"), np.int32), cut("values", size, np.float64)
-        problem, _, squared = player._check(indices.astype(np.int64), values, player.features, indices)
-        if problem != FINE or type(rate) is not float:
+        squared = model._player.checker.is_fine(indices, values, model.features)
+        if squared is None or type(rate) is not float:
             raise damaged
         scores = cut("scores", graph.n_classes, np.float64)
         probabilities = cut("probabilities", graph.n_actions, np.float64)

@@ -15,6 +15,7 @@ import numpy as np
 
 from gappletron import model_files
 from gappletron._dispatch import entry, rebuilt, specialised, spelled
+from gappletron._packed import packed
 from gappletron._validate import UserError, whole
 from gappletron._vectors import lanes_for
 from gappletron.engine import (
@@ -31,10 +32,10 @@ from gappletron.engine import (
     squared_norms,
 )
 from gappletron.graphs import FeedbackGraph
-from gappletron.inputs import batches_of, checker, vector_of
+from gappletron.inputs import Checker, Vector, batches_of
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner, Round
-from gappletron.numerics import LARGEST_VALUE, UNSEEN_LABEL, Row
+from gappletron.numerics import LARGEST_VALUE, UNSEEN_LABEL
 from gappletron.state import Sizes, State
 from gappletron.streams.stream import frozen
 
@@ -45,9 +46,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gappletron._dispatch import Piece
+    from gappletron._packed import Packed
     from gappletron._validate import Label
     from gappletron.engine import Losses, Tally
-    from gappletron.inputs import Vector
     from gappletron.numerics import Floats
     from gappletron.streams.stream import Chunk
 
@@ -143,7 +144,7 @@ class Player:
         self._rng = generator(whole(seed, "the seed"), whole(repeat, "repeat"))
         self._state = State(self.learner.declare(), Sizes(features, graph.n_classes, graph.n_actions))
         self._plans: OrderedDict[FeedbackGraph, Any] = OrderedDict()
-        self._check = checker()
+        self.checker = Checker()
         self._bind()
 
     def __repr__(self) -> str:
@@ -169,17 +170,34 @@ class Player:
         self._lanes = lanes_for(self.graph.n_classes)
         self._desk = new_desk(self.graph.n_classes, self.graph.n_actions, self._lanes)
         self._plan = self._plan_of(self.graph)
+        self._packs: OrderedDict[FeedbackGraph, Packed] = OrderedDict()
+        self._own_pack: Packed | None = None
         self._kernels: dict[Any, Any] = {}
         self._act: Any = None
         self._learn: Any = None
 
     def compile_rounds(self) -> None:
         """Compile, or load from the cache, what :meth:`act` and :meth:`learn` need."""
-        x = Row(np.zeros(0, np.int32), np.zeros(0), 0, 0, 0.0, self._lanes)
+        x = Vector(np.zeros(0, np.int32), np.zeros(0), 0.0)
         played = Round(self._desk.scores, self._desk.probabilities, 0, 0, UNSEEN_LABEL)
-        state = self._state.tuple
-        self._act = entry(act, self.learner, state, self._plan, x, self._desk, 0.5)
-        self._learn = entry(learn, self.learner, state, self._plan, x, played)
+        player = self._packed(self.graph)
+        self._act = entry(act, player, *x, 0.5)
+        self._learn = entry(learn, player, *x, played)
+
+    def _packed(self, graph: FeedbackGraph) -> Packed:
+        """The arguments of rounds on this graph that do not change; those of the last 64 graphs are kept."""
+        if graph is self.graph and self._own_pack is not None:
+            return self._own_pack
+        if graph in self._packs:
+            self._packs.move_to_end(graph)
+            return self._packs[graph]
+        state = self._state.view(graph.n_classes)
+        pack = self._packs[graph] = packed(self.learner, state, self._plan_of(graph), self._desk)
+        if graph is self.graph:
+            self._own_pack = pack
+        if len(self._packs) > MOST_PLANS:
+            self._packs.popitem(last=False)
+        return pack
 
     def _plan_of(self, graph: FeedbackGraph) -> Any:
         """The plan of a graph; the last 64 are kept."""
@@ -262,7 +280,7 @@ class Player:
 
     def vector(self, x: Any) -> Vector:
         """A feature vector, checked: what :meth:`act` and :meth:`predict` do first with x."""
-        return vector_of(x, self.features, self._check)
+        return self.checker.vector(x, self.features)
 
     def act(self, x: Any, graph: FeedbackGraph | None = None) -> Turn:
         """Draw an action for x.
@@ -270,15 +288,12 @@ class Player:
         :param x: ``(indices, values)`` (the fastest), a dense vector, a one-row sparse matrix or a mapping.
         :param graph: the feedback graph of this round, over the same classes and actions; by default the player's own.
         """
-        vector = self.vector(x)
-        here = self._checked_graph(graph)
-        plan = self._plan if here is self.graph else self._plan_of(here)
-        desk = self._desk
-        u = self._rng.random()
-        row = Row(vector.indices, vector.values, 0, vector.indices.size, vector.squared, self._lanes)
+        vector = self.checker.vector(x, self._state.sizes.features)
+        here = self.graph if graph is None else self._checked_graph(graph)
         if self._act is None:
             self.compile_rounds()
-        action, greedy, rate = self._act(self.learner, self._state.tuple, plan, row, desk, u)
+        desk = self._desk
+        action, greedy, rate = self._act(self._packed(here), *vector, self._rng.random())
         self.rounds += 1
         return Turn(action, greedy, rate, vector, desk.scores.copy(), desk.probabilities.copy(), here)
 
@@ -288,13 +303,10 @@ class Player:
         Feedback may come late: the gradient is then that of prediction time, applied to the weights of today. A turn
         from before a class was added teaches what it could teach then.
         """
-        plan = self._plan if turn.graph is self.graph else self._plan_of(turn.graph)
-        vector = turn.x
-        row = Row(vector.indices, vector.values, 0, vector.indices.size, vector.squared, self._lanes)
-        played = Round(turn.scores, turn.probabilities, turn.greedy, turn.action, label)
         if self._learn is None:
             self.compile_rounds()
-        self._learn(self.learner, self._state.view(turn.scores.size), plan, row, played)
+        played = Round(turn.scores, turn.probabilities, turn.greedy, turn.action, label)
+        self._learn(self._packed(turn.graph), *turn.x, played)
 
     # ---------------------------------------------------------------------------------------- looking, changing nothing
 
@@ -361,6 +373,8 @@ class Player:
         wanted = whole(features, "features", least=self.features, most=MOST_FEATURES)
         if wanted > self.features:
             self._state.resize(self._state.sizes._replace(features=wanted))
+            self._packs.clear()
+            self._own_pack = None
 
     def add_class(
         self, name: Label, reveals: Iterable[Label] | None = None, revealed_by: Iterable[Label] | None = None

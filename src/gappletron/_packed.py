@@ -1,0 +1,108 @@
+"""Arguments of compiled functions that stay the same from call to call, passed as one number.
+
+Numba looks at every array of nested tuples in every call, which costs more than a round. :func:`packed` copies the native
+value of a tuple once; compiled code gets its address and reads it with :func:`unpacked`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import numba
+from llvmlite import ir
+from numba.core import types
+from numba.core.registry import cpu_target
+from numba.extending import NativeValue, intrinsic, models, register_model, typeof_impl, unbox
+
+from gappletron._dispatch import compiled_by, entry, is_interpreted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Packed", "packed", "unpacked"]
+
+
+class Packed(int):
+    """A packed tuple: the address of its copy. It keeps the tuple, and so its arrays, alive."""
+
+    arguments: tuple[Any, ...]
+    _memory: Any
+
+
+def packed(*arguments: Any) -> Packed:
+    """These arguments as one; their arrays must not be replaced while it is in use."""
+    kind = numba.typeof(arguments)
+    if is_interpreted():
+        value = Packed(0)
+    else:
+        memory = bytearray(_size_of(kind) + 64)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        value = Packed(address + -address % 64)
+        value._memory = memory
+        entry(_store, arguments, 0)(arguments, int(value))
+    value.arguments = arguments
+    return value
+
+
+def unpacked(value: Packed) -> tuple[Any, ...]:
+    """The arguments that were packed."""
+    return value.arguments
+
+
+class PackedType(types.Type):
+    """A :class:`Packed` as Numba sees it; `inner` is the type of the tuple."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        super().__init__(name=f"Packed({inner})")
+
+
+@register_model(PackedType)
+class _PackedModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, ir.IntType(64))
+
+
+@typeof_impl.register(Packed)
+def _typeof_packed(value: Packed, context: Any) -> PackedType:
+    return PackedType(typeof_impl(value.arguments, context))
+
+
+@unbox(PackedType)
+def _unbox_packed(kind: Any, value: Any, context: Any) -> Any:
+    return NativeValue(context.pyapi.long_as_longlong(value))
+
+
+@intrinsic
+def _load_packed(typing_context: Any, value: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = context.get_value_type(value.inner).as_pointer()
+        return builder.load(builder.inttoptr(arguments[0], pointer))
+
+    return value.inner(value), code
+
+
+@compiled_by(unpacked)
+def _compiled_unpacked(value: Any) -> Callable[..., Any]:
+    return lambda value: _load_packed(value)
+
+
+@intrinsic
+def _store_at(typing_context: Any, value: Any, address: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.store(arguments[0], builder.inttoptr(arguments[1], arguments[0].type.as_pointer()))
+        return context.get_dummy_value()
+
+    return types.void(value, types.int64), code
+
+
+def _store(value: Any, address: int) -> None:
+    """Copy the native value of a tuple to an address."""
+    _store_at(value, address)
+
+
+def _size_of(kind: Any) -> int:
+    """The bytes of a native value."""
+    context = cpu_target.target_context
+    return int(context.get_abi_sizeof(context.get_value_type(kind)))
