@@ -1,7 +1,7 @@
 """Arguments of compiled functions that stay the same from call to call, passed as one number.
 
-Numba looks at every array of nested tuples in every call, which costs more than a round. :func:`packed` copies the native
-value of a tuple once; compiled code gets its address and reads it with :func:`unpacked`.
+Numba looks at every array of nested tuples in every call, which costs more than a round. :func:`packed` copies the
+native value of a tuple once; compiled code gets its address and reads it with :func:`unpacked`.
 """
 
 from __future__ import annotations
