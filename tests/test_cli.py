@@ -142,8 +142,8 @@ def test_the_graph_in_the_json(tmp_path):
         "name": "label-efficient",
         "actions": 4,
         "classes": 3,
-        "revealing": [3],
-        "dominating_set": [3],
+        "revealing": ["query"],
+        "dominating_set": ["query"],
         "rho": 1,
     }
     graph = result(tmp_path, SMALL, "--graph", "full")["graph"]
@@ -311,7 +311,7 @@ def test_a_graph_file(svm, tmp_path):
     path = tmp_path / "graph.json"
     path.write_text(json.dumps({"classes": ["2", "0", "1"], "edges": [["1", "0"], ["1", "1"], ["1", "2"]]}))
     document = result(tmp_path, svm, "--graph", path)
-    assert (document["graph"]["revealing"], document["graph"]["rho"]) == ([2], 1)
+    assert (document["graph"]["revealing"], document["graph"]["rho"]) == (["1"], 1)
     with interpreted():
         stream = open_stream(svm, classes=[2, 0, 1])
         assert mistakes(document) == by_library("gapsmh", stream, FeedbackGraph.filtering([2, 0, 1], revealing=1))

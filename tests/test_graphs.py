@@ -49,7 +49,7 @@ def graphs(draw):
     graph = FeedbackGraph(visible, names[:n_classes], names, name=draw(st.text(max_size=9)))
     if draw(st.booleans()):
         return graph
-    own = draw(st.sets(st.sampled_from(range(graph.n_actions)))) | set(graph.dominating_set)
+    own = draw(st.sets(st.sampled_from(range(graph.n_actions)))) | set(graph.dominating_indices)
     return FeedbackGraph(visible, names[:n_classes], names, name=graph.name, dominating_set=[names[i] for i in own])
 
 
@@ -97,7 +97,7 @@ def test_presets_by_hand(name, n_classes):
 @pytest.mark.parametrize(("name", "n_classes"), FACTS)
 def test_facts_about_presets_by_hand(name, n_classes):
     graph = FeedbackGraph.preset(name, n_classes)
-    found = graph.revealing, graph.revealing_classes, graph.dominating_set, graph.observability
+    found = graph.revealing_indices, graph.revealing_classes, graph.dominating_indices, graph.observability
     assert found == FACTS[name, n_classes]
     assert graph.rho == len(graph.dominating_set)
     assert graph.dominating_set_is_exact
@@ -123,9 +123,9 @@ def test_the_papers_spam_filter():
 
 
 def test_filtering_with_chosen_classes():
-    assert FeedbackGraph.filtering(["a", "b", "c"], revealing="b").revealing == (1,)
-    assert FeedbackGraph.filtering(["a", "b", "c"], revealing=["c", "a"]).revealing == (0, 2)
-    assert FeedbackGraph.filtering(["a", None, "c"], revealing=[None]).revealing == (1,)
+    assert FeedbackGraph.filtering(["a", "b", "c"], revealing="b").revealing == ("b",)
+    assert FeedbackGraph.filtering(["a", "b", "c"], revealing=["c", "a"]).revealing == ("a", "c")
+    assert FeedbackGraph.filtering(["a", None, "c"], revealing=[None]).revealing == (None,)
     assert FeedbackGraph.filtering(3, revealing=np.array([2])).revealing == (2,)
 
 
@@ -144,7 +144,8 @@ def test_closure_completes_one_missing_edge_only():
     graph = FeedbackGraph([[1, 1, 0, 1], [0, 1, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 1, 1]])
     assert rows(graph) == [[1, 1, 1, 1], [0, 1, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1], [1, 1, 1, 1]]
     assert graph.completed == ((0, 2), (4, 0))
-    assert graph.revealing == (0, 3, 4)
+    assert graph.revealing_indices == (0, 3, 4)
+    assert graph.revealing == (0, 3, "query")
     assert graph.revealing_classes == (0, 3)
 
 
@@ -156,9 +157,7 @@ def test_closure_can_make_a_class_observable():
 @settings(max_examples=100, deadline=None)
 @given(graphs())
 def test_closure_is_idempotent_and_never_removes(graph):
-    again = FeedbackGraph(
-        graph.visible, graph.classes, graph.actions, dominating_set=[graph.actions[i] for i in graph.dominating_set]
-    )
+    again = FeedbackGraph(graph.visible, graph.classes, graph.actions, dominating_set=graph.dominating_set)
     assert again == graph
     assert again.completed == ()
     assert not (graph.visible.sum(axis=1) == graph.n_classes - 1).any()
@@ -185,12 +184,31 @@ def test_the_matrix_is_copied():
 
 def test_own_dominating_set():
     graph = FeedbackGraph(np.ones((3, 3)), ["a", "b", "c"], dominating_set=["c", "a"])
-    assert graph.dominating_set == (0, 2)
+    assert graph.dominating_set == ("a", "c")
+    assert graph.dominating_indices == (0, 2)
     assert graph.rho == 2
     assert not graph.dominating_set_is_exact
     assert graph.dominating_set_is_given
     assert graph != FeedbackGraph.full(["a", "b", "c"])
     assert FeedbackGraph.full(3) == FeedbackGraph(np.ones((3, 3)), dominating_set=[0])
+
+
+def test_sets_of_actions_are_names_and_their_indices_are_apart():
+    """With the classes 2, 0, 1 an index taken for a name would be another action."""
+    for graph in (
+        FeedbackGraph.filtering([2, 0, 1]),
+        FeedbackGraph.filtering([2, 0, 1], revealing=[0, 1]),
+        FeedbackGraph.bandit([2, 0, 1]),
+        FeedbackGraph.label_efficient([2, 0, 1], query=3),
+        FeedbackGraph([[1, 1, 0], [0, 0, 0], [0, 0, 1], [1, 1, 1]], [2, 0, 1], [2, 0, 1, 5]),
+    ):
+        again = FeedbackGraph(graph.visible, graph.classes, graph.actions, dominating_set=graph.dominating_set)
+        assert again == graph
+        assert graph.dominating_set == tuple(graph.actions[i] for i in graph.dominating_indices)
+        assert graph.revealing == tuple(a for a in graph.actions if len(graph.reveals(a)) == 3)
+        assert graph.revealing == tuple(graph.actions[i] for i in graph.revealing_indices)
+        assert graph.revealing_classes == tuple(a for a in graph.revealing if a in graph.classes)
+    assert FeedbackGraph.filtering([2, 0, 1]).dominating_set == FeedbackGraph.filtering([2, 0, 1]).revealing == (2,)
 
 
 EYE = np.eye(3, dtype=int)
@@ -377,8 +395,8 @@ def test_arrays_are_what_kernels_expect(graph):
         assert not array.flags.writeable
     assert [array.dtype for array in found] == [np.bool_, np.bool_, np.bool_, np.int64]
     assert (found.observers == graph.visible.T).all()
-    assert tuple(np.flatnonzero(found.revealing)) == graph.revealing
-    assert tuple(found.dominating) == graph.dominating_set
+    assert tuple(np.flatnonzero(found.revealing)) == graph.revealing_indices
+    assert tuple(found.dominating) == graph.dominating_indices
     assert graph.arrays is found
 
 
@@ -452,8 +470,8 @@ def test_edges_rebuild_the_graph(graph, random):
     edges = [(action, name) for action in graph.actions for name in graph.reveals(action)]
     edges += edges[:3]
     random.shuffle(edges)
-    own = [graph.actions[i] for i in graph.dominating_set]
-    assert FeedbackGraph.from_edges(graph.classes, edges, graph.actions, dominating_set=own) == graph
+    again = FeedbackGraph.from_edges(graph.classes, edges, graph.actions, dominating_set=graph.dominating_set)
+    assert again == graph
 
 
 def test_edges_may_be_arrays():

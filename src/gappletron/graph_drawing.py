@@ -65,7 +65,7 @@ def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
     centres = _centres(graph)
     inside = max(map(len, captions)) <= 3 and radius > 0.1
     for i, y in np.argwhere(visible).tolist():
-        colour, width = (_VERMILLION, 1.3) if i in graph.revealing else (_GREY, 1.1)
+        colour, width = (_VERMILLION, 1.3) if i in graph.revealing_indices else (_GREY, 1.1)
         style: dict[str, Any] = {
             "arrowstyle": "-|>,head_length=5,head_width=2.6",
             "color": colour,
@@ -78,8 +78,8 @@ def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
             bend = 0.16 if i < n_classes and visible[y, i] else 0.0
             ax.add_patch(FancyArrowPatch(path=_arrow(centres[i], centres[y], radius * 1.06, bend), **style))
     for i, (x, y) in enumerate(centres.tolist()):
-        fill = _ORANGE if i in graph.revealing else "white"
-        edge, line = (_BLUE, 3.2) if i in graph.dominating_set else ("black", 1.0)
+        fill = _ORANGE if i in graph.revealing_indices else "white"
+        edge, line = (_BLUE, 3.2) if i in graph.dominating_indices else ("black", 1.0)
         looks: dict[str, Any] = {"facecolor": fill, "edgecolor": edge, "linewidth": line, "zorder": 3}
         if i < n_classes:
             ax.add_patch(Circle((x, y), radius, **looks))
@@ -182,7 +182,7 @@ def _draw_matrix(graph: FeedbackGraph, ax: Axes) -> None:
     from matplotlib.patches import Patch
 
     shades = graph.visible.astype(np.int8)
-    shades[list(graph.revealing)] = 2
+    shades[list(graph.revealing_indices)] = 2
     ax.imshow(shades, cmap=ListedColormap(["#f2f2f2", _SKY, _ORANGE]), vmin=0, vmax=2, interpolation="nearest")
     for axis, names in ((ax.yaxis, graph.actions), (ax.xaxis, graph.classes)):
         step = max(1, math.ceil(len(names) / 30))
@@ -193,7 +193,7 @@ def _draw_matrix(graph: FeedbackGraph, ax: Axes) -> None:
     ax.set_title(_caption(graph.name, 60), parse_math=False)
     if graph.n_actions > graph.n_classes:
         ax.axhline(graph.n_classes - 0.5, color="black", linewidth=0.8)
-    members = list(graph.dominating_set)
+    members = list(graph.dominating_indices)
     dots = ax.plot(
         [1.02] * len(members),
         members,

@@ -36,7 +36,7 @@ def written(graph: FeedbackGraph) -> bytes:
     if graph.n_actions > graph.n_classes:
         lines.append(f'  "actions": {json.dumps(graph.actions)}')
     if graph.dominating_set_is_given:
-        lines.append(f'  "dominating_set": {json.dumps([graph.actions[i] for i in graph.dominating_set])}')
+        lines.append(f'  "dominating_set": {json.dumps(graph.dominating_set)}')
     pairs = [json.dumps([graph.actions[i], graph.classes[y]]) for i, y in np.argwhere(given)]
     lines.append('  "edges": [\n    ' + ",\n    ".join(pairs) + "\n  ]")
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()

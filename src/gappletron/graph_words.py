@@ -32,7 +32,7 @@ def described(graph: FeedbackGraph) -> str:
         "",
         *_observability_in_words(graph),
         "",
-        f"Dominating set: {listing(graph.actions[i] for i in graph.dominating_set)} (rho = {graph.rho}, "
+        f"Dominating set: {listing(graph.dominating_set)} (rho = {graph.rho}, "
         + ("the smallest possible" if graph.dominating_set_is_exact else "a smaller one may exist")
         + ").",
     ]
@@ -106,6 +106,6 @@ def matrix(graph: FeedbackGraph) -> str:
         cells = "  ".join(
             ("#" if seen else ".").center(len(column)) for seen, column in zip(graph.visible[i], columns, strict=True)
         )
-        mark = "*" if i in graph.dominating_set else " "
+        mark = "*" if i in graph.dominating_indices else " "
         lines.append(f"{name:{left}} {mark} {cells}".rstrip())
     return "\n".join([*lines, "", "# shows whether the label is the column's class; * is in the dominating set"])

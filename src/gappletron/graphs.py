@@ -80,8 +80,8 @@ class FeedbackGraph:
     classes: tuple[Label, ...]
     actions: tuple[Label, ...]
     name: str
-    dominating_set: tuple[int, ...]
-    """Indices of actions, ascending, that together observe every class."""
+    dominating_indices: tuple[int, ...]
+    """Indices of the actions of the dominating set, ascending."""
     dominating_set_is_exact: bool
     """Whether the package has proof that no dominating set is smaller (a set of the user's is not examined for this).
     """
@@ -142,7 +142,7 @@ class FeedbackGraph:
         else:
             members = self._own_dominating_set(dominating_set)
             exact = len(members) == 1
-        put(self, "dominating_set", members)
+        put(self, "dominating_indices", members)
         put(self, "dominating_set_is_exact", exact)
         put(self, "dominating_set_is_given", dominating_set is not None)
 
@@ -174,23 +174,43 @@ class FeedbackGraph:
         """The number of edges, those of the closure included."""
         return int(self.visible.sum())
 
-    @cached_property
-    def revealing(self) -> tuple[int, ...]:
-        """Indices of the actions that reveal the label, whatever it is.
+    @property
+    def dominating_set(self) -> tuple[Label, ...]:
+        """The names of actions that together observe every class, in the order of :attr:`actions`.
 
-        >>> FeedbackGraph.label_efficient(3).revealing
+        >>> FeedbackGraph.filtering(["work", "inbox"], revealing="inbox").dominating_set
+        ('inbox',)
+        """
+        return tuple(self.actions[i] for i in self.dominating_indices)
+
+    @cached_property
+    def revealing_indices(self) -> tuple[int, ...]:
+        """Indices of the actions that reveal every label, ascending.
+
+        >>> FeedbackGraph.label_efficient(3).revealing_indices
         (3,)
         """
         return tuple(np.flatnonzero(self.visible.all(axis=1)).tolist())
 
     @property
-    def revealing_classes(self) -> tuple[int, ...]:
-        """Indices of the revealing actions that are classes; |Q| in the theorems counts these.
+    def revealing(self) -> tuple[Label, ...]:
+        """The names of the actions that reveal every label, in the order of :attr:`actions`.
 
-        >>> FeedbackGraph.label_efficient(3).revealing_classes
+        >>> FeedbackGraph.label_efficient(["cat", "dog"]).revealing
+        ('query',)
+        """
+        return tuple(self.actions[i] for i in self.revealing_indices)
+
+    @property
+    def revealing_classes(self) -> tuple[Label, ...]:
+        """The names of the classes whose actions reveal every label; |Q| in the theorems counts these.
+
+        >>> FeedbackGraph.filtering(["work", "inbox"], revealing="inbox").revealing_classes
+        ('inbox',)
+        >>> FeedbackGraph.label_efficient(["cat", "dog"]).revealing_classes
         ()
         """
-        return tuple(i for i in self.revealing if i < self.n_classes)
+        return tuple(self.classes[i] for i in self.revealing_indices if i < self.n_classes)
 
     @property
     def is_full_information(self) -> bool:
@@ -216,7 +236,7 @@ class FeedbackGraph:
     @property
     def rho(self) -> int:
         """The size of the dominating set."""
-        return len(self.dominating_set)
+        return len(self.dominating_indices)
 
     @cached_property
     def observability(self) -> Literal["strong", "weak"]:
@@ -247,7 +267,7 @@ class FeedbackGraph:
             self.visible,
             _frozen(np.array(self.visible.T, dtype=np.bool_, order="C")),
             _frozen(np.asarray(self.visible.all(axis=1))),
-            _frozen(np.array(self.dominating_set, dtype=np.int64)),
+            _frozen(np.array(self.dominating_indices, dtype=np.int64)),
         )
 
     @cached_property
@@ -291,7 +311,7 @@ class FeedbackGraph:
 
     @cached_property
     def _value(self) -> tuple[object, ...]:
-        return tuple(self._places), self.n_classes, self.visible.tobytes(), self.dominating_set
+        return tuple(self._places), self.n_classes, self.visible.tobytes(), self.dominating_indices
 
     def __eq__(self, other: object) -> bool:
         return self._value == other._value if isinstance(other, FeedbackGraph) else NotImplemented
@@ -416,8 +436,8 @@ class FeedbackGraph:
     def preset(cls, name: str, classes: int | Iterable[Any], revealing: Any = None) -> FeedbackGraph:
         """A preset by its name on the command line (see :attr:`PRESETS`).
 
-        >>> FeedbackGraph.preset("filtering", 4, revealing=[0, 2]).revealing
-        (0, 2)
+        >>> FeedbackGraph.preset("filtering", ["a", "b", "c"], revealing=["a", "c"]).revealing
+        ('a', 'c')
         """
         if name == "filtering":
             return cls.filtering(classes, revealing)
@@ -516,7 +536,7 @@ class FeedbackGraph:
         >>> file = pathlib.Path(tempfile.mkdtemp()) / "graph.json"
         >>> _ = file.write_text('{"classes": ["a", "b"], "edges": [["a", "a"], ["a", "b"]]}')
         >>> FeedbackGraph.from_json(file).revealing
-        (0,)
+        ('a',)
         """
         try:
             return cls.from_edges(**graph_files.read(path))

@@ -308,7 +308,7 @@ class Online:
                 "classes": self.graph.classes,
                 "actions": self.graph.actions,
                 "name": self.graph.name,
-                "dominating_set": [self.graph.actions[i] for i in self.graph.dominating_set],
+                "dominating_set": self.graph.dominating_set,
             },
             "id": self._id,
             "rounds": self.rounds,

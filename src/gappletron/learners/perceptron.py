@@ -120,7 +120,7 @@ class LabelEfficientPerceptron(Linear):
         return "needs a query, an extra action that predicts nothing and shows the label"
 
     def start(self, graph: FeedbackGraph, features: int) -> QueryState:
-        query = min(i for i in graph.revealing if i >= graph.n_classes)
+        query = min(i for i in graph.revealing_indices if i >= graph.n_classes)
         place = np.array([query], dtype=np.int64)
         place.setflags(write=False)  # it follows from the graph
         return QueryState(zeros(features, graph.n_classes), place)
