@@ -224,6 +224,16 @@ def test_graphs_and_the_revealing_class(tmp_path):
     )
 
 
+def test_the_revealing_class_of_a_file_must_be_named(svm, tmp_path):
+    told = sentence("run", svm, "--graph", "filtering")
+    assert "the filtering graph needs the class that reveals, because the order of the classes 0, 1, 2 was" in told
+    code, out, _ = ended("run", svm, "--graph", "filtering", "--revealing", 1, "--json", tmp_path / "a.json")
+    assert code == 0
+    assert out.startswith(f"{svm}, filtering graph, 1 reveals\n")
+    assert json.loads((tmp_path / "a.json").read_text())["graph"]["revealing"] == [1]
+    assert result(tmp_path, svm, "--graph", "filtering", "--classes", "2,0,1")["graph"]["revealing"] == [2]
+
+
 def test_exploration_gamma_and_tuning(tmp_path):
     graph = FeedbackGraph.filtering(3)
     stream = open_stream(SMALL)

@@ -457,8 +457,28 @@ def test_nothing_can_be_changed():
 
 def test_repr_and_str():
     graph = FeedbackGraph.label_efficient(3)
-    assert repr(graph) == "FeedbackGraph('label-efficient': 3 classes, 4 actions, 3 edges, rho 1)"
-    assert str(graph) == "label-efficient (3 classes, 4 actions, 3 edges, rho 1)"
+    assert repr(graph) == "FeedbackGraph('label-efficient': 3 classes, 4 actions, 3 edges, rho 1, 'query' reveals)"
+    assert str(graph) == "label-efficient (3 classes, 4 actions, 3 edges, rho 1, 'query' reveals)"
+    assert repr(FeedbackGraph.bandit(3)) == "FeedbackGraph('bandit': 3 classes, 3 actions, 3 edges, rho 3)"
+    assert str(FeedbackGraph.full(3)) == "full (3 classes, 3 actions, 9 edges, rho 1)"
+
+
+@pytest.mark.parametrize(
+    ("graph", "caption"),
+    [
+        (FeedbackGraph.bandit(3), "bandit graph"),
+        (FeedbackGraph.full(3), "full graph"),
+        (FeedbackGraph.filtering(["junk", "legit"], revealing="legit"), "filtering graph, 'legit' reveals"),
+        (FeedbackGraph.filtering(9, revealing=[8, 1]), "filtering graph, 1, 8 reveal"),
+        (FeedbackGraph.filtering(9, revealing=[*range(1, 9)]), "filtering graph, 1, 2, 3 and 5 more reveal"),
+        (FeedbackGraph.label_efficient(3), "label-efficient graph, 'query' reveals"),
+        (FeedbackGraph.filtering(["x" * 99, "y", "z"]), f"filtering graph, '{'x' * 18}… reveals"),
+        (FeedbackGraph([[1, 1], [0, 0]]), "graph, 0 reveals"),
+    ],
+)
+def test_captions_name_the_revealing_actions(graph, caption):
+    assert graph.caption == caption
+    assert graph.draw().axes[0].get_title() == caption
 
 
 # Edges and networkx

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
-from gappletron import streams
+from gappletron import FeedbackGraph, Runs, play, streams
 from gappletron._dispatch import _specialised, interpreted
 from gappletron._validate import UserError
 from gappletron.streams import (
@@ -403,6 +403,69 @@ def test_open_stream(tmp_path):
 def test_open_stream_errors(data, options, message):
     with pytest.raises(UserError, match=message):
         open_stream(data, **options)
+
+
+def test_a_stream_knows_whether_the_order_of_its_classes_was_given(tmp_path):
+    path = tmp_path / "file.svm"
+    path.write_text("0 1:1\n1 2:1\n1 2:1\n")
+    foreign = Foreign([0, 1, 2], [0, 1], [1, 1], [0, 1])
+    for given_by, wanted in (
+        ("synthetic:K=3", True),
+        ("digits", True),
+        ("unit-vectors", True),
+        ("segments:R=2", True),
+        (foreign, True),
+        (ArrayStream(ROWS, LABELS, classes=["b", "a", "c"]), True),
+        (SvmlightFile(path, classes=[1, 0]), True),
+        ((ROWS, LABELS), False),
+        (path, False),
+        (SvmlightFile(path, features=2), False),
+    ):
+        opened = open_stream(given_by)
+        assert opened.classes_given is wanted
+        assert limited(opened, 2).classes_given is wanted
+        assert transformed(opened, bias=True).classes_given is wanted
+        assert stream.Remembered(limited(opened, 2)).classes_given is wanted
+
+
+MAIL = ([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], ["legit", "junk", "legit"])
+
+
+@pytest.mark.parametrize("preset", ["filtering", "apple-tasting"])
+def test_the_revealing_class_must_be_named_where_the_order_comes_from_the_data(preset, tmp_path):
+    message = (
+        f"the {preset} graph needs the class that reveals, because the order of the classes 'junk', 'legit' was "
+        "derived from the data: name it, for example revealing='junk'"
+    )
+    path = tmp_path / "mail.svm"
+    path.write_text("0 1:1\n1 2:1\n1 2:1\n")
+    with interpreted():
+        with pytest.raises(UserError, match=rf"\A{message}\Z"):
+            play("gapsmh", MAIL, preset)
+        with pytest.raises(UserError, match="needs the class that reveals"):
+            play("gapsmh", transformed(limited(ArrayStream(*MAIL), 2), bias=True), preset)
+        with pytest.raises(UserError, match="needs the class that reveals"):
+            play("gapsmh", path, preset)
+        for name in ("junk", "legit"):
+            named_one = play("gapsmh", MAIL, preset, revealing=name)
+            assert named_one.title == f"arrays, {preset} graph, '{name}' reveals"
+            assert named_one.plot().axes[0].get_title() == named_one.title
+            graph = FeedbackGraph.filtering(["junk", "legit"], revealing=name)
+            assert named_one[0].labels_seen == play("gapsmh", MAIL, graph)[0].labels_seen
+        ordered = Runs("gapsmh", ArrayStream(*MAIL, classes=["legit", "junk"]), preset)
+        assert ordered.graph.revealing == ("legit",)
+        assert Runs("gapsmh", MAIL, "bandit").graph.is_bandit
+
+
+def test_revealing_goes_with_a_preset(tmp_path):
+    FeedbackGraph.bandit(["junk", "legit"]).to_json(tmp_path / "graph.json")
+    for graph in (FeedbackGraph.bandit(["junk", "legit"]), tmp_path / "graph.json"):
+        with pytest.raises(UserError, match="revealing goes with a preset"):
+            play("gapsmh", MAIL, graph, revealing="legit")
+    with pytest.raises(UserError, match="the bandit graph has no revealing class to choose"):
+        play("gapsmh", MAIL, "bandit", revealing="legit")
+    with pytest.raises(UserError, match="there is no class 'legal', did you mean 'legit'"):
+        play("gapsmh", MAIL, "filtering", revealing="legal")
 
 
 def test_public_names():

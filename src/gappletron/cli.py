@@ -191,7 +191,11 @@ def run(
         ),
     ] = "bandit",
     revealing: Annotated[
-        str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")
+        str | None,
+        typer.Option(
+            help="Filtering and apple tasting: the class that reveals. Default: the first of --classes; required where "
+            "the classes are found in the data."
+        ),
     ] = None,
     learner: Annotated[
         list[str] | None,
@@ -261,7 +265,7 @@ def run(
     )
     with progress("reading") as show:
         stream.prepare(show)
-    feedback = _graph(graph, stream.classes, revealing)
+    feedback = _graph(graph, stream.classes, revealing, stream.classes_given)
     learners = {name: _tuned(learner, tuning, feedback, stream) for name, learner in learners.items()}
     with progress("compiling"):
         runs = Runs(learners, stream, feedback, repeats=repeats, seed=seed, jobs=jobs)
@@ -317,14 +321,11 @@ def _played(runs: Runs) -> UserError | KeyboardInterrupt | None:
     return None
 
 
-def _graph(name: str, classes: tuple[Label, ...], revealing: str | None) -> FeedbackGraph:
-    from gappletron.graphs import FeedbackGraph
+def _graph(name: str, classes: tuple[Label, ...], revealing: str | None, classes_given: bool = True) -> FeedbackGraph:
+    from gappletron.runs import graph_for
 
-    if name.endswith(".json"):
-        if revealing is not None:
-            raise UserError("--revealing goes with a preset, and a file says itself what reveals: leave it out")
-        return FeedbackGraph.from_json(name)
-    return FeedbackGraph.preset(name, classes, None if revealing is None else _by_text(revealing, classes))
+    known = None if revealing is None else _by_text(revealing, classes) if not name.endswith(".json") else revealing
+    return graph_for(name, classes, known, classes_given=classes_given)
 
 
 def _by_text(text: str, classes: tuple[Label, ...]) -> Label:
@@ -478,7 +479,7 @@ def explain_graph(
     ],
     classes: Annotated[str, typer.Option(help="For a preset: how many classes, or their names as in spam,ham.")] = "",
     revealing: Annotated[
-        str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")
+        str | None, typer.Option(help="Filtering and apple tasting: the class that reveals. Default: the first.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw it: PNG, SVG or PDF.")] = None,
 ) -> None:
@@ -530,7 +531,7 @@ def show_bounds(
         ),
     ] = "",
     revealing: Annotated[
-        str | None, typer.Option(help="Filtering: the class that reveals. Default: the first.")
+        str | None, typer.Option(help="Filtering and apple tasting: the class that reveals. Default: the first.")
     ] = None,
     rounds: Annotated[int, typer.Option(help="T.")] = 100_000,
     max_norm: Annotated[float, typer.Option(help="X, the largest norm of the features.")] = 1.0,
@@ -653,7 +654,7 @@ def _show_bounds_of_run(run: str, results: Path, radius: float | None, delta: fl
 
 DEMO = {
     "bandit": "you learn whether your guess was right",
-    "filtering": "only the first class shows the label",
+    "filtering": "only class 0 shows the label",
     "label-efficient": "a label costs a round",
     "full": "every label is shown",
 }

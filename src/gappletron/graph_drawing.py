@@ -108,7 +108,7 @@ def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
     reach = 1.0 + radius * 3.3
     high = reach + (0.0 if inside else 0.2)
     ax.set(xlim=(-reach, reach), ylim=(-high, high), aspect="equal")
-    ax.set_title(_caption(graph.name, 60), parse_math=False)
+    ax.set_title(_caption(graph.caption, 90), parse_math=False)
     ax.set_axis_off()
     _legend(graph, ax)
 
@@ -190,7 +190,7 @@ def _draw_matrix(graph: FeedbackGraph, ax: Axes) -> None:
         axis.set_ticks(list(places), [_caption(names[i]) for i in places], fontsize=7, parse_math=False)
     ax.tick_params(axis="x", rotation=90)
     ax.set(xlabel="class", ylabel="action played", aspect="equal")
-    ax.set_title(_caption(graph.name, 60), parse_math=False)
+    ax.set_title(_caption(graph.caption, 90), parse_math=False)
     if graph.n_actions > graph.n_classes:
         ax.axhline(graph.n_classes - 0.5, color="black", linewidth=0.8)
     members = list(graph.dominating_indices)

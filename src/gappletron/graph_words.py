@@ -15,6 +15,31 @@ if TYPE_CHECKING:
 MATRIX_ACTIONS, MATRIX_CLASSES = 40, 24
 
 
+NAMES_IN_CAPTION, LETTERS_IN_CAPTION = 3, 20
+
+
+def caption(graph: FeedbackGraph) -> str:
+    """What :attr:`FeedbackGraph.caption` says."""
+    title = graph.name if graph.name == "graph" else f"{graph.name} graph"
+    who = revealers(graph)
+    return f"{title}, {who}" if who else title
+
+
+def revealers(graph: FeedbackGraph) -> str:
+    """Which actions reveal every label, in a few words; empty where none or all of them do.
+
+    >>> from gappletron import FeedbackGraph
+    >>> revealers(FeedbackGraph.filtering(9, revealing=[2, 3, 5, 7])), revealers(FeedbackGraph.bandit(9))
+    ('2, 3, 5 and 1 more reveal', '')
+    """
+    names = graph.revealing
+    if not 0 < len(names) < graph.n_actions:
+        return ""
+    shown = ", ".join(shortened(repr(name), LETTERS_IN_CAPTION) for name in names[:NAMES_IN_CAPTION])
+    more = f" and {len(names) - NAMES_IN_CAPTION} more" if len(names) > NAMES_IN_CAPTION else ""
+    return f"{shown}{more} reveal{'s' if len(names) == 1 else ''}"
+
+
 def described(graph: FeedbackGraph) -> str:
     """What :meth:`FeedbackGraph.describe` says."""
     extra = graph.n_actions - graph.n_classes

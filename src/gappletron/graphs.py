@@ -326,13 +326,16 @@ class FeedbackGraph:
                 object.__setattr__(self, key, _frozen(value) if key == "visible" else value)
 
     def __repr__(self) -> str:
-        return (
-            f"FeedbackGraph({self.name!r}: {self.n_classes} classes, {self.n_actions} actions, {self.n_edges} edges, "
-            f"rho {self.rho})"
-        )
+        return f"FeedbackGraph({self.name!r}: {self._summary})"
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.n_classes} classes, {self.n_actions} actions, {self.n_edges} edges, rho {self.rho})"
+        return f"{self.name} ({self._summary})"
+
+    @property
+    def _summary(self) -> str:
+        counts = f"{self.n_classes} classes, {self.n_actions} actions, {self.n_edges} edges, rho {self.rho}"
+        who = graph_words.revealers(self)
+        return f"{counts}, {who}" if who else counts
 
     # Presets
 
@@ -558,6 +561,15 @@ class FeedbackGraph:
             file.write(graph_files.written(self))
 
     # For people
+
+    @property
+    def caption(self) -> str:
+        """A title for tables and plots: the name, and which actions reveal every label where only some do.
+
+        >>> FeedbackGraph.apple_tasting().caption, FeedbackGraph.bandit(3).caption
+        ("apple-tasting graph, 'ham' reveals", 'bandit graph')
+        """
+        return graph_words.caption(self)
 
     def describe(self) -> str:
         """The graph in words and numbers.

@@ -51,6 +51,7 @@ def play(
     stream: Any,
     graph: FeedbackGraph | str,
     *,
+    revealing: Any = None,
     repeats: int | Sequence[int] = 1,
     seed: int = 0,
     rounds: int | None = None,
@@ -66,6 +67,9 @@ def play(
     :param stream: a :class:`~gappletron.streams.stream.Stream`, an ``(X, y)`` pair of arrays or a sparse matrix and
         labels, or what the command line takes: a svmlight file's path, ``"synthetic:K=9,d=120"``, ``"digits"``.
     :param graph: a :class:`FeedbackGraph`, its JSON file, or a preset's name, made for the stream's classes.
+    :param revealing: with the preset ``"filtering"`` or ``"apple-tasting"``, the class (or a list of classes) that
+        reveals. By default the first class, where the order of the classes was given; it must be named where the order
+        was derived from the data (the sorted labels of arrays, the scan of a file).
     :param repeats: how often each learner plays, on the same data with its own randomness; or which repeats, by their
         numbers.
     :param seed: of the learners' randomness; repeat r of every learner draws from ``SeedSequence(seed,
@@ -81,7 +85,16 @@ def play(
     <Histories of gapsmh: 3 runs>
     """
     runs = Runs(
-        learners, stream, graph, repeats=repeats, seed=seed, rounds=rounds, losses=losses, curve=curve, jobs=jobs
+        learners,
+        stream,
+        graph,
+        revealing=revealing,
+        repeats=repeats,
+        seed=seed,
+        rounds=rounds,
+        losses=losses,
+        curve=curve,
+        jobs=jobs,
     )
     for played in runs:
         if progress is not None:
@@ -104,6 +117,7 @@ class Runs:
         stream: Any,
         graph: FeedbackGraph | str,
         *,
+        revealing: Any = None,
         repeats: int | Sequence[int] = 1,
         seed: int = 0,
         rounds: int | None = None,
@@ -117,7 +131,7 @@ class Runs:
         self.learners = _named_learners(learners)
         stream = open_stream(stream)
         self.stream: Stream = stream if rounds is None else limited(stream, whole(rounds, "rounds", least=1))
-        self.graph = graph_for(graph, self.stream.classes)
+        self.graph = graph_for(graph, self.stream.classes, revealing, classes_given=self.stream.classes_given)
         for learner in self.learners.values():
             check_can_play(learner, self.graph)
         self._positions = class_positions(self.stream.classes, self.graph)
@@ -168,7 +182,7 @@ class Runs:
 
     def histories(self) -> Histories:
         """What happened up to now."""
-        title = f"{self.stream.name}, {self.graph.name} graph"
+        title = f"{self.stream.name}, {self.graph.caption}"
         return Histories([learner_run.history(self._losses) for learner_run in self._runs], title)
 
     def weights(self, name: str | None = None, repeat: int = 0) -> Floats:
@@ -250,13 +264,30 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 EMPTY = frozen(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
 
 
-def graph_for(graph: FeedbackGraph | str | os.PathLike[str], classes: Sequence[Label]) -> FeedbackGraph:
-    """A graph, the file of one, or a preset for these classes."""
+def graph_for(
+    graph: FeedbackGraph | str | os.PathLike[str],
+    classes: Sequence[Label],
+    revealing: Any = None,
+    *,
+    classes_given: bool = True,
+) -> FeedbackGraph:
+    """A graph, the file of one, or a preset for these classes.
+
+    `classes_given` says that the order of the classes was chosen; else a preset by the first class is refused.
+    """
+    is_file = isinstance(graph, str | os.PathLike) and os.fspath(graph).endswith(".json")
+    if revealing is not None and (is_file or isinstance(graph, FeedbackGraph)):
+        raise UserError("revealing goes with a preset, and this graph defines its own edges: leave it out")
     if isinstance(graph, FeedbackGraph):
         return graph
-    if isinstance(graph, str | os.PathLike) and os.fspath(graph).endswith(".json"):
+    if is_file:
         return FeedbackGraph.from_json(graph)
-    return FeedbackGraph.preset(graph, classes)  # type: ignore[arg-type]
+    if isinstance(graph, str) and graph in ("filtering", "apple-tasting") and revealing is None and not classes_given:
+        raise UserError(
+            f"the {graph} graph needs the class that reveals, because the order of the classes {listing(classes)} was "
+            f"derived from the data: name it, for example revealing={classes[0]!r}"
+        )
+    return FeedbackGraph.preset(graph, classes, revealing)  # type: ignore[arg-type]
 
 
 def usable_cores() -> int:

@@ -148,6 +148,10 @@ class Stream(abc.ABC):
     """The number of features d; every index is below it."""
     classes: tuple[Label, ...]
     """The classes' names; a chunk's labels are positions in it."""
+    classes_given: bool = True
+    """Whether the order of the classes was chosen, by the user or by the definition of the stream. False where the
+    order was derived from the data (sorted labels): then the filtering presets require the revealing class by name.
+    """
     rounds: int | None
     """The number of rounds T, None if that is not known before the end."""
     max_norm: float | None
@@ -197,6 +201,7 @@ class ArrayStream(Stream):
         for start, stop in self._cuts():
             self._checked_entries(start, stop)
         self.classes, self._labels = _positions(y, self.rounds, classes)
+        self.classes_given = classes is not None
 
     @functools.cached_property
     def max_norm(self) -> float | None:  # type: ignore[override]
@@ -399,7 +404,7 @@ def digits() -> ArrayStream:
     from sklearn.datasets import load_digits
 
     pixels, y = load_digits(return_X_y=True)
-    return ArrayStream(pixels / 16.0, y, name="digits")
+    return ArrayStream(pixels / 16.0, y, classes=range(10), name="digits")
 
 
 # --------------------------------------------------------------------------------------------------------------- limits
@@ -428,6 +433,11 @@ class Wrapped(Stream):
     def classes(self) -> tuple[Label, ...]:  # type: ignore[override]
         """The stream's classes."""
         return self._stream.classes
+
+    @property
+    def classes_given(self) -> bool:  # type: ignore[override]
+        """Whether the order of the stream's classes was chosen, not derived from the data."""
+        return self._stream.classes_given
 
     @property
     def rounds(self) -> int | None:  # type: ignore[override]

@@ -113,6 +113,7 @@ class SvmlightFile(Stream):
         self._read = False
         self._features = None if features is None else whole(features, "features", least=1, most=LARGEST_INDEX)
         self._classes = None if classes is None else two_classes(_names_given(classes))
+        self.classes_given = classes is not None
         self._max_norm = None if max_norm is None else number(max_norm, "max_norm", above=0.0)
         self._most = None if rounds is None else whole(rounds, "rounds", least=1)
         self._scan: Scan | None = None
