@@ -231,6 +231,7 @@ def test_the_revealing_class_of_a_file_must_be_named(svm, tmp_path):
     assert code == 0
     assert out.startswith(f"{svm}, filtering graph, 1 reveals\n")
     assert json.loads((tmp_path / "a.json").read_text())["graph"]["revealing"] == [1]
+    assert result(tmp_path, svm, "--graph", "filtering:revealing=1")["graph"]["revealing"] == [1]
     assert result(tmp_path, svm, "--graph", "filtering", "--classes", "2,0,1")["graph"]["revealing"] == [2]
 
 
@@ -242,6 +243,7 @@ def test_exploration_gamma_and_tuning(tmp_path):
         ("--exploration", "paper"): Gappletron(exploration=Paper()),
         ("--exploration", "paper", "--gamma", "0.2"): Gappletron(exploration=Paper(0.2)),
         ("--gamma", "0.2"): Gappletron(exploration=gappletron.TopUp(0.2)),
+        ("--exploration", "top-up:gamma=2"): Gappletron(exploration=gappletron.TopUp(2.0)),
         ("--gamma", "0"): Gappletron(exploration=gappletron.TopUp(0.0)),
         **{
             ("--tuning", name): tuned(named("gapsmh"), name, graph, max_norm=stream.max_norm)
@@ -255,7 +257,7 @@ def test_exploration_gamma_and_tuning(tmp_path):
         assert exploration == {"piece": type(learner.exploration).__name__, "gamma": learner.exploration.gamma}
         gammas.add(exploration["gamma"])
         assert mistakes(document) == by_library(learner, SMALL, graph)
-    assert len(gammas) == 7
+    assert len(gammas) == 8
     # With X^2 = 20: L = 4 X^2, h = 1, K = 3, rho = 1, so gamma = sqrt(3 * 80) / 2.
     by_hand = math.sqrt(3 * 4 * stream.max_norm**2) / 2
     assert expected["--tuning", "expectation"].exploration.gamma == pytest.approx(by_hand)
@@ -427,13 +429,16 @@ def graph_file(tmp_path, document):
         (["--learner", "gapsmh", "--learner", "gapsmh"], "given twice"),
         (["--graph", "bandits"], "there is no graph 'bandits', did you mean 'bandit'? Choose one of 'bandit'"),
         (["--graph", "none.json"], "none.json"),
-        (["--graph", "filtering", "--revealing", "9"], "there is no class '9': choose one of '0', '1', '2'"),
+        (["--graph", "filtering", "--revealing", "9"], "there is no class '9': choose one of 0, 1, 2"),
         (["--graph", "x.json", "--revealing", "1"], "leave it out"),
         (["--revealing", "1"], "revealing"),
         (["--exploration", "epsilon"], "'epsilon': choose one of"),
         (["--tuning", "best"], "'best': choose one of 'expectation'"),
         (["--optimizer", "adam"], "there is no optimizer 'adam'"),
-        (["--optimizer", "fixed-ogd:rate"], "not a number"),
+        (["--optimizer", "fixed-ogd:rate"], "expected key=value in 'fixed-ogd:rate', not 'rate'"),
+        (["--exploration", "top-up:rate=1"], "there is no setting 'rate': choose one of 'gamma'"),
+        (["--graph", "filtering:reveal=1"], "there is no setting 'reveal', did you mean 'revealing'?"),
+        (["--graph", "filtering:revealing=1", "--revealing", "1"], "give one of them"),
         (["--optimizer", "fixed-ogd:speed=1"], "'speed'"),
         (["--optimizer", "fixed-ogd:rate=nan"], "rate"),
         (["--optimizer", "fixed-ogd:rate=-1"], "above 0"),
@@ -470,7 +475,7 @@ def test_a_bad_option(options, words):
         ("T=1.5", "whole number"),
         ("noise=2", "at most 1"),
         ("noise=nan", "finite"),
-        ("K", "not key=number"),
+        ("K", "expected key=value in 'synthetic:K', not 'K'"),
         ("k=3", "there is no setting"),
         ("K=3,K=4", "twice"),
         ("K=three", "not a number"),

@@ -435,7 +435,7 @@ MAIL = ([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], ["legit", "junk", "legit"])
 def test_the_revealing_class_must_be_named_where_the_order_comes_from_the_data(preset, tmp_path):
     message = (
         f"the {preset} graph needs the class that reveals, because the order of the classes 'junk', 'legit' was "
-        "derived from the data: name it, for example revealing='junk'"
+        f"derived from the data: name it, for example '{preset}:revealing=junk'"
     )
     path = tmp_path / "mail.svm"
     path.write_text("0 1:1\n1 2:1\n1 2:1\n")
@@ -450,6 +450,7 @@ def test_the_revealing_class_must_be_named_where_the_order_comes_from_the_data(p
             named_one = play("gapsmh", MAIL, preset, revealing=name)
             assert named_one.title == f"arrays, {preset} graph, '{name}' reveals"
             assert named_one.plot().axes[0].get_title() == named_one.title
+            assert play("gapsmh", MAIL, f"{preset}:revealing={name}").title == named_one.title
             graph = FeedbackGraph.filtering(["junk", "legit"], revealing=name)
             assert named_one[0].labels_seen == play("gapsmh", MAIL, graph)[0].labels_seen
         ordered = Runs("gapsmh", ArrayStream(*MAIL, classes=["legit", "junk"]), preset)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gappletron import __version__
-from gappletron._validate import Label, UserError, listing, shortened, unknown
+from gappletron._validate import UserError, listing, unknown
 from gappletron.progress import progress, sweep_view
 
 if TYPE_CHECKING:
@@ -187,7 +187,8 @@ def run(
     graph: Annotated[
         str,
         typer.Option(
-            help="bandit, full, filtering, label-efficient, apple-tasting, disease-prevention, or a FILE.json."
+            help="bandit, full, filtering, label-efficient, apple-tasting, disease-prevention, or a FILE.json; "
+            "the revealing class as in filtering:revealing=ham."
         ),
     ] = "bandit",
     revealing: Annotated[
@@ -208,7 +209,7 @@ def run(
         str | None,
         typer.Option(
             help="Gappletron's: top-up (default: the least that shows every "
-            "label often enough), or paper (Algorithm 1 to the letter)."
+            "label often enough), or paper (Algorithm 1 to the letter); numbers as in top-up:gamma=2."
         ),
     ] = None,
     gamma: Annotated[
@@ -247,6 +248,7 @@ def run(
     plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw the error curves: PNG, SVG or PDF.")] = None,
 ) -> None:
     """Play a stream with one learner or several, and show the mistakes."""
+    from gappletron.graphs import open_graph
     from gappletron.runs import Runs
     from gappletron.streams import open_stream
 
@@ -265,7 +267,7 @@ def run(
     )
     with progress("reading") as show:
         stream.prepare(show)
-    feedback = _graph(graph, stream.classes, revealing, stream.classes_given)
+    feedback = open_graph(graph, stream.classes, revealing, classes_given=stream.classes_given)
     learners = {name: _tuned(learner, tuning, feedback, stream) for name, learner in learners.items()}
     with progress("compiling"):
         runs = Runs(learners, stream, feedback, repeats=repeats, seed=seed, jobs=jobs)
@@ -321,39 +323,21 @@ def _played(runs: Runs) -> UserError | KeyboardInterrupt | None:
     return None
 
 
-def _graph(name: str, classes: tuple[Label, ...], revealing: str | None, classes_given: bool = True) -> FeedbackGraph:
-    from gappletron.runs import graph_for
-
-    known = None if revealing is None else _by_text(revealing, classes) if not name.endswith(".json") else revealing
-    return graph_for(name, classes, known, classes_given=classes_given)
-
-
-def _by_text(text: str, classes: tuple[Label, ...]) -> Label:
-    """The class that a user means who can only type text."""
-    for name in classes:
-        if str(name) == text:
-            return name
-    raise unknown(text, "class", [str(name) for name in classes])
-
-
 def _configured(
     names: list[str], exploration: str | None, optimizer: str | None, gamma: float | None, tuning: str | None
 ) -> dict[str, Learner]:
     """The learners as the options ask for them, each option for those that have such a part; a tuning waits for the
     data.
     """
-    from gappletron._dispatch import parsed
-    from gappletron.exploration import Paper, TopUp
+    from gappletron.exploration import Exploration
     from gappletron.learners import named
     from gappletron.learners.gappletron import Gappletron
     from gappletron.optimizers import Optimizer
+    from gappletron.spelling import parsed
 
-    rules = {"top-up": TopUp(), "paper": Paper()}
     changes: dict[str, Any] = {}
     if exploration is not None:
-        if exploration not in rules:
-            raise unknown(exploration, "exploration rule", list(rules))
-        changes["exploration"] = rules[exploration]
+        changes["exploration"] = parsed(Exploration, exploration, "exploration rule")
     if optimizer is not None:
         changes["optimizer"] = parsed(Optimizer, optimizer, "optimizer")
     twice = [name for name in names if names.count(name) > 1]
@@ -412,7 +396,7 @@ def _write_json(path: Path, runs: Runs, histories: Histories) -> None:
 
 def document(runs: Runs, histories: Histories) -> dict[str, Any]:
     """What ``--json`` writes."""
-    from gappletron._dispatch import json_ready, spelled
+    from gappletron.spelling import json_ready, spelled
 
     graph = runs.graph
     return {
@@ -453,19 +437,13 @@ def document(runs: Runs, histories: Histories) -> dict[str, Any]:
 
 def _named_graph(graph: str, classes: str, revealing: str | None) -> FeedbackGraph:
     """The graph of a command that has no stream to take the classes from."""
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs import open_graph
+    from gappletron.spelling import class_names
 
     if graph.endswith(".json") and classes:
         raise UserError("--classes goes with a preset, and a file names its own: leave it out")
-    given = classes or ("2" if graph == "apple-tasting" else "4")
-    labels: tuple[Label, ...] = tuple(given.split(","))
-    if given.isascii() and given.isdigit():
-        if len(given) > 5 or not 2 <= int(given) <= 10_000:
-            raise UserError(f"--classes {shortened(given)} is not a number of classes: choose 2 to 10000")
-        labels = tuple(range(int(given)))
-    if not graph.endswith(".json") and graph not in FeedbackGraph.PRESETS:
-        raise unknown(graph, "graph", [*FeedbackGraph.PRESETS, "FILE.json"])
-    return _graph(graph, labels, revealing)
+    default = "2" if graph.partition(":")[0] == "apple-tasting" else "4"
+    return open_graph(graph, class_names(classes or default), revealing)
 
 
 @app.command("graph")

@@ -27,10 +27,11 @@ import numpy as np
 
 from gappletron._dispatch import Piece, compiled, helper, ready
 from gappletron._validate import UserError, fits_in_memory, number
+from gappletron.graphs import class_positions, open_graph
 from gappletron.learners.gaptron import GaptronHinge
 from gappletron.losses import Hinge, Loss, SmoothHinge
 from gappletron.numerics import LARGEST_VALUE, Row, add_outer, argmax, dot, margin, rival
-from gappletron.runs import EMPTY, class_positions, graph_for
+from gappletron.runs import EMPTY
 from gappletron.streams import open_stream
 from gappletron.streams.stream import frozen, largest_norm
 
@@ -315,7 +316,7 @@ class _Search:
         progress: Callable[[int, int], None] | None,
     ) -> None:
         stream = open_stream(stream)
-        graph = graph_for(graph, stream.classes)
+        graph = open_graph(graph, stream.classes)
         self._shape = stream.features, graph.n_classes
         size = stream.features * graph.n_classes
         self._memory = min(LONGEST_MEMORY, max(SHORTEST_MEMORY, 2**22 // size))

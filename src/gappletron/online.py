@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron import _files
-from gappletron._dispatch import Piece, entry, rebuilt, spelled
+from gappletron._dispatch import Piece, entry
 from gappletron._validate import Label, UserError, whole
 from gappletron.engine import Desk, Turn, decide, generator, greedy_class, update
 from gappletron.graphs import FeedbackGraph
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner, Round
 from gappletron.numerics import LARGEST_VALUE, UNSEEN_LABEL, Row
+from gappletron.spelling import rebuilt, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron._dispatch import ready
-from gappletron._validate import Label, UserError, fits_in_memory, listing, shortened, whole
+from gappletron._validate import UserError, fits_in_memory, listing, shortened, whole
 from gappletron.engine import (
     BLIND,
     EXPLORED,
@@ -26,7 +26,7 @@ from gappletron.engine import (
     new_desk,
     new_tally,
 )
-from gappletron.graphs import FeedbackGraph
+from gappletron.graphs import FeedbackGraph, class_positions, open_graph
 from gappletron.history import Histories, History, curve_of
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner
@@ -66,7 +66,8 @@ def play(
         your own.
     :param stream: a :class:`~gappletron.streams.stream.Stream`, an ``(X, y)`` pair of arrays or a sparse matrix and
         labels, or what the command line takes: a svmlight file's path, ``"synthetic:K=9,d=120"``, ``"digits"``.
-    :param graph: a :class:`FeedbackGraph`, its JSON file, or a preset's name, made for the stream's classes.
+    :param graph: a :class:`FeedbackGraph`, its JSON file, or the name of a preset, which is made for the classes of the
+        stream: ``"bandit"``, ``"filtering:revealing=ham"``.
     :param revealing: with the preset ``"filtering"`` or ``"apple-tasting"``, the class (or a list of classes) that
         reveals. By default the first class, where the order of the classes was given; it must be named where the order
         was derived from the data (the sorted labels of arrays, the scan of a file).
@@ -131,7 +132,7 @@ class Runs:
         self.learners = _named_learners(learners)
         stream = open_stream(stream)
         self.stream: Stream = stream if rounds is None else limited(stream, whole(rounds, "rounds", least=1))
-        self.graph = graph_for(graph, self.stream.classes, revealing, classes_given=self.stream.classes_given)
+        self.graph = open_graph(graph, self.stream.classes, revealing, classes_given=self.stream.classes_given)
         for learner in self.learners.values():
             check_can_play(learner, self.graph)
         self._positions = class_positions(self.stream.classes, self.graph)
@@ -264,32 +265,6 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 EMPTY = frozen(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
 
 
-def graph_for(
-    graph: FeedbackGraph | str | os.PathLike[str],
-    classes: Sequence[Label],
-    revealing: Any = None,
-    *,
-    classes_given: bool = True,
-) -> FeedbackGraph:
-    """A graph, the file of one, or a preset for these classes.
-
-    `classes_given` says that the order of the classes was chosen; else a preset by the first class is refused.
-    """
-    is_file = isinstance(graph, str | os.PathLike) and os.fspath(graph).endswith(".json")
-    if revealing is not None and (is_file or isinstance(graph, FeedbackGraph)):
-        raise UserError("revealing goes with a preset, and this graph defines its own edges: leave it out")
-    if isinstance(graph, FeedbackGraph):
-        return graph
-    if is_file:
-        return FeedbackGraph.from_json(graph)
-    if isinstance(graph, str) and graph in ("filtering", "apple-tasting") and revealing is None and not classes_given:
-        raise UserError(
-            f"the {graph} graph needs the class that reveals, because the order of the classes {listing(classes)} was "
-            f"derived from the data: name it, for example revealing={classes[0]!r}"
-        )
-    return FeedbackGraph.preset(graph, classes, revealing)  # type: ignore[arg-type]
-
-
 def usable_cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -329,35 +304,6 @@ def _learner(given: Learner | str) -> Learner:
     if not isinstance(given, Learner):
         raise UserError(f"{given!r} is not a learner: give one, or the name of one")
     return given
-
-
-def class_positions(stream_classes: Sequence[Label], graph: FeedbackGraph) -> NDArray[np.int64] | None:
-    """For each of the stream's classes its position in the graph, or None where the two agree.
-
-    A name that the graph does not have is looked for by its text, since a file's 1 may be a graph file's "1".
-    """
-    exact = {(type(name), name): position for position, name in enumerate(graph.classes)}
-    by_text: dict[str, list[int]] = {}
-    for position, name in enumerate(graph.classes):
-        by_text.setdefault(str(name), []).append(position)
-    found = []
-    for name in stream_classes:
-        candidates = by_text.get(str(name), [])
-        if (type(name), name) in exact:
-            found.append(exact[type(name), name])
-        elif len(candidates) == 1:
-            found.append(candidates[0])
-        else:
-            raise UserError(
-                f"the stream has the class {name!r}, but the graph {graph.name!r} knows only "
-                f"{listing(graph.classes)}: make the graph for the stream's classes, {listing(stream_classes)}"
-            )
-    if len(set(found)) < len(found):
-        raise UserError(
-            f"several of the stream's classes {listing(stream_classes)} are one class of the graph {graph.name!r}: "
-            "make the graph for the stream's classes"
-        )
-    return None if found == list(range(graph.n_classes)) else np.array(found, dtype=np.int64)
 
 
 def marked_rounds(curve: str | Sequence[int], rounds: int | None) -> NDArray[np.int64]:

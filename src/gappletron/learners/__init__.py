@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gappletron._dispatch import numbers_by_name, with_numbers
 from gappletron._validate import UserError, listing, unknown
 from gappletron.learners import banditron, exp3, gappletron, gaptron, newtron, perceptron, second_order, soba
+from gappletron.spelling import named_numbers, with_numbers
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph
@@ -42,10 +42,11 @@ def named(name: str) -> Learner:
     >>> named("gaphin")
     Gappletron(loss=Hinge(kappa=0.5), optimizer=AdaptiveOGD(scale=1.0), exploration=TopUp(gamma=1.0))
     """
-    bare, _, numbers = name.partition(":") if isinstance(name, str) else (name, "", "")
+    if not isinstance(name, str):
+        raise unknown(name, "learner", names())
+    bare, given = named_numbers(name)
     if bare not in REGISTERED:
         raise unknown(bare, "learner", names())
-    given = numbers_by_name(numbers, name)
     learner = REGISTERED[bare]
     if "gamma" in given and learner.has_gamma:
         learner = learner.with_gamma(given.pop("gamma"))

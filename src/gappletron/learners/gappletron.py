@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import in_kebab_case
 from gappletron.exploration import Exploration, TopUp
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 from gappletron.losses import Hinge, LogisticBase2, LogisticBaseK, Loss, SmoothHinge
 from gappletron.numerics import argmax
 from gappletron.optimizers import AdaptiveOGD, Optimizer
+from gappletron.spelling import in_kebab_case
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph, GraphArrays

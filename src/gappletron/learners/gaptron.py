@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import in_kebab_case
 from gappletron._validate import UserError, number
 from gappletron.exploration import Exploration
 from gappletron.learners.gappletron import Composed
 from gappletron.losses import InBase2, Loss, SmoothHinge
 from gappletron.numerics import hinge_direction, log_partition, margin, rival
 from gappletron.optimizers import FixedOGD, Optimizer
+from gappletron.spelling import in_kebab_case
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph, GraphArrays

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gappletron._validate import number, whole
-from gappletron.streams.specification import settings
+from gappletron.spelling import settings
 from gappletron.streams.stream import CHUNK, Chunk, Stream, frozen
 
 if TYPE_CHECKING:
