@@ -671,6 +671,55 @@ def test_a_pipe_that_breaks_late_leaves_what_was_measured(svm, tmp_path):
     assert mistakes(json.loads(path.read_text())) == by_library("gapsmh", svm, "bandit")
 
 
+def stopping_with(patch, error, after=1):
+    """Let every play end with this error after some chunks."""
+    play_all = gappletron.Runs.__iter__
+
+    def play_some(self):
+        chunks = play_all(self)
+        for _ in range(after):
+            yield next(chunks)
+        raise error
+
+    patch.setattr(gappletron.Runs, "__iter__", play_some)
+
+
+@pytest.mark.parametrize("command", [["run", SMALL], ["demo", "--rounds", 20, "--repeats", 1]])
+def test_an_error_while_playing_is_reported_after_what_was_measured(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stopping_with(monkeypatch, gappletron.UserError("the stream broke: repair it"))
+    code, out, err = ended(*command)
+    assert (code, err) == (2, "gappletron: the stream broke: repair it\n")
+    assert out.count("gapsmh") == 1
+    stopping_with(monkeypatch, gappletron.UserError("it broke at once: repair it"), after=0)
+    assert ended(*command) == (2, "", "gappletron: it broke at once: repair it\n")
+
+
+@pytest.mark.parametrize("command", [["run", SMALL], ["demo", "--rounds", 20, "--repeats", 1]])
+def test_ctrl_c_while_playing(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stopping_with(monkeypatch, KeyboardInterrupt())
+    code, out, err = ended(*command)
+    assert (code, out.count("gapsmh")) == (130, 1)
+    assert "stopped: what follows is what was measured" in err
+    stopping_with(monkeypatch, KeyboardInterrupt(), after=0)
+    assert ended(*command) == (130, "", "stopped before anything was measured\n")
+
+
+@pytest.mark.parametrize("error", [gappletron.UserError("the stream broke: repair it"), KeyboardInterrupt()])
+def test_a_full_disk_does_not_hide_what_ended_playing(error, tmp_path, monkeypatch):
+    stopping_with(monkeypatch, error)
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    code, out, err = ended("run", SMALL, "--json", tmp_path / "result.json")
+    assert "gapsmh" in out
+    assert "No space left on device" in err
+    if isinstance(error, KeyboardInterrupt):
+        assert code == 130
+    else:
+        assert code == 2
+        assert err.endswith("gappletron: the stream broke: repair it\n")
+
+
 def test_ctrl_c_leaves_what_was_measured(tmp_path, long_stream):
     path, picture = tmp_path / "result.json", tmp_path / "curves.png"
     # A bar on a terminal tells when playing has begun.

@@ -20,6 +20,8 @@ from gappletron._validate import UserError, listing, unknown
 from gappletron.progress import progress, sweep_view
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gappletron.graphs import FeedbackGraph
     from gappletron.history import Histories
     from gappletron.learners.gappletron import Gappletron
@@ -49,7 +51,7 @@ def main() -> None:
     try:
         sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
     except UserError as error:
-        typer.echo(f"gappletron: {' '.join(str(error).splitlines())}", err=True)
+        _show_error(error)
         sys.exit(2)
     except USAGE_ERROR as error:
         typer.echo(
@@ -62,6 +64,10 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has had enough
         sys.stderr.close()
         sys.exit(0)
+
+
+def _show_error(error: UserError) -> None:
+    typer.echo(f"gappletron: {' '.join(str(error).splitlines())}", err=True)
 
 
 def _help_of(error: Any) -> str:
@@ -271,17 +277,15 @@ def run(
     learners = {name: _tuned(learner, tuning, feedback, stream) for name, learner in learners.items()}
     with progress("compiling"):
         runs = Runs(learners, stream, feedback, repeats=repeats, seed=seed, jobs=jobs)
-    outcome = _played(runs)
-    histories = runs.histories()
-    typer.echo(_table(histories))
-    if json_path is not None:
-        _write_json(json_path, runs, histories)
-    if plot is not None:
-        histories.plot(plot)
-    if isinstance(outcome, UserError):
-        raise outcome
-    if outcome is not None:
-        raise typer.Exit(INTERRUPTED)
+
+    def report(histories: Histories) -> None:
+        typer.echo(_table(histories))
+        if json_path is not None:
+            _write_json(json_path, runs, histories)
+        if plot is not None:
+            histories.plot(plot)
+
+    _play(runs, report)
 
 
 def _check_outputs(json_path: Path | None, plot: Path | None, inputs: tuple[str, ...] = ()) -> None:
@@ -306,21 +310,33 @@ def _same_file(path: Path, name: str) -> bool:
         return False
 
 
-def _played(runs: Runs) -> UserError | KeyboardInterrupt | None:
-    """Play to the end, or as far as the stream and the user's patience go; what was measured stays in `runs`."""
+def _play(runs: Runs, report: Callable[[Histories], None]) -> None:
+    """Play, and then call `report` with what was measured.
+
+    Where an error in the stream or Ctrl-C ends playing early, what was measured until then is reported, and then the
+    error is raised, or the command ends with exit code 130.
+    """
     try:
         with progress("playing") as show:
             for played in runs:
                 show(played, runs.stream.rounds)
-    except KeyboardInterrupt as stop:
-        rounds = min(run.rounds for run in runs.histories())
-        typer.echo(f"stopped: what follows is what was measured, {rounds:,} rounds", err=True)
-        return stop
-    except UserError as error:
-        if not any(run.rounds for run in runs.histories()):
-            raise
-        return error
-    return None
+    except (UserError, KeyboardInterrupt) as stop:
+        histories = runs.histories()
+        interrupted = isinstance(stop, KeyboardInterrupt)
+        if any(run.rounds for run in histories):
+            if interrupted:
+                rounds = min(run.rounds for run in histories)
+                typer.echo(f"stopped: what follows is what was measured, {rounds:,} rounds", err=True)
+            try:
+                report(histories)
+            except UserError as error:  # one more problem, for example a full disk: it must not hide the first
+                _show_error(error)
+        elif interrupted:
+            raise typer.Abort from None
+        if interrupted:
+            raise typer.Exit(INTERRUPTED) from None
+        raise
+    report(runs.histories())
 
 
 def _configured(
@@ -662,12 +678,8 @@ def demo(
     for (preset, what), ax in zip(DEMO.items(), panels, strict=True):
         with progress("compiling"):
             runs = Runs(["gaplog", "gaphin", "gapsmh"], data, preset, repeats=repeats)
-        outcome = _played(runs)
-        histories = runs.histories()
-        typer.echo(_table(histories) + "\n")
-        if outcome is not None:
-            raise typer.Exit(INTERRUPTED)
-        histories.plot(ax=ax)
+        _play(runs, lambda histories: typer.echo(_table(histories) + "\n"))
+        runs.histories().plot(ax=ax)
         ax.set_title(f"{preset}: {what}", fontsize=10)
     figure.suptitle(f"Gappletron on {data}: mean of {repeats} runs, band from least to most")
     save_figure(figure, picture)
