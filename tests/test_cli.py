@@ -308,6 +308,34 @@ def test_features_classes_and_the_largest_norm(svm, tmp_path):
     assert gammas[1] == pytest.approx(3 * gammas[0])
 
 
+@pytest.mark.parametrize(
+    ("options", "openings"),
+    [
+        ([], 2),
+        (["--features", 6], 2),
+        (["--classes", "0,1,2"], 2),
+        (["--max-norm", 9], 2),
+        (["--tuning", "theory"], 2),
+        (["--rounds", 5], 2),
+        (["--features", 6, "--classes", "0,1,2"], 1),
+        (["--features", 6, "--classes", "0,1,2", "--bias", "--normalize", "unit"], 1),
+        (["--features", 6, "--classes", "0,1,2", "--tuning", "theory"], 2),
+        (["--features", 6, "--classes", "0,1,2", "--tuning", "only-t", "--learner", "banditron"], 2),
+        (["--features", 6, "--classes", "0,1,2", "--tuning", "theory", "--max-norm", 9], 1),
+    ],
+)
+def test_a_file_is_read_once_to_play_after_at_most_one_scan(options, openings, svm, monkeypatch):
+    """However many learners and repeats play."""
+    opened = []
+    reader = gappletron.streams.svmlight._opened
+    monkeypatch.setattr(
+        "gappletron.streams.svmlight._opened", lambda path, name: opened.append(path) or reader(path, name)
+    )
+    code, _, err = ended("run", svm, "--learner", "gapsmh", "--learner", "gaphin", "--repeats", 2, *options)
+    assert (code, err) == (0, "")
+    assert opened == [str(svm)] * openings
+
+
 def test_plain_gzip_and_arrays_agree(svm, tmp_path):
     packed = tmp_path / "data.gz"
     packed.write_bytes(gzip.compress(svm.read_bytes()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import os
 import threading
 import tracemalloc
@@ -513,6 +514,51 @@ def test_options_replace_the_scan(write, monkeypatch):
     assert SvmlightFile(path, features=4).classes == (0, 1)
     with pytest.raises(UserError, match="Euclidean norm is too large"):
         SvmlightFile(write("0 1:1e308 2:1e308 3:1.7e308\n1\n")).max_norm  # noqa: B018
+
+
+@pytest.fixture
+def openings(monkeypatch):
+    """How often a file was opened: the list grows with every opening."""
+    paths: list[str] = []
+    opened = svmlight._opened
+
+    def counting(path, name):
+        paths.append(path)
+        return opened(path, name)
+
+    monkeypatch.setattr(svmlight, "_opened", counting)
+    return paths
+
+
+GIVEN = {"features": 2, "classes": [1, 0], "max_norm": 9.0}
+
+
+@pytest.mark.parametrize("names", [names for n in range(4) for names in itertools.combinations(GIVEN, n)], ids="+".join)
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_file_is_scanned_at_most_once_and_read_once_to_play(names, bias, write, openings):
+    path = write("0 1:3 2:4\n1 1:1\n0\n")
+    stream = transformed(limited(SvmlightFile(path, **{name: GIVEN[name] for name in names}), 2), bias=bias)
+    needs_scan = not {"features", "classes"} <= set(names)
+    for _ in range(2):
+        stream.prepare()
+        assert (stream.features, len(stream.classes)) == (2 + bias, 2)
+        assert len(openings) == needs_scan
+    played(stream)
+    assert len(openings) == needs_scan + 1
+    for _ in range(2):
+        assert stream.max_norm
+        assert len(openings) == (1 if len(names) == 3 else 2)
+        stream.prepare()
+        assert stream.rounds == 2
+    played(stream)
+    assert len(openings) == (2 if len(names) == 3 else 3)
+
+
+def test_the_number_of_rounds_is_known_after_a_scan(write):
+    stream = SvmlightFile(write("0 1:3 2:4\n1 1:1\n0\n"), features=2, classes=[0, 1])
+    assert stream.rounds is None
+    assert stream.max_norm == 5.0
+    assert stream.rounds == 3
 
 
 def test_progress(write, monkeypatch):

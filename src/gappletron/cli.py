@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from gappletron.learners.gappletron import Gappletron
     from gappletron.learners.learner import Learner
     from gappletron.runs import Runs
-    from gappletron.streams.stream import Stream
     from gappletron.theory import Bound
 
 INTERRUPTED = 130
@@ -257,6 +256,7 @@ def run(
     from gappletron.graphs import open_graph
     from gappletron.runs import Runs
     from gappletron.streams import open_stream
+    from gappletron.tuning import tuned
 
     if gamma is not None and tuning is not None:
         raise UserError("--gamma and --tuning were both given, and both set gamma: give one of them")
@@ -273,8 +273,13 @@ def run(
     )
     with progress("reading") as show:
         stream.prepare(show)
+        norm = stream.max_norm if tuning is not None else None  # a file without --max-norm is scanned for it
     feedback = open_graph(graph, stream.classes, revealing, classes_given=stream.classes_given)
-    learners = {name: _tuned(learner, tuning, feedback, stream) for name, learner in learners.items()}
+    if tuning is not None:
+        learners = {
+            name: tuned(learner, tuning, feedback, rounds=stream.rounds, features=stream.features, max_norm=norm)
+            for name, learner in learners.items()
+        }
     with progress("compiling"):
         runs = Runs(learners, stream, feedback, repeats=repeats, seed=seed, jobs=jobs)
 
@@ -373,14 +378,6 @@ def _configured(
         if tuning is not None and tuning not in learner.tunings:
             raise unknown(tuning, f"tuning of {learner.name}", learner.tunings)
     return dict(zip(names, learners, strict=True))
-
-
-def _tuned(learner: Learner, tuning: str | None, graph: FeedbackGraph, stream: Stream) -> Learner:
-    from gappletron.tuning import tuned
-
-    if tuning is None:
-        return learner
-    return tuned(learner, tuning, graph, rounds=stream.rounds, features=stream.features, max_norm=stream.max_norm)
 
 
 def _table(histories: Histories) -> str:

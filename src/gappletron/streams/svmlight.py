@@ -50,7 +50,7 @@ LARGEST_INDEX = 2**31 - 1
 
 
 class Scan(NamedTuple):
-    """What a first pass over a file finds."""
+    """What a scan of a file finds."""
 
     rows: int
     features: int
@@ -74,10 +74,11 @@ class SvmlightFile(Stream):
     only faster and with a block in memory instead of the whole; nan, inf, digits with underscores and indices below 1
     are errors. Values of zero are left out, since a feature that is zero changes nothing.
 
-    What is not given here is found by a first pass when it is first needed (see :meth:`scan`): the features are as many
-    as the largest index, the classes are the distinct labels in increasing order, as ints if all are whole and else as
-    text. With `features` and `classes` given there is no first pass, and the number of rounds is not known beforehand.
-    `classes` are compared by number (1, 1.0 and "1" are the same), named as the first pass would name them, and stay in
+    What is not given here is found by one scan of the file when it is first needed (see :meth:`scan`): the features are
+    as many as the largest index, the classes are the distinct labels in increasing order, as ints if all are whole and
+    else as text. So the file is read twice, for the scan and for playing. With `features` and `classes` given it is
+    read once, and the number of rounds is not known beforehand; asking for :attr:`max_norm` scans, unless it was given
+    too. `classes` are compared by number (1, 1.0 and "1" are the same), named as the scan would name them, and stay in
     the order given. At most `rounds` rows are played, and those before a wrong line are played before the error is
     raised.
 
@@ -140,9 +141,9 @@ class SvmlightFile(Stream):
             return self._max_norm
         return finite_norm(self.scan().max_norm, self.name)
 
-    @functools.cached_property
+    @property
     def rounds(self) -> int | None:  # type: ignore[override]
-        """The number of rows, or the limit given if that is smaller; None if nobody has counted."""
+        """The number of rows, or the limit given if that is smaller; before a scan the limit, which may be None."""
         if self._features is not None and self._classes is not None and self._scan is None:
             return self._most
         rows = self.scan().rows
