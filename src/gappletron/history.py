@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
 from gappletron import _files
+from gappletron._validate import UserError
 from gappletron.engine import BLIND, EXPLORED, LABELS_SEEN, LOSSES, MISTAKES, RATES, Tally
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
+    import pandas
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
@@ -104,7 +106,7 @@ def curve_of(tally: Tally, with_losses: bool) -> Curve:
 
 
 class Histories(Sequence[History]):
-    """The runs of one call to :func:`gappletron.play`; prints as a table and plots itself.
+    """The runs of one call to :func:`gappletron.play`; prints as a table, plots itself, and converts to pandas.
 
     >>> from gappletron import play
     >>> runs = play(["gapsmh", "gaphin"], "synthetic:K=3,d=40,T=500", "bandit", repeats=2)
@@ -152,6 +154,25 @@ class Histories(Sequence[History]):
     def __repr__(self) -> str:
         return f"<Histories of {', '.join(self.names)}: {len(self)} runs>"
 
+    def to_frame(self) -> pandas.DataFrame:
+        """The runs as a pandas DataFrame, one row per run; `loss_sum` is NaN where the losses were not asked for.
+
+        >>> from gappletron import play
+        >>> runs = play(["gapsmh", "gaphin"], "synthetic:K=3,d=40,T=500", "bandit", repeats=2)
+        >>> runs.to_frame()[["name", "repeat", "rounds"]]
+             name  repeat  rounds
+        0  gapsmh       0     500
+        1  gapsmh       1     500
+        2  gaphin       0     500
+        3  gaphin       1     500
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise UserError("to_frame needs pandas, which is not installed: pip install 'gappletron[pandas]'") from None
+        columns = {column: [getattr(run, column) for run in self] for column in COLUMNS}
+        return pandas.DataFrame(columns).astype({"loss_sum": float})
+
     def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Figure:
         """Draw the error rate against the rounds: the mean of the repeats, and a band from the least to the most.
 
@@ -159,6 +180,22 @@ class Histories(Sequence[History]):
         """
         return error_curves(self, path, ax)
 
+
+COLUMNS = (
+    "name",
+    "repeat",
+    "seed",
+    "rounds",
+    "mistakes",
+    "error_rate",
+    "labels_seen",
+    "explored",
+    "blind_rounds",
+    "rate_sum",
+    "loss_sum",
+    "seconds",
+)
+"""What :meth:`Histories.to_frame` tells of a run."""
 
 HEADER = ("learner", "mean error", "min", "max", "labels seen", "ns a round")
 
