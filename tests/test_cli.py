@@ -385,6 +385,24 @@ def test_version_and_help():
         assert f"--{option} " in told.output
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], []])
+def test_help_loads_no_heavy_library(arguments):
+    """The import of NumPy would double the time."""
+    code = (
+        "import sys\n"
+        "from gappletron import cli\n"
+        f"sys.argv = ['gappletron', *{arguments!r}]\n"
+        "try:\n"
+        "    cli.main()\n"
+        "finally:\n"
+        "    print(*sys.modules, file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "ersion" in done.stdout or "gappletron" in done.stdout
+    assert "typer" in done.stderr.split()
+    assert not {"numpy", "numba", "scipy", "matplotlib", "rich", "sklearn", "pandas"} & set(done.stderr.split())
+
+
 # ---------------------------------------------------------------------------------------------------------- user errors
 
 
