@@ -157,7 +157,7 @@ def test_the_table(tmp_path):
     title, header, _, row = out.splitlines()
     assert (code, err) == (0, "")
     assert title == f"{SMALL}, bandit graph"
-    assert header.split() == ["learner", "mean", "error", "min", "max", "labels", "seen", "ns", "a", "round"]
+    assert header.split() == ["learner", "mean", "error", "min", "max", "labels", "seen", "ns", "per", "round"]
     nanoseconds = sum(run["seconds"] for run in runs) / 360 * 1e9
     assert row.split() == [
         "gapsmh",
@@ -448,7 +448,7 @@ def test_bad_places(svm, tmp_path):
     assert "is a directory" in sentence("run", tmp_path)
     packed = tmp_path / "cut.gz"
     packed.write_bytes(gzip.compress(svm.read_bytes())[:-20])
-    assert "cut off" in sentence("run", packed)
+    assert "truncated" in sentence("run", packed)
     packed.write_bytes(gzip.compress(svm.read_bytes())[:60] + b"\xff" * 200)
     assert "corrupt" in sentence("run", packed)
     assert "the features and the classes" in sentence("run", "-")
@@ -476,7 +476,7 @@ def graph_file(tmp_path, document):
         (["--graph", "bandits"], "there is no graph 'bandits', did you mean 'bandit'? Choose one of 'bandit'"),
         (["--graph", "none.json"], "none.json"),
         (["--graph", "filtering", "--revealing", "9"], "there is no class '9': choose one of 0, 1, 2"),
-        (["--graph", "x.json", "--revealing", "1"], "leave it out"),
+        (["--graph", "x.json", "--revealing", "1"], "omit it"),
         (["--revealing", "1"], "revealing"),
         (["--exploration", "epsilon"], "'epsilon': choose one of"),
         (["--tuning", "best"], "'best': choose one of 'expectation'"),
@@ -500,9 +500,9 @@ def graph_file(tmp_path, document):
         (["--seed=-1"], "seed must be at least 0"),
         (["--seed", str(10**40)], "seed must be at most"),
         (["--jobs", "0"], "jobs must be at least 1"),
-        (["--features", "5"], "features= is for files"),
-        (["--classes", "0,1"], "classes= is for files"),
-        (["--max-norm", "1"], "max_norm= is for files"),
+        (["--features", "5"], "features= is only for files"),
+        (["--classes", "0,1"], "classes= is only for files"),
+        (["--max-norm", "1"], "max_norm= is only for files"),
     ],
 )
 def test_a_bad_option(options, words):
@@ -581,9 +581,9 @@ def test_an_input_is_not_written_over(svm, tmp_path):
     link = tmp_path / "link.json"
     link.symlink_to(svm)
     for path in (svm, link):
-        assert "would be written over" in sentence("run", svm, "--json", path)
+        assert "would be overwritten" in sentence("run", svm, "--json", path)
     graph = graph_file(tmp_path, {"classes": [0, 1, 2], "edges": [[0, 0], [0, 1], [0, 2]]})
-    assert "would be written over" in sentence("run", svm, "--graph", graph, "--json", graph)
+    assert "would be overwritten" in sentence("run", svm, "--graph", graph, "--json", graph)
     assert svm.read_bytes() == before
 
 
@@ -647,7 +647,7 @@ def test_the_graph_command_with_names_and_files(tmp_path):
         (["bandit", "--classes", "a,a"], "compare equal"),
         (["bandit", "--classes", "9" * 5000], "number"),
         (["apple-tasting", "--classes", "3"], "exactly 2"),
-        ([path, "--classes", "3"], "leave it out"),
+        ([path, "--classes", "3"], "omit it"),
         ([path, "--plot", path], ".png, .svg or .pdf"),
         ([tmp_path / "none.json"], "none.json"),
         ([tmp_path / "none" / "x.json"], "x.json"),
@@ -856,7 +856,7 @@ def test_names_that_the_terminal_cannot_show(svm, tmp_path):
     assert b"\\udcff" in ran.stdout
     ran = process("graph", "bandit", "--classes", "ä,ö,ü", env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert (ran.returncode, ran.stderr) == (0, b"")
-    assert b"only whether it is right itself" in ran.stdout
+    assert b"only whether it is correct" in ran.stdout
 
 
 # ------------------------------------------------------------------------------------------------------------- surprise

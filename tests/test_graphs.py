@@ -217,11 +217,11 @@ EYE = np.eye(3, dtype=int)
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: FeedbackGraph.bandit(1), "a problem needs at least 2 classes, but 1 was given: name two or more"),
-        (lambda: FeedbackGraph.full([]), "a problem needs at least 2 classes, but 0 were given: name two or more"),
+        (lambda: FeedbackGraph.bandit(1), "a graph needs at least 2 classes, but 1 was given: name two or more"),
+        (lambda: FeedbackGraph.full([]), "a graph needs at least 2 classes, but 0 were given: name two or more"),
         (
             lambda: FeedbackGraph(np.ones((1, 1))),
-            "a problem needs at least 2 classes, but 1 was given: name two or more",
+            "a graph needs at least 2 classes, but 1 was given: name two or more",
         ),
         (lambda: FeedbackGraph.bandit(-4), "the number of classes must be at least 0, not -4"),
         (lambda: FeedbackGraph.bandit(True), "the number of classes must be a whole number, not True"),
@@ -273,11 +273,11 @@ EYE = np.eye(3, dtype=int)
         ),
         (
             lambda: FeedbackGraph(EYE, actions=[0, 2, 1]),
-            "action 2 is 2 where class 1 was expected: name the classes first, in their order, then the rest",
+            "action 2 is 2 where class 1 was expected: list the classes first, in order, then the extra actions",
         ),
         (
             lambda: FeedbackGraph(EYE, actions=[0, True, 2]),
-            "action 2 is True where class 1 was expected: name the classes first, in their order, then the rest",
+            "action 2 is True where class 1 was expected: list the classes first, in order, then the extra actions",
         ),
         (
             lambda: FeedbackGraph([[0, 0], [0, 0], [1, 1]], ["query", "a"]),
@@ -297,8 +297,7 @@ EYE = np.eye(3, dtype=int)
         ),
         (
             lambda: FeedbackGraph(EYE, ["a", "b", "c"], dominating_set=["b"]),
-            "the dominating set ['b'] leaves out 'a', 'c': add actions that observe every class, or leave "
-            "the choice to the package",
+            "the dominating set ['b'] does not observe 'a', 'c': add actions that do, or omit dominating_set",
         ),
         (lambda: FeedbackGraph(EYE, dominating_set=[0, 1, 2, 3]), "there is no action 3: choose one of 0, 1, 2"),
         (
@@ -322,7 +321,7 @@ EYE = np.eye(3, dtype=int)
         ),
         (
             lambda: FeedbackGraph.preset("bandit", 3, revealing=0),
-            "the bandit graph has no revealing class to choose: leave it out, or use filtering",
+            "the bandit graph has no revealing class to choose: omit revealing, or use filtering",
         ),
         (lambda: FeedbackGraph.from_edges(2, [(0, 0), (1, 2)]), "edge 2: there is no class 2: choose one of 0, 1"),
         (lambda: FeedbackGraph.from_edges(2, [("0", 0)]), "edge 1: there is no action '0': choose one of 0, 1"),
@@ -341,12 +340,12 @@ EYE = np.eye(3, dtype=int)
         (lambda: FeedbackGraph.from_edges(2, 7), "edges must be a list, not a int"),
         (
             lambda: FeedbackGraph.from_edges(3, [], actions=[0, 1]),
-            "there are only 2 actions where class 2 was expected: name the classes first, in their order, "
-            "then the rest",
+            "there are only 2 actions where class 2 was expected: list the classes first, in order, then the extra "
+            "actions",
         ),
         (
             lambda: FeedbackGraph.from_networkx([[1]]),
-            "a networkx graph is wanted, not a list: give a Graph or a DiGraph",
+            "expected a networkx graph, not a list: give a Graph or a DiGraph",
         ),
     ],
 )
@@ -582,11 +581,11 @@ def test_json_as_documented(tmp_path):
             b'{"classes": [1, 2], "edges": [], "weights": 3}',
             "there is no key 'weights': choose one of 'classes', 'actions', 'edges', 'name', 'dominating_set'",
         ),
-        (b'{"classes": [1, 2], "classes": [1, 2], "edges": []}', "the key 'classes' is there twice: keep one"),
+        (b'{"classes": [1, 2], "classes": [1, 2], "edges": []}', "the key 'classes' is given twice: keep one"),
         (b'{"classes": 2, "edges": []}', '"classes" is a number: write a list of names'),
         (
             b'{"classes": [1, 2.0], "edges": []}',
-            'entry 2 of "classes" holds a fraction: names may be strings, whole numbers, true, false or null',
+            'entry 2 of "classes" holds a float: names may be strings, whole numbers, true, false or null',
         ),
         (
             b'{"classes": [1, [2]], "edges": []}',
@@ -600,10 +599,10 @@ def test_json_as_documented(tmp_path):
             b'{"classes": ["a", "a"], "edges": []}',
             "the names 'a' and 'a' compare equal: every class needs a name of its own",
         ),
-        (b'{"classes": ["a"], "edges": []}', "a problem needs at least 2 classes, but 1 was given: name two or more"),
+        (b'{"classes": ["a"], "edges": []}', "a graph needs at least 2 classes, but 1 was given: name two or more"),
         (
             b'{"classes": [1, 2], "actions": [2, 1], "edges": []}',
-            "action 1 is 2 where class 1 was expected: name the classes first, in their order, then the rest",
+            "action 1 is 2 where class 1 was expected: list the classes first, in order, then the extra actions",
         ),
         (b'{"classes": [1, 2], "edges": {}}', '"edges" is an object: write a list of [action, class] pairs'),
         (b'{"classes": [1, 2], "edges": [[1, 1], [2]]}', "edge 2 is not a pair: write it as [action, class]"),
@@ -619,8 +618,7 @@ def test_json_as_documented(tmp_path):
         (b'{"classes": [1, 2], "edges": [[1, 1]], "name": 4}', '"name" is a number: write a string'),
         (
             b'{"classes": [1, 2, 3], "edges": [[1, 1], [2, 2], [3, 3]], "dominating_set": [1]}',
-            "the dominating set [1] leaves out 2, 3: add actions that observe every class, or leave the "
-            "choice to the package",
+            "the dominating set [1] does not observe 2, 3: add actions that do, or omit dominating_set",
         ),
         (
             b'{"classes": [1, ' + b"9" * 5000 + b'], "edges": []}',
@@ -768,13 +766,13 @@ def test_an_old_file_is_replaced_whole_with_ordinary_permissions(tmp_path):
 @pytest.mark.parametrize(
     ("graph", "phrases"),
     [
-        (FeedbackGraph.full(3), ["the label, whatever it is: 0, 1, 2", "there is nothing to explore"]),
+        (FeedbackGraph.full(3), ["every label: 0, 1, 2", "no exploration is needed"]),
         (
             FeedbackGraph.bandit(["a", "b", "c"]),
             [
-                "only whether it is right itself: 'a', 'b', 'c'",
+                "only whether it is correct: 'a', 'b', 'c'",
                 "Observability: strong",
-                "rho = 3, the smallest possible",
+                "rho = 3, minimum",
                 "sqrt(9 T)",
                 "about 949 mistakes",
             ],
@@ -784,7 +782,7 @@ def test_an_old_file_is_replaced_whole_with_ordinary_permissions(tmp_path):
             FeedbackGraph.label_efficient(4),
             ["4 classes, 5 actions (1 of them extra: 'query'), 4 edges", "nothing: 0, 1, 2, 3", "Observability: weak"],
         ),
-        (FeedbackGraph.from_networkx(networkx.cycle_graph(5)), ["some of the classes: 0, 1, 2, 3, 4"]),
+        (FeedbackGraph.from_networkx(networkx.cycle_graph(5)), ["some classes: 0, 1, 2, 3, 4"]),
         (FeedbackGraph(np.ones((3, 3)), dominating_set=[0, 1]), ["(rho = 2, a smaller one may exist)"]),
         (FeedbackGraph.disease_prevention(9), ["5 -> 5 and 3 more."]),
     ],

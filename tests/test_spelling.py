@@ -107,7 +107,7 @@ def test_only_the_rules_of_the_family_are_offered():
 
 
 def test_a_learner_without_numbers():
-    with pytest.raises(UserError, match="'perceptron:rate=1' sets 'rate', but there is nothing to set: leave it out"):
+    with pytest.raises(UserError, match="'perceptron:rate=1' sets 'rate', but there is nothing to set: omit it"):
         named("perceptron:rate=1")
 
 
@@ -143,7 +143,7 @@ def test_graphs_by_text(tmp_path):
         ("bandits", {}, "there is no graph 'bandits', did you mean 'bandit'? Choose one of 'bandit'"),
         ("bandits:revealing=1", {}, "there is no graph 'bandits'"),
         (None, {}, "there is no graph None"),
-        ("bandit:revealing=1", {}, "'bandit:revealing=1' sets 'revealing', but there is nothing to set: leave it out"),
+        ("bandit:revealing=1", {}, "'bandit:revealing=1' sets 'revealing', but there is nothing to set: omit it"),
         ("bandit", {"revealing": 1}, "the bandit graph has no revealing class to choose"),
         ("filtering:revealing=9", {}, "there is no class '9': choose one of 0, 1, 2"),
         ("filtering", {"revealing": True}, "there is no class True: choose one of 0, 1, 2"),

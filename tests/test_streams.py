@@ -222,7 +222,7 @@ def test_given_classes_fix_the_positions():
         ([[1], [2]], [0, 1, 2], "2 rows and y has 3 labels"),
         ([[1], [2]], [0], "2 rows and y has 1 labels"),
         ([[1], [2]], 3, "must be a sequence"),
-        ([[1], [2]], "ab", "not one text"),
+        ([[1], [2]], "ab", "not a string"),
         ([[1], [2]], [[0], [1]], "list"),
         ([[1], [2]], np.array([[0], [1]]), "one dimension"),
         ([[1], [2]], [0, 0.5], "in row 1 of y the class 0.5 is a float"),
@@ -388,10 +388,10 @@ def test_open_stream(tmp_path):
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
-        ("synthetic:K=3", {"features": 3}, "features= is for files"),
-        ("digits", {"classes": [0, 1]}, "classes= is for files"),
-        ((ROWS, LABELS), {"max_norm": 1.0}, "max_norm= is for files"),
-        ((ROWS,), {}, "2 parts, not 1"),
+        ("synthetic:K=3", {"features": 3}, "features= is only for files"),
+        ("digits", {"classes": [0, 1]}, "classes= is only for files"),
+        ((ROWS, LABELS), {"max_norm": 1.0}, "max_norm= is only for files"),
+        ((ROWS,), {}, "not a tuple of 1"),
         (np.array(ROWS), {}, "a ndarray is not a stream"),
         (None, {}, "a NoneType is not a stream"),
         ("sinthetic:K=3", {}, "there is no file 'sinthetic:K=3': .*synthetic:K=9"),
@@ -461,7 +461,7 @@ def test_the_revealing_class_must_be_named_where_the_order_comes_from_the_data(p
 def test_revealing_goes_with_a_preset(tmp_path):
     FeedbackGraph.bandit(["junk", "legit"]).to_json(tmp_path / "graph.json")
     for graph in (FeedbackGraph.bandit(["junk", "legit"]), tmp_path / "graph.json"):
-        with pytest.raises(UserError, match="revealing goes with a preset"):
+        with pytest.raises(UserError, match="revealing is only for presets"):
             play("gapsmh", MAIL, graph, revealing="legit")
     with pytest.raises(UserError, match="the bandit graph has no revealing class to choose"):
         play("gapsmh", MAIL, "bandit", revealing="legit")
@@ -537,13 +537,13 @@ def test_a_foreign_stream_is_brought_into_the_kernels_types():
         (([0, 1, 2], [0, 1], [1.0, 1.0], [0, 2]), "labels must be positions from 0 to 1"),
         (([0, 1, 2], [0, 1], [1.0, np.nan], [0, 1]), "values must be finite"),
         (([0, 1, 3], [0, 1], [1.0, 1.0], [0, 1]), r"indices and values must have indptr\[-1\] entries"),
-        (([1, 1, 2], [0, 1], [1.0, 1.0], [0, 1]), "indptr must begin at 0"),
-        (([0, 2, 1], [0], [1.0], [0, 1]), "indptr must begin at 0, never fall"),
+        (([1, 1, 2], [0, 1], [1.0, 1.0], [0, 1]), "indptr must start at 0"),
+        (([0, 2, 1], [0], [1.0], [0, 1]), "indptr must start at 0, must not decrease"),
         (([0, 1], [0], [1.0], [0, 1]), "one entry more than labels"),
-        (([[0, 1]], [0], [1.0], [0]), "its arrays must be flat"),
-        (([0, 1], ["a"], [1.0], [0]), "is not made of flat arrays of numbers"),
-        (([0, 2, 2], [1, 0], [1.0, 1.0], [0, 1]), "indices must rise within a row"),
-        (([0, 2, 2], [1, 1], [1.0, 1.0], [0, 1]), "indices must rise within a row"),
+        (([[0, 1]], [0], [1.0], [0]), "its arrays must be one-dimensional"),
+        (([0, 1], ["a"], [1.0], [0]), "is not made of one-dimensional arrays of numbers"),
+        (([0, 2, 2], [1, 0], [1.0, 1.0], [0, 1]), "indices must increase within a row"),
+        (([0, 2, 2], [1, 1], [1.0, 1.0], [0, 1]), "indices must increase within a row"),
     ],
 )
 @pytest.mark.parametrize(

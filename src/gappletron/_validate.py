@@ -31,7 +31,7 @@ class UserError(ValueError):
     >>> FeedbackGraph.bandit(1)
     Traceback (most recent call last):
         ...
-    gappletron._validate.UserError: a problem needs at least 2 classes, but 1 was given: name two or more
+    gappletron._validate.UserError: a graph needs at least 2 classes, but 1 was given: name two or more
     """
 
 

@@ -1,4 +1,4 @@
-"""Pictures of feedback graphs: nodes and arrows, or the matrix where there are too many of them."""
+"""Drawings of feedback graphs: nodes and arrows, or the matrix of a large graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph
 
 DRAWN_ACTIONS, DRAWN_EDGES, DRAWN_EXTRA = 24, 100, 6
-"""With more nodes or arrows than these a drawing is a ball of wool, and the matrix says more."""
+"""A graph with more nodes or arrows than this is drawn as its matrix."""
 
 _BLUE, _SKY, _ORANGE, _VERMILLION, _GREY = (
     "#0072B2",
@@ -32,7 +32,7 @@ _BLUE, _SKY, _ORANGE, _VERMILLION, _GREY = (
 
 
 def drawn(graph: FeedbackGraph, path: str | os.PathLike[str] | None, ax: Axes | None) -> Figure:
-    """What :meth:`FeedbackGraph.draw` draws."""
+    """The figure of :meth:`FeedbackGraph.draw`."""
     if path is not None:
         _files.figure_kind(path)
     if ax is None:
@@ -44,14 +44,14 @@ def drawn(graph: FeedbackGraph, path: str | os.PathLike[str] | None, ax: Axes | 
         _draw_nodes(graph, ax)
     else:
         _draw_matrix(graph, ax)
-    figure: Figure = cast("Any", ax.figure).figure  # the axes may stand in a part of a figure: this is the whole
+    figure: Figure = cast("Any", ax.figure).figure  # the whole figure, also where the axes are in a subfigure
     if path is not None:
         _files.save_figure(figure, path)
     return figure
 
 
 def _caption(name: Label, most: int = 14) -> str:
-    """A name as a figure can show it: short, and without characters that have no picture."""
+    """A name for a figure: short, and without characters that cannot be printed."""
     text = str(name)
     return shortened(text if text.isprintable() and text.strip() else repr(name), most)
 
@@ -118,7 +118,7 @@ def _centres(graph: FeedbackGraph) -> NDArray[np.float64]:
     circle.
     """
     extra = graph.n_actions - graph.n_classes
-    # Half a step off: else a ring of extra actions would hide behind the straight lines to the classes.
+    # Half a step off, so that the straight lines to the classes do not cover the extra actions.
     inner = 0.4 if extra > 1 else 0.0
     angles = np.concatenate([np.arange(graph.n_classes) / graph.n_classes, (np.arange(extra) + 0.5) / max(extra, 1)])
     lengths = np.repeat([1.0, inner], [graph.n_classes, extra])
@@ -173,7 +173,7 @@ def _legend(graph: FeedbackGraph, ax: Axes) -> None:
     if graph.revealing:
         entries.append(marker("reveals every label", "o", _ORANGE, "black", 1.0))
     entries.append(marker("dominating set", "o", "white", _BLUE, 3.0))
-    entries.append(Line2D([], [], color=_GREY, marker=">", markevery=[1], label="playing one shows the other"))
+    entries.append(Line2D([], [], color=_GREY, marker=">", markevery=[1], label="the action reveals the class"))
     ax.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, frameon=False)
 
 
@@ -205,7 +205,7 @@ def _draw_matrix(graph: FeedbackGraph, ax: Axes) -> None:
         transform=ax.get_yaxis_transform(),
         label="dominating set",
     )
-    entries = [Patch(facecolor=_SKY, label="shown"), Patch(facecolor="#f2f2f2", edgecolor="#999999", label="hidden")]
+    entries = [Patch(facecolor=_SKY, label="revealed"), Patch(facecolor="#f2f2f2", edgecolor="#999999", label="hidden")]
     if graph.revealing:
         entries.insert(0, Patch(facecolor=_ORANGE, label="reveals every label"))
     ax.legend(

@@ -1,4 +1,4 @@
-"""Feedback graphs: what is seen depends on what is played.
+"""Feedback graphs: what is observed depends on what is played.
 
 A graph with K classes and N >= K actions is an N x K matrix of zeros and ones. Entry `[i, y]` says that playing action
 `i` reveals whether the label is class `y`. The first K actions predict the classes; an extra action (the label query of
@@ -28,7 +28,7 @@ __all__ = ["FeedbackGraph", "GraphArrays", "class_positions", "open_graph"]
 
 
 class GraphArrays(NamedTuple):
-    """A graph as compiled code sees it: C-contiguous and read-only arrays.
+    """A graph for compiled code: C-contiguous and read-only arrays.
 
     >>> FeedbackGraph.filtering(2).arrays.observers.astype(int)
     array([[1, 0],
@@ -38,9 +38,9 @@ class GraphArrays(NamedTuple):
     visible: NDArray[np.bool_]
     """N x K: playing the action (row) reveals whether the label is the class (column)."""
     observers: NDArray[np.bool_]
-    """K x N, the transpose, so that a class's observers lie side by side."""
+    """K x N, the transpose, so that the observers of a class are contiguous."""
     revealing: NDArray[np.bool_]
-    """N: the action reveals the label, whatever it is."""
+    """N: the action reveals every label."""
     dominating: NDArray[np.int64]
     """The members of the dominating set, ascending."""
 
@@ -49,24 +49,24 @@ class GraphArrays(NamedTuple):
 class FeedbackGraph:
     """Which actions reveal which labels; immutable, compared and hashed by value (the name aside).
 
-    An action that sees all classes but one is given the missing edge: a label that is none of K-1 classes is the last
-    one, so nothing is added that the learner could not know. (The paper calls for this; it makes bandit feedback with
-    two classes full information.)
+    An action that reveals all classes but one gets the missing edge: a label that is none of K-1 classes is the last
+    one, so the learner knows it anyway. (The paper requires this; it makes bandit feedback with two classes full
+    information.)
 
     Parameters
     ----------
     visible
-        N x K matrix of 0 and 1 (or of booleans) with N >= K: `visible[i, y]` where action `i` shows whether the label
-        is `y`.
+        N x K matrix of 0 and 1 (or of booleans) with N >= K: `visible[i, y]` is 1 where action `i` reveals whether the
+        label is `y`.
     classes
         K names (str, int, bool or None), by default 0 to K-1.
     actions
         N names of which the first K are the classes. By default an extra action is called "query", and several are
         called "query 1", "query 2" and so on.
     name
-        A caption for reports.
+        The name in titles and messages.
     dominating_set
-        Names of actions that together observe every class, when another set than the smallest is wanted.
+        Names of actions that together observe every class, to use them instead of a minimum set.
 
     >>> graph = FeedbackGraph([[1, 0, 0], [0, 0, 0], [0, 0, 1], [0, 1, 0]], classes=["a", "b", "c"])
     >>> graph
@@ -83,8 +83,7 @@ class FeedbackGraph:
     dominating_indices: tuple[int, ...]
     """Indices of the actions of the dominating set, ascending."""
     dominating_set_is_exact: bool
-    """Whether the package has proof that no dominating set is smaller (a set of the user's is not examined for this).
-    """
+    """Whether no dominating set is smaller; False if that was not proved, as for a set that the user chose."""
     dominating_set_is_given: bool
     """Whether the user chose the dominating set."""
     completed: tuple[tuple[int, int], ...]
@@ -98,7 +97,7 @@ class FeedbackGraph:
         "apple-tasting",
         "disease-prevention",
     )
-    """What :meth:`preset` knows."""
+    """The names that :meth:`preset` accepts."""
     BY_REVEALING_CLASS: ClassVar[tuple[str, ...]] = ("filtering", "apple-tasting")
     """The presets in which some class reveals, by default the first."""
 
@@ -121,7 +120,7 @@ class FeedbackGraph:
             )
         if not isinstance(name, str):
             raise UserError(f"the name of a graph must be a str, not {type(name).__name__}")
-        put = object.__setattr__  # the class is frozen for everyone but its constructor
+        put = object.__setattr__  # the class is frozen
         put(self, "classes", _class_labels(n_classes if classes is None else classes))
         if len(self.classes) != n_classes:
             raise UserError(
@@ -154,12 +153,12 @@ class FeedbackGraph:
         if not is_dominating(self.visible, members):
             out = [self.classes[y] for y in np.flatnonzero(~self.visible[list(members)].any(axis=0))]
             raise UserError(
-                f"the dominating set {list(chosen)!r} leaves out {listing(out)}: "
-                "add actions that observe every class, or leave the choice to the package"
+                f"the dominating set {list(chosen)!r} does not observe {listing(out)}: "
+                "add actions that do, or omit dominating_set"
             )
         return members
 
-    # What a graph is made of
+    # Properties
 
     @property
     def n_classes(self) -> int:
@@ -216,7 +215,7 @@ class FeedbackGraph:
 
     @property
     def is_full_information(self) -> bool:
-        """Whether every class's action reveals the label, whatever it is.
+        """Whether the action of every class reveals every label.
 
         >>> FeedbackGraph.bandit(2).is_full_information, FeedbackGraph.bandit(3).is_full_information
         (True, False)
@@ -225,7 +224,7 @@ class FeedbackGraph:
 
     @property
     def is_bandit(self) -> bool:
-        """Whether this is bandit feedback: no extra action, and each shows its own class and no other (before the
+        """Whether this is bandit feedback: no extra action, and each action reveals only its own class (before the
         closure).
 
         >>> FeedbackGraph.bandit(2).is_bandit, FeedbackGraph.full(3).is_bandit
@@ -242,10 +241,10 @@ class FeedbackGraph:
 
     @cached_property
     def observability(self) -> Literal["strong", "weak"]:
-        """Strong when every class is seen by its own action or by every other action, else weak.
+        """Strong if every class is revealed by its own action or by every other action, else weak.
 
         This is the notion of Alon et al. (2015) for N x K graphs: only the classes have to be observed, because the
-        loss of an extra action is known to be 1. (Graphs that leave a class unobserved cannot be made.)
+        loss of an extra action is known to be 1. (A graph in which no action observes some class is an error.)
 
         >>> FeedbackGraph.bandit(3).observability, FeedbackGraph.filtering(3).observability
         ('strong', 'weak')
@@ -253,7 +252,7 @@ class FeedbackGraph:
         return "strong" if self.strongly_observed().all() else "weak"
 
     def strongly_observed(self) -> NDArray[np.bool_]:
-        """For every class, whether its own action or every other action sees it."""
+        """For every class, whether its own action or every other action reveals it."""
         own = self.visible[np.arange(self.n_classes), np.arange(self.n_classes)]
         by_all_others = self.visible.sum(axis=0) - own == self.n_actions - 1
         return np.asarray(own | by_all_others)
@@ -302,7 +301,7 @@ class FeedbackGraph:
         return place
 
     def reveals(self, action: Label) -> tuple[Label, ...]:
-        """The classes that playing the action shows.
+        """The classes that the action reveals.
 
         >>> FeedbackGraph.apple_tasting().reveals("ham"), FeedbackGraph.apple_tasting().reveals("spam")
         (('ham', 'spam'), ())
@@ -343,7 +342,7 @@ class FeedbackGraph:
 
     @classmethod
     def full(cls, classes: int | Iterable[Any]) -> FeedbackGraph:
-        """Full information: every action shows the label. `classes` is a number or the names.
+        """Full information: every action reveals the label. `classes` is a number or the names.
 
         >>> FeedbackGraph.full(3)
         FeedbackGraph('full': 3 classes, 3 actions, 9 edges, rho 1)
@@ -353,7 +352,7 @@ class FeedbackGraph:
 
     @classmethod
     def bandit(cls, classes: int | Iterable[Any]) -> FeedbackGraph:
-        """Bandit feedback: an action shows only whether it was right. With two classes that is full information.
+        """Bandit feedback: an action reveals only whether it was correct. With two classes that is full information.
 
         >>> FeedbackGraph.bandit(["cat", "dog", "fox"]).reveals("dog")
         ('dog',)
@@ -363,7 +362,7 @@ class FeedbackGraph:
 
     @classmethod
     def filtering(cls, classes: int | Iterable[Any], revealing: Any = None) -> FeedbackGraph:
-        """Multiclass filtering: a revealing class shows the label, the other actions show nothing.
+        """Multiclass filtering: a revealing class reveals the label, the other actions reveal nothing.
 
         `revealing` is a class or a list of classes, by default the first class (as in the paper's experiments).
 
@@ -375,11 +374,11 @@ class FeedbackGraph:
 
     @classmethod
     def apple_tasting(cls, classes: int | Iterable[Any] = ("ham", "spam"), revealing: Any = None) -> FeedbackGraph:
-        """Apple tasting, alias spam filtering: two classes of which one reveals, by default the first.
+        """Apple tasting, also called spam filtering: two classes of which one reveals, by default the first.
 
-        The default is the paper's example with the edges (ham, ham) and (ham, spam): a message that is delivered gets
-        read, and the reader says whether it was spam; a message that is filed as spam is never looked at. Name the
-        revealing class when your first class is the blind one.
+        The default is the example of the paper with the edges (ham, ham) and (ham, spam): a delivered message is read,
+        and the reader says whether it was spam; a message that is filed as spam is never read. Pass `revealing` if your
+        first class is not the one that reveals.
 
         >>> FeedbackGraph.apple_tasting().visible.astype(int)
         array([[1, 1],
@@ -412,7 +411,7 @@ class FeedbackGraph:
 
     @classmethod
     def label_efficient(cls, classes: int | Iterable[Any], query: Label = "query") -> FeedbackGraph:
-        """Label efficient classification: predictions show nothing, the extra action `query` buys the label.
+        """Label efficient classification: predictions reveal nothing, the extra action `query` reveals the label.
 
         >>> graph = FeedbackGraph.label_efficient(["cat", "dog"], query="ask")
         >>> graph.reveals("cat"), graph.reveals("ask")
@@ -425,11 +424,11 @@ class FeedbackGraph:
 
     @classmethod
     def disease_prevention(cls, classes: int | Iterable[Any]) -> FeedbackGraph:
-        """Predicting a class hides that class only: where people are vaccinated, nobody learns what would have
-        happened.
+        """Predicting a class reveals all classes but that one: vaccination of an area hides what would have happened
+        there.
 
-        With one label a round this is full information: an outbreak that is seen in none of the other areas would have
-        been in this one. The closure adds exactly these edges, so the graph equals :meth:`full`.
+        With one label per round this is full information: an outbreak that is observed in none of the other areas would
+        have been in this one. The closure adds exactly these edges, so the graph equals :meth:`full`.
 
         >>> FeedbackGraph.disease_prevention(3) == FeedbackGraph.full(3)
         True
@@ -439,7 +438,7 @@ class FeedbackGraph:
 
     @classmethod
     def preset(cls, name: str, classes: int | Iterable[Any], revealing: Any = None) -> FeedbackGraph:
-        """A preset by its name on the command line (see :attr:`PRESETS`).
+        """A preset by its name (see :attr:`PRESETS`).
 
         >>> FeedbackGraph.preset("filtering", ["a", "b", "c"], revealing=["a", "c"]).revealing
         ('a', 'c')
@@ -457,10 +456,10 @@ class FeedbackGraph:
         if not isinstance(name, str) or name not in plain:
             raise unknown(name, "graph", cls.PRESETS)
         if revealing is not None:
-            raise UserError(f"the {name} graph has no revealing class to choose: leave it out, or use filtering")
+            raise UserError(f"the {name} graph has no revealing class to choose: omit revealing, or use filtering")
         return plain[name](classes)
 
-    # Other ways in and out
+    # Conversions
 
     @classmethod
     def from_edges(
@@ -472,7 +471,7 @@ class FeedbackGraph:
         name: str = "graph",
         dominating_set: Iterable[Any] | None = None,
     ) -> FeedbackGraph:
-        """A graph from pairs (action, class) of names; naming an edge twice does no harm.
+        """A graph from pairs (action, class) of names; duplicate edges are ignored.
 
         Extra actions are named in `actions`, after the classes.
 
@@ -504,9 +503,8 @@ class FeedbackGraph:
     ) -> FeedbackGraph:
         """A graph from a networkx graph: the nodes are the classes, in their order, an edge goes from action to class.
 
-        Nodes with the attribute `extra=True` are extra actions. An undirected edge counts in both directions (towards
-        an extra action there is nothing to see, so there only the way out counts). Self-loops are not added: draw those
-        you mean.
+        Nodes with the attribute `extra=True` are extra actions. An undirected edge counts in both directions, except
+        that no edge leads to an extra action. Self-loops are not added.
 
         >>> import networkx
         >>> path = networkx.path_graph(["a", "b", "c"])
@@ -518,7 +516,7 @@ class FeedbackGraph:
         except ImportError:
             raise UserError("networkx is not installed: pip install networkx") from None
         if not isinstance(graph, networkx.Graph):
-            raise UserError(f"a networkx graph is wanted, not a {type(graph).__name__}: give a Graph or a DiGraph")
+            raise UserError(f"expected a networkx graph, not a {type(graph).__name__}: give a Graph or a DiGraph")
         extra = {node for node, data in graph.nodes(data=True) if data.get("extra") is True}
         classes = [node for node in graph if node not in extra]
         edges = list(graph.edges())
@@ -549,7 +547,7 @@ class FeedbackGraph:
             raise UserError(f"graph file {os.fspath(path)}: {error}") from None
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
-        """Write a file that :meth:`from_json` reads back as an equal graph; the file appears whole or not at all.
+        """Write a file that :meth:`from_json` reads back as an equal graph; an existing file is replaced atomically.
 
         The edges are those that were given: the closure adds the others again.
 
@@ -562,11 +560,11 @@ class FeedbackGraph:
         with _files.replacing(path) as file:
             file.write(graph_files.written(self))
 
-    # For people
+    # Text and drawings
 
     @property
     def caption(self) -> str:
-        """A title for tables and plots: the name, and which actions reveal every label where only some do.
+        """A title for tables and plots: the name, and the actions that reveal every label if only some do.
 
         >>> FeedbackGraph.apple_tasting().caption, FeedbackGraph.bandit(3).caption
         ("apple-tasting graph, 'ham' reveals", 'bandit graph')
@@ -574,25 +572,25 @@ class FeedbackGraph:
         return graph_words.caption(self)
 
     def describe(self) -> str:
-        """The graph in words and numbers.
+        """A description of the graph.
 
         >>> print(FeedbackGraph.apple_tasting().describe())
         Feedback graph 'apple-tasting': 2 classes, 2 actions, 2 edges.
         <BLANKLINE>
-        What each action shows
-          the label, whatever it is: 'ham'
+        What each action reveals
+          every label: 'ham'
           nothing: 'spam'
         <BLANKLINE>
-        Observability: strong. Every class is seen by its own action or by every other action.
+        Observability: strong. Every class is revealed by its own action or by every other action.
         <BLANKLINE>
-        Dominating set: 'ham' (rho = 1, the smallest possible).
-          Exploring means playing one of these; between them they see every class. The surrogate regret is
-          of order sqrt(rho K T) = sqrt(2 T): about 447 mistakes over T = 100,000 rounds, constants aside.
+        Dominating set: 'ham' (rho = 1, minimum).
+          Exploration plays one of these actions; together they reveal every class. The surrogate regret is
+          of order sqrt(rho K T) = sqrt(2 T): about 447 mistakes over T = 100,000 rounds, up to constants.
         """
         return graph_words.described(self)
 
     def as_text(self) -> str:
-        """The matrix as a terminal can show it.
+        """The matrix as text.
 
         >>> print(FeedbackGraph.label_efficient(["cat", "dog"]).as_text())
         action played   cat  dog
@@ -600,7 +598,7 @@ class FeedbackGraph:
         dog              .    .
         query         *  #    #
         <BLANKLINE>
-        # shows whether the label is the column's class; * is in the dominating set
+        # reveals whether the label is the class of the column; * is in the dominating set
         """
         return graph_words.matrix(self)
 
@@ -642,7 +640,7 @@ def open_graph(
     """
     is_file = isinstance(graph, str | os.PathLike) and os.fspath(graph).endswith(".json")
     if revealing is not None and (is_file or isinstance(graph, FeedbackGraph)):
-        raise UserError("revealing goes with a preset, and this graph defines its own edges: leave it out")
+        raise UserError("revealing is only for presets, and this graph has edges of its own: omit it")
     if isinstance(graph, FeedbackGraph):
         return graph
     if is_file:
@@ -741,7 +739,7 @@ def _sequence(values: object, what: str) -> list[Any]:
 def _enough_classes(n_classes: int) -> None:
     if n_classes < 2:
         raise UserError(
-            f"a problem needs at least 2 classes, but {n_classes} {'was' if n_classes == 1 else 'were'} given: "
+            f"a graph needs at least 2 classes, but {n_classes} {'was' if n_classes == 1 else 'were'} given: "
             "name two or more"
         )
 
@@ -792,7 +790,7 @@ def _action_labels(
                 else f"there are only {len(names)} actions"
             )
             raise UserError(
-                f"{there} where class {item!r} was expected: name the classes first, in their order, then the rest"
+                f"{there} where class {item!r} was expected: list the classes first, in order, then the extra actions"
             )
     return names
 

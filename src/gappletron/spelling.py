@@ -1,7 +1,7 @@
-"""How learners, rules, streams and graphs are written: as text for the command line, and as JSON.
+"""Learners, exploration rules, optimizers, streams and graphs as text, and pieces as JSON.
 
 A text is a name that may be followed by settings, ``name:key=value,key=value``. :func:`split` is the only parser of it,
-so learners, rules, streams and graphs are written in the same way and have the same error messages.
+so all of them are written in the same way and have the same error messages.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ def named_numbers(text: str) -> tuple[str, dict[str, int | float]]:
 
 
 def check_settings(given: Iterable[str], known: Sequence[str], text: str) -> None:
-    """Refuse a setting that does not exist.
+    """Raise UserError for a setting that does not exist.
 
     >>> check_settings({"rate": 1.0}, ["rate", "radius"], "fixed-ogd:rate=1")
     """
     for key in given:
         if not known:
-            raise UserError(f"{shown(text)} sets {shown(key)}, but there is nothing to set: leave it out")
+            raise UserError(f"{shown(text)} sets {shown(key)}, but there is nothing to set: omit it")
         if key not in known:
             raise UserError(f"{shown(text)}: {unknown(shortened(key), 'setting', known)}")
 
@@ -100,7 +100,7 @@ def settings(spec: str, kind: str, keys: dict[str, str], example: str, needed: t
 
 
 def class_names(text: str) -> tuple[Label, ...]:
-    """The classes of a text: the first whole numbers for a number of classes, else names with commas between them.
+    """The classes of a text: 0 to K-1 for a number K, else names separated by commas.
 
     >>> class_names("3"), class_names("spam,ham")
     ((0, 1, 2), ('spam', 'ham'))
@@ -113,7 +113,7 @@ def class_names(text: str) -> tuple[Label, ...]:
 
 
 def in_kebab_case(name: str) -> str:
-    """How a text writes the name of a class.
+    """The name of a Python class as texts write it.
 
     >>> in_kebab_case("ScaleFreeFTRL"), in_kebab_case("TopUp")
     ('scale-free-ftrl', 'top-up')
@@ -122,7 +122,7 @@ def in_kebab_case(name: str) -> str:
 
 
 def shown(text: str) -> str:
-    """A text in quotes, cut where it is long.
+    """A text in quotes, shortened.
 
     >>> shown("bandit")
     "'bandit'"

@@ -21,7 +21,7 @@ from gappletron.cli.output import INTERRUPTED, show_error
 __all__ = ["app", "main"]
 
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
-"""click's UsageError, which some versions of typer carry inside themselves."""
+"""UsageError of click, of which some versions of typer contain a copy."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -33,14 +33,14 @@ app = typer.Typer(
 app.command("reproduce")(paper.reproduce)
 app.command("export")(paper.export)
 app.command("run")(run.run)
-app.command("graph")(graph.explain_graph)
+app.command("graph")(graph.describe_graph)
 app.command("learners")(learners.list_learners)
 app.command("bound")(bound.show_bounds)
 app.command("demo")(demo.demo)
 
 
 def main() -> None:
-    """What the ``gappletron`` command runs."""
+    """The ``gappletron`` command."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name need not fit the terminal's encoding
     try:
@@ -56,13 +56,13 @@ def main() -> None:
     except typer.Abort:
         typer.echo("stopped before anything was measured", err=True)
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output has had enough
+    except BrokenPipeError:  # the reader has closed the pipe
         sys.stderr.close()
         sys.exit(0)
 
 
 def _help_of(error: Any) -> str:
-    """The page of help that a usage error is about."""
+    """The help page of the command with the usage error."""
     return f"{error.ctx.command_path if error.ctx is not None else 'gappletron'} --help"
 
 

@@ -38,8 +38,7 @@ def show_bounds(
     radius: Annotated[
         float | None,
         typer.Option(
-            help="B, the radius of the ball in which weights are sought. Default: 1, or "
-            "that of the stored run's optimizer."
+            help="B, the radius of the ball of the weights. Default: 1, or that of the optimizer of the stored run."
         ),
     ] = None,
     delta: Annotated[float, typer.Option(help="The allowed probability of failure.")] = 0.05,
@@ -48,7 +47,7 @@ def show_bounds(
         typer.Option(
             "--run",
             metavar="ID",
-            help="A stored run, by its id in results.csv: its own numbers, its best comparator, its surrogate regret.",
+            help="A stored run, by its id in results.csv: with its best comparator and its surrogate regret.",
         ),
     ] = None,
     results: Annotated[Path, typer.Option(metavar="DIR", help="The folder that holds the stored run.")] = Path(
@@ -58,11 +57,11 @@ def show_bounds(
         Path | None, typer.Option(metavar="PATH", help="A stored run: draw its mistakes with the bounds over them.")
     ] = None,
 ) -> None:
-    """Print the right-hand side of every theorem of the paper: each for the gamma it is proved with, or for a stored
-    run.
-    """
+    """Print the bound of every theorem of the paper, with the gamma of the theorem or for a stored run."""
     if (learner is None) == (run is None):
-        raise UserError("name either a learner, as in `gappletron bound gapsmh`, or a stored run with --run ID")
+        raise UserError(
+            "expected a learner, as in `gappletron bound gapsmh`, or a stored run, --run ID: give one of them"
+        )
     if run is not None:
         if (graph, classes, revealing, rounds, max_norm) != ("bandit", "", None, 100_000, 1.0):
             raise UserError(
@@ -72,7 +71,7 @@ def show_bounds(
         _show_bounds_of_run(run, results, radius, delta, plot)
         return
     if plot is not None:
-        raise UserError("--plot draws a stored run: name one with --run ID")
+        raise UserError("--plot is only for a stored run: name one with --run ID")
     from gappletron.learners import named
     from gappletron.learners.gappletron import Gappletron
     from gappletron.optimizers import ProjectedOGD
@@ -82,9 +81,7 @@ def show_bounds(
     feedback = named_graph(graph, classes, revealing)
     chosen = named(learner or "")
     if not isinstance(chosen, Gappletron):
-        raise UserError(
-            f"the theorems are about Gappletron, and {learner!r} is another learner: choose for example 'gapsmh'"
-        )
+        raise UserError(f"the theorems are about Gappletron, not about {learner!r}: choose for example 'gapsmh'")
     projected = chosen.replace(optimizer=ProjectedOGD(1.0 if radius is None else radius))
     numbers = f"T = {rounds:,}, X = {max_norm:g}, delta = {delta:g}"
     lines = [
@@ -101,7 +98,7 @@ def show_bounds(
 
 
 def _constants(learner: Gappletron, graph: FeedbackGraph, max_norm: float) -> str:
-    """The letters of the theorems on a problem."""
+    """The constants of the theorems."""
     from gappletron.learners.gappletron import constants
     from gappletron.learners.learner import Problem
 

@@ -11,10 +11,10 @@ from gappletron.cli.output import play_and_report, table
 from gappletron.progress import progress
 
 DEMO = {
-    "bandit": "you learn whether your guess was right",
-    "filtering": "only class 0 shows the label",
-    "label-efficient": "a label costs a round",
-    "full": "every label is shown",
+    "bandit": "reveals whether the prediction was correct",
+    "filtering": "only class 0 reveals the label",
+    "label-efficient": "only the extra action reveals the label",
+    "full": "every label is revealed",
 }
 
 
@@ -23,7 +23,7 @@ def demo(
     repeats: Annotated[int, typer.Option(help="Runs of each learner.")] = 5,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the plot goes.")] = Path("demo"),
 ) -> None:
-    """Play four feedback graphs with the three Gappletrons of the paper, and draw the error curves."""
+    """Play four feedback graphs with the three Gappletrons of the paper and draw the error curves."""
     from matplotlib.figure import Figure
 
     from gappletron._files import cannot_write, check_writable, save_figure
@@ -44,6 +44,6 @@ def demo(
         play_and_report(runs, lambda histories: typer.echo(table(histories) + "\n"))
         runs.histories().plot(ax=ax)
         ax.set_title(f"{preset}: {what}", fontsize=10)
-    figure.suptitle(f"Gappletron on {data}: mean of {repeats} runs, band from least to most")
+    figure.suptitle(f"Gappletron on {data}: mean of {repeats} runs, band from minimum to maximum")
     save_figure(figure, picture)
-    typer.echo(f"The error curves are drawn in {picture}")
+    typer.echo(f"The error curves are in {picture}")

@@ -1,4 +1,4 @@
-"""``gappletron graph``: explain a feedback graph."""
+"""``gappletron graph``: describe a feedback graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph
 
 
-def explain_graph(
+def describe_graph(
     graph: Annotated[
         str,
         typer.Argument(
@@ -28,7 +28,7 @@ def explain_graph(
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw it: PNG, SVG or PDF.")] = None,
 ) -> None:
-    """Explain a feedback graph in words and numbers, and draw it."""
+    """Describe a feedback graph, print its matrix, and draw it."""
     check_outputs(None, plot, inputs=(graph,))
     feedback = named_graph(graph, classes, revealing)
     typer.echo(feedback.describe())
@@ -36,15 +36,15 @@ def explain_graph(
     typer.echo(feedback.as_text())
     if plot is not None:
         feedback.draw(plot)
-        typer.echo(f"\ndrawn into {plot}")
+        typer.echo(f"\nThe drawing is in {plot}")
 
 
 def named_graph(graph: str, classes: str, revealing: str | None) -> FeedbackGraph:
-    """The graph of a command that has no stream to take the classes from."""
+    """The graph of a command without a stream, whose classes are an option."""
     from gappletron.graphs import open_graph
     from gappletron.spelling import class_names
 
     if graph.endswith(".json") and classes:
-        raise UserError("--classes goes with a preset, and a file names its own: leave it out")
+        raise UserError("--classes is only for presets, and a file has its own classes: omit it")
     default = "2" if graph.partition(":")[0] == "apple-tasting" else "4"
     return open_graph(graph, class_names(classes or default), revealing)

@@ -1,4 +1,4 @@
-"""``gappletron learners``: list every learner."""
+"""``gappletron learners``: list the learners."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def list_learners() -> None:
-    """List every learner: its name, its kind of feedback, its parameters, where it comes from."""
+    """List the learners: name, kind of feedback, parameters, reference."""
     from gappletron.learners import named, names
 
     for name in names():

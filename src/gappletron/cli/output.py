@@ -1,4 +1,4 @@
-"""What several commands share: playing with a progress bar, tables, JSON, and errors as one sentence."""
+"""What several commands share: playing with a progress bar, tables, JSON, error messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def show_error(error: UserError) -> None:
 
 
 def check_outputs(json_path: Path | None, plot: Path | None, inputs: tuple[str, ...] = ()) -> None:
-    """Refuse what could not be written, or would destroy an input, before anything is played."""
+    """Raise UserError, before anything is played, if an output cannot be written or is also an input."""
     from gappletron._files import check_writable, figure_kind
 
     if plot is not None:
@@ -38,7 +38,7 @@ def check_outputs(json_path: Path | None, plot: Path | None, inputs: tuple[str, 
         if path is not None:
             check_writable(path)
             if any(_same_file(path, name) for name in inputs):
-                raise UserError(f"{str(path)!r} is read and would be written over: name another file for the result")
+                raise UserError(f"{str(path)!r} is an input and would be overwritten: name another file for the result")
     if json_path is not None and plot is not None and json_path.resolve() == plot.resolve():
         raise UserError(f"--json and --plot both name {str(plot)!r}: name two files")
 
@@ -46,7 +46,7 @@ def check_outputs(json_path: Path | None, plot: Path | None, inputs: tuple[str, 
 def _same_file(path: Path, name: str) -> bool:
     try:
         return path.is_file() and path.samefile(name)
-    except (OSError, ValueError):  # the name need not be that of a file
+    except (OSError, ValueError):  # the name may not be the name of a file
         return False
 
 
@@ -69,7 +69,7 @@ def play_and_report(runs: Runs, report: Callable[[Histories], None]) -> None:
                 typer.echo(f"stopped: what follows is what was measured, {rounds:,} rounds", err=True)
             try:
                 report(histories)
-            except UserError as error:  # one more problem, for example a full disk: it must not hide the first
+            except UserError as error:  # a second error, such as a full disk, must not hide the first
                 show_error(error)
         elif interrupted:
             raise typer.Abort from None
@@ -80,7 +80,7 @@ def play_and_report(runs: Runs, report: Callable[[Histories], None]) -> None:
 
 
 def table(histories: Histories) -> str:
-    """The runs as a table: drawn with lines on a terminal, plain text elsewhere."""
+    """The runs as a table: with lines on a terminal, else plain text."""
     if not sys.stdout.isatty():
         return str(histories)
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""``gappletron run``: play a stream with one learner or several."""
+"""``gappletron run``: play a stream with one or more learners."""
 
 from __future__ import annotations
 
@@ -42,19 +42,20 @@ def run(
     learner: Annotated[
         list[str] | None,
         typer.Option(
-            help="A learner (see `gappletron learners`), with numbers of your own as "
-            "in banditron:gamma=0.1; repeatable. Default: gapsmh."
+            help="A learner (see `gappletron learners`), with parameters as in banditron:gamma=0.1; repeatable. "
+            "Default: gapsmh."
         ),
     ] = None,
     exploration: Annotated[
         str | None,
         typer.Option(
-            help="Gappletron's: top-up (default: the least that shows every "
-            "label often enough), or paper (Algorithm 1 to the letter); numbers as in top-up:gamma=2."
+            help="The exploration rule of Gappletron: top-up (default: the minimum that reveals every label often "
+            "enough), or paper (exactly Algorithm 1); parameters as in top-up:gamma=2."
         ),
     ] = None,
     gamma: Annotated[
-        float | None, typer.Option(help="The exploration parameter of all that explore. Gappletron's: 1.")
+        float | None,
+        typer.Option(help="The exploration parameter of all learners that explore. Default for Gappletron: 1."),
     ] = None,
     tuning: Annotated[
         str | None,
@@ -67,35 +68,36 @@ def run(
     optimizer: Annotated[
         str | None,
         typer.Option(
-            help="Gappletron's: adaptive-ogd (default), projected-ogd, fixed-ogd, "
-            "ada-grad or scale-free-ftrl; numbers as in "
-            "projected-ogd:radius=5."
+            help="The optimizer of Gappletron: adaptive-ogd (default), projected-ogd, fixed-ogd, ada-grad or "
+            "scale-free-ftrl; parameters as in projected-ogd:radius=5."
         ),
     ] = None,
     repeats: Annotated[int, typer.Option(help="Runs of each learner, on the same data.")] = 1,
-    seed: Annotated[int, typer.Option(help="Of the learners' randomness.")] = 0,
-    rounds: Annotated[int | None, typer.Option(help="Play only the first so many.")] = None,
-    normalize: Annotated[str, typer.Option(help="Rows of raw data: none, unit, or log1p-unit (for counts).")] = "none",
+    seed: Annotated[int, typer.Option(help="The seed of the learners.")] = 0,
+    rounds: Annotated[int | None, typer.Option(help="Play at most this many rounds.")] = None,
+    normalize: Annotated[
+        str, typer.Option(help="Normalization of rows: none, unit, or log1p-unit (for counts).")
+    ] = "none",
     bias: Annotated[bool, typer.Option("--bias", help="Add a feature that is always 1.")] = False,
-    features: Annotated[int | None, typer.Option(help="The number of features, instead of a scan of the file.")] = None,
-    classes: Annotated[str | None, typer.Option(help="The labels, as in 0,1,2, instead of a scan of the file.")] = None,
+    features: Annotated[int | None, typer.Option(help="The number of features; replaces a scan of the file.")] = None,
+    classes: Annotated[str | None, typer.Option(help="The labels, as in 0,1,2; replaces a scan of the file.")] = None,
     max_norm: Annotated[
-        float | None, typer.Option(help="The largest norm of a row, instead of a scan of the file.")
+        float | None, typer.Option(help="The largest norm of a row; replaces a scan of the file.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Threads. Default: one a core.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Threads. Default: one per core.")] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="PATH", help="Write every run to this file.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw the error curves: PNG, SVG or PDF.")] = None,
 ) -> None:
-    """Play a stream with one learner or several, and show the mistakes."""
+    """Play a stream with one or more learners and print their error rates."""
     from gappletron.graphs import open_graph
     from gappletron.runs import Runs
     from gappletron.streams import open_stream
     from gappletron.tuning import tuned
 
     if gamma is not None and tuning is not None:
-        raise UserError("--gamma and --tuning were both given, and both set gamma: give one of them")
+        raise UserError("--gamma and --tuning were both given, and both set gamma: omit one of them")
     check_outputs(json_path, plot, inputs=(data, graph))
     learners = _configured(learner or ["gapsmh"], exploration, optimizer, gamma, tuning)
     stream = open_stream(
@@ -132,7 +134,7 @@ def run(
 def _configured(
     names: list[str], exploration: str | None, optimizer: str | None, gamma: float | None, tuning: str | None
 ) -> dict[str, Learner]:
-    """The learners as the options ask for them, each option for those that have such a part; a tuning waits for the
+    """The learners with the options applied to those that have such a part. A tuning is only checked: it needs the
     data.
     """
     from gappletron.exploration import Exploration
@@ -148,16 +150,17 @@ def _configured(
         changes["optimizer"] = parsed(Optimizer, optimizer, "optimizer")
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise UserError(f"--learner {twice[0]} was given twice: name it once, and use --repeats for more runs of it")
+        raise UserError(f"--learner {twice[0]} was given twice: give it once, and use --repeats for more runs")
     learners = [named(name) for name in names]
     if changes and not any(isinstance(learner, Gappletron) for learner in learners):
         raise UserError(
-            f"--{next(iter(changes))} is for the Gappletrons, and none plays: leave it out, or add --learner gapsmh"
+            f"--{next(iter(changes))} is only for Gappletron, and none is among the learners: omit it, or add "
+            "--learner gapsmh"
         )
     learners = [learner.replace(**changes) if isinstance(learner, Gappletron) else learner for learner in learners]
     if gamma is not None:
         if not any(learner.has_gamma for learner in learners):
-            raise UserError(f"--gamma was given, and none of {listing(names)} explores: leave it out")
+            raise UserError(f"--gamma was given, but none of {listing(names)} explores: omit it")
         learners = [learner.with_gamma(gamma) if learner.has_gamma else learner for learner in learners]
     for learner in learners:
         if tuning is not None and tuning not in learner.tunings:

@@ -1,7 +1,6 @@
-"""The learners, one family a file, and their names.
+"""The learners, one family per module, and their names.
 
-A family's file ends with its ``LEARNERS``, the names it answers to; adding a family is such a file and its place in
-FAMILIES.
+The module of a family ends with its ``LEARNERS``, by name. To add a family, write a module and list it in FAMILIES.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ REGISTERED: dict[str, Learner] = {name: learner for family in FAMILIES for name,
 
 
 def names(graph: FeedbackGraph | None = None) -> list[str]:
-    """The names that :func:`named` knows; with a graph, of those that can play it.
+    """The names that :func:`named` accepts; with a graph, of those that can play it.
 
     >>> names()[:4]
     ['gapsmh', 'gaphin', 'gaplog', 'gaplog2']
@@ -32,8 +31,7 @@ def names(graph: FeedbackGraph | None = None) -> list[str]:
 
 
 def named(name: str) -> Learner:
-    """The learner of this name, with default parameters or with numbers of your own; every learner that explores takes
-    gamma.
+    """The learner of this name, with default parameters or those given; every learner that explores has a gamma.
 
     >>> named("banditron:gamma=0.1")
     Banditron(gamma=0.1)
@@ -54,7 +52,7 @@ def named(name: str) -> Learner:
 
 
 def check_can_play(learner: Learner, graph: FeedbackGraph) -> None:
-    """Refuse a learner on a graph that it cannot play, before anything is compiled."""
+    """Raise UserError if the learner cannot play the graph, before anything is compiled."""
     reason = learner.refusal(graph)
     if reason is not None:
         raise UserError(
