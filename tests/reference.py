@@ -367,7 +367,7 @@ def banditron_iw(X, y, graph, gamma, draws):
     actions, losses = [], 0.0
     for t in range(len(y)):
         A, S = graph_at(graph, t)
-        N, K = A.shape
+        N = A.shape[0]
         s = W @ X[t]
         yhat = int(np.argmax(s))
         p = np.zeros(N)

@@ -92,8 +92,8 @@ def test_the_numbers_in_the_players_are_those_of_the_notes():
 
 
 def test_graphs_and_streams():
-    assert graph_of(task_of("filtering", "gapsmh", "theory")).revealing == (0,)
-    assert graph_of(BY_FIGURE["lower-filtering"][0]).revealing == (1,)
+    assert graph_of(task_of("filtering", "gapsmh", "theory")).revealing_indices == (0,)
+    assert graph_of(BY_FIGURE["lower-filtering"][0]).revealing_indices == (1,)
     assert graph_of(task_of("label-efficient", "gapsmh", "theory")).n_actions == 10
     assert isinstance(graph_of(ALL[0]), FeedbackGraph)
     assert stream_of(selected(["full"], rounds=50)[0]).rounds == 50

@@ -84,7 +84,7 @@ def graph_header(graph: FeedbackGraph) -> dict[str, Any]:
         "classes": graph.classes,
         "actions": graph.actions,
         "name": graph.name,
-        "dominating_set": [graph.actions[i] for i in graph.dominating_set],
+        "dominating_set": graph.dominating_set,
         "dominating_set_is_given": graph.dominating_set_is_given,
         "dominating_set_is_exact": graph.dominating_set_is_exact,
     }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron import model_files
-from gappletron._dispatch import entry, rebuilt, specialised, spelled
+from gappletron._dispatch import entry, specialised
 from gappletron._packed import packed
 from gappletron._validate import UserError, whole
 from gappletron._vectors import lanes_for
@@ -36,6 +36,7 @@ from gappletron.inputs import Checker, Vector, batches_of
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner, Round
 from gappletron.numerics import LARGEST_VALUE, UNSEEN_LABEL
+from gappletron.spelling import rebuilt, spelled
 from gappletron.state import Sizes, State
 from gappletron.streams.stream import frozen
 

@@ -20,18 +20,19 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import TYPE_CHECKING, Any
 
 from gappletron import __version__
-from gappletron._dispatch import json_ready, parsed, source_hash, spelled
+from gappletron._dispatch import source_hash
 from gappletron._validate import UserError
 from gappletron.adversary import quietest_segment
 from gappletron.comparator import Comparator, best_comparator
 from gappletron.experiments.store import Outcome, Result, Store
 from gappletron.experiments.sweeps import COMPARED, TURNED
-from gappletron.exploration import Paper, TopUp
-from gappletron.graphs import FeedbackGraph
+from gappletron.exploration import Exploration
+from gappletron.graphs import FeedbackGraph, open_graph
 from gappletron.learners import named
 from gappletron.learners.gappletron import Gappletron
 from gappletron.optimizers import Optimizer
 from gappletron.runs import play
+from gappletron.spelling import json_ready, parsed, spelled
 from gappletron.streams import open_stream
 from gappletron.streams.adversarial import Segments
 from gappletron.streams.stream import Remembered
@@ -67,8 +68,7 @@ def graph_of(task: Task) -> FeedbackGraph:
 
 @functools.lru_cache(maxsize=64)
 def _graph(name: str, classes: int) -> FeedbackGraph:
-    preset, _, revealing = name.partition(":revealing=")
-    return FeedbackGraph.preset(preset, classes, int(revealing) if revealing else None)
+    return open_graph(name, classes)
 
 
 def player(task: Task) -> Learner:
@@ -76,7 +76,7 @@ def player(task: Task) -> Learner:
     learner = named(task.learner)
     if isinstance(learner, Gappletron):
         if task.exploration:
-            learner = learner.replace(exploration={"paper": Paper(), "top-up": TopUp()}[task.exploration])
+            learner = learner.replace(exploration=parsed(Exploration, task.exploration, "exploration rule"))
         if task.optimizer:
             learner = learner.replace(optimizer=parsed(Optimizer, task.optimizer, "optimizer"))
     if not task.tuning:
