@@ -117,7 +117,7 @@ def _from_version_1(
         **header,
         "graph": about,
         "graphs": [],
-        "sessions": [[header["id"], 0]],
+        "sessions": [[header["id"], 0, header["rounds"]]],
         "feature_limit": None,
         "pending": [[*row, -1] for row in header["pending"]],
     }
