@@ -207,12 +207,14 @@ def horizon(results: Sequence[Result]) -> str:
 
 def repeats(results: Iterable[Result]) -> tuple[int, str]:
     """The most runs that anybody has in one place, and that number in words, with who has fewer somewhere."""
-    runs = Counter((result.task.learner, result.task.id.rpartition("/")[0]) for result in results)
+    runs = Counter(result.task.configuration for result in results)
     most = max(runs.values())
     fewest: dict[str, int] = {}
-    for learner in in_order(learner for learner, _ in runs):
+    for learner in in_order(task.learner for task in runs):
         label = style_of(learner).label
-        fewest[label] = min(fewest.get(label, most), *(count for (name, _), count in runs.items() if name == learner))
+        fewest[label] = min(
+            fewest.get(label, most), *(count for task, count in runs.items() if task.learner == learner)
+        )
     groups: dict[int, list[str]] = {}
     for label, count in fewest.items():
         if count < most:

@@ -138,7 +138,7 @@ class _Grid:
     @property
     def mixed(self) -> bool:
         """Whether one tuning was better here and another there: then the markers tell which."""
-        return len({spread.tuning for spread in self.spreads.values()}) > 1
+        return len({spread.configuration.tuning for spread in self.spreads.values()}) > 1
 
     def keys(self) -> list[Line2D]:
         return [marker_key(style_of(learner)) for learner in self.learners] + (tuning_keys() if self.mixed else [])
@@ -159,7 +159,7 @@ class _Grid:
                     [spread for _, spread in found],
                     style_of(learner),
                     self.rounds,
-                    hollow=[self.mixed and spread.tuning == "theory" for _, spread in found],
+                    hollow=[self.mixed and spread.configuration.tuning == "theory" for _, spread in found],
                     size=size,
                 )
         if not ax.containers:
@@ -174,7 +174,7 @@ class _Grid:
         tuning = ""
         if self.tunings is not None:
             tuning = ", with " + listed([TUNED[tuning] for tuning in self.tunings])
-        elif any(spread.tuning for spread in self.spreads.values()):
+        elif any(spread.configuration.tuning for spread in self.spreads.values()):
             tuning = (
                 ", each learner with the better of its tunings in each cell"
                 + " (hollow markers: theory's)" * self.mixed
@@ -330,7 +330,7 @@ def _label_efficient(figure: Figure, results: Sequence[Result]) -> Picture | Non
 
 def _query_points(ax: Axes, queries: _Queries, cell: Cell) -> None:
     for name, spread in queries.of(queries.others, cell):
-        style, theory = style_of(name), spread.tuning == "theory"
+        style, theory = style_of(name), spread.configuration.tuning == "theory"
         ax.plot(
             [_asked(spread)],
             [queries.without_queries(spread)],
@@ -415,10 +415,10 @@ def _pairs(figure: Figure, results: Sequence[Result]) -> list[_Pair]:
     for graph in figure.sweeps[1:]:
         for learner in in_order(summary.learners("exploration")):
             for cell in summary.cells("exploration"):
-                ours = summary.spreads("exploration", learner, cell, graph=graph)
-                paper = summary.spreads(graph, learner, cell, graph=graph)
-                if ours and paper:
-                    found.append(_Pair(learner, graph, paper[0], ours[0]))
+                if summary.spreads(graph, learner, cell) and summary.spreads("exploration", learner, cell, graph=graph):
+                    paper = summary.best(graph, learner, cell)
+                    ours = summary.best("exploration", learner, cell, graph=graph)
+                    found.append(_Pair(learner, graph, paper, ours))
     return found
 
 

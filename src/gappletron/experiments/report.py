@@ -205,13 +205,19 @@ def _tables(results: Sequence[Result]) -> list[dict[str, Any]]:
     for figure in ("bandit", "filtering", "full", "label-efficient"):
         cells = summary.cells(figure)
         columns = [
-            (learner, spread.tuning)
+            (learner, spread.configuration.tuning, spread.configuration.optimizer)
             for learner in summary.learners(figure)
             for spread in (summary.spreads(figure, learner, cells[0]) if cells else ())
         ]
         if cells:
             rows = [
-                (cell, [summary.best(figure, learner, cell, tuning=tuning) for learner, tuning in columns])
+                (
+                    cell,
+                    [
+                        summary.best(figure, name, cell, tuning=tuning, optimizer=optimizer)
+                        for name, tuning, optimizer in columns
+                    ],
+                )
                 for cell in cells
             ]
             tables.append({"figure": figure, "columns": columns, "rows": rows})

@@ -9,7 +9,7 @@ it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron._validate import unknown, whole
@@ -187,6 +187,21 @@ class Task:
     repeat: int
     seed: int
 
+    @property
+    def configuration(self) -> Task:
+        """The task without what differs between its repeats: the id, the repeat, and the seeds, also the stream's.
+
+        >>> first, second = tasks(SWEEPS[0])[:2]
+        >>> first == second, first.configuration == second.configuration
+        (False, True)
+        """
+        return replace(self, id="", stream=_without_seed(self.stream), repeat=0, seed=0)
+
+
+def _without_seed(stream: str) -> str:
+    kind, colon, numbers = stream.partition(":")
+    return kind + colon + ",".join(part for part in numbers.split(",") if not part.startswith("seed="))
+
 
 def tasks(sweep: Sweep, rounds: int = ROUNDS, repeats: int | None = None) -> list[Task]:
     """The runs of a sweep over at most `rounds` rounds, each entrant `repeats` times (once if it draws nothing).
@@ -208,9 +223,7 @@ def tasks(sweep: Sweep, rounds: int = ROUNDS, repeats: int | None = None) -> lis
 
 def _task(sweep: Sweep, data: Data, entrant: Entrant, rounds: int, repeat: int) -> Task:
     stream = data.stream(rounds, repeat)
-    kind, _, numbers = stream.partition(":")
-    where = ",".join(part for part in numbers.split(",") if not part.startswith("seed="))
-    where = where if kind == "synthetic" else f"{kind}:{where}"
+    where = _without_seed(stream).removeprefix("synthetic:")
     who = ",".join(part for part in entrant[:4] if part)
     return Task(
         id=f"{sweep.id}/{sweep.graph}/{where}/{who}/{repeat:02d}",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gappletron.experiments.store import Result
+    from gappletron.experiments.sweeps import Task
 
 __all__ = ["Examined", "Lower", "Upper", "bounds_of", "examined", "lower_bounds", "upper_bounds"]
 
@@ -164,11 +165,10 @@ def _about(result: Result) -> list[str]:
 
 def upper_bounds(results: Iterable[Result]) -> list[Upper]:
     """The table of the sweep "bounds": a row for each learner, graph, data set and theorem."""
-    grouped: dict[tuple[str, str, float, str, str], list[Result]] = {}
+    grouped: dict[Task, list[Result]] = {}
     for result in results:
         if result.task.figure == "bounds":
-            task = result.task
-            grouped.setdefault((task.graph, task.learner, task.noise, task.tuning, task.optimizer), []).append(result)
+            grouped.setdefault(result.task.configuration, []).append(result)
     return [row for runs in grouped.values() for row in _upper(runs)]
 
 
