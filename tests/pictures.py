@@ -63,7 +63,7 @@ def faked(task: Task, rng: random.Random) -> Result:
     seen = rng.randint(1, max(1, curve[-1][1]))
     lost = (
         None
-        if task.figure != "bounds"
+        if task.sweep != "bounds"
         else 0.0
         if task.noise == 0.0 and "log" not in task.learner
         else 0.1 * task.rounds

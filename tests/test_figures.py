@@ -102,7 +102,7 @@ def naive_cells(
     rates: dict[tuple[int, int, float, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
         task = result.task
-        if task.figure == figure.sweeps[0] and (figure.tunings is None or task.tuning in figure.tunings):
+        if task.sweep == figure.sweeps[0] and (figure.tunings is None or task.tuning in figure.tunings):
             rates[task.classes, task.features, task.noise, task.learner][task.tuning].append(result.outcome.error_rate)
     return {
         key: min(((tuning, spread(found)) for tuning, found in by_tuning.items()), key=lambda pair: pair[1][0])

@@ -30,7 +30,7 @@ from gappletron.progress import View
 FREE = ("seconds", "machine", "finished_at")
 NEEDED = [
     "id",
-    "figure",
+    "sweep",
     "graph",
     "exploration",
     "learner",
@@ -99,7 +99,7 @@ def test_the_table_has_its_columns_and_is_sorted(undisturbed):
     assert set(NEEDED) <= set(rows[0])
     assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
     assert len(rows) == 27 * (3 * 2 + 3)
-    assert {row["figure"] for row in rows} == {"full"}
+    assert {row["sweep"] for row in rows} == {"full"}
     assert {row["seed"] for row in rows} == {"0"}
 
 
@@ -277,6 +277,28 @@ def test_what_is_no_store_is_refused(tmp_path):
     with pytest.raises(UserError, match="another version"):
         Store(other)
     assert (other / "results.sqlite").read_bytes() == before
+
+
+OF_VERSION_0_1 = (
+    "id figure graph exploration learner tuning optimizer classes features noise rounds stream repeat seed parameters "
+    "max_norm mistakes labels_seen explored blind_rounds error_rate rate_sum loss_sum comparator_loss comparator_gap "
+    "curve version sources machine seconds finished_at"
+)
+
+
+def test_a_store_of_version_0_1_is_refused(tmp_path):
+    """Its column "figure" is now called "sweep"."""
+    path = tmp_path / "results.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"CREATE TABLE runs ({', '.join(OF_VERSION_0_1.split())})")
+    before = path.read_bytes()
+    for opened in (Store, read_results):
+        with pytest.raises(
+            UserError, match=r"another version of gappletron, with other columns: move it away"
+        ) as error:
+            opened(tmp_path)
+        assert "\n" not in str(error.value)
+    assert path.read_bytes() == before
 
 
 def test_a_damaged_store_is_one_sentence(tmp_path):

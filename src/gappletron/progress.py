@@ -160,9 +160,9 @@ class _Bars(View):
             self.bars.console.print(_stored_already(tasks, missing))
         self.rows: dict[str, TaskID] = {}
         self.counts: dict[str, list[int]] = {}
-        for name in [*dict.fromkeys(task.figure for task in tasks), "all"]:
-            some = [task for task in tasks if name in (task.figure, "all")]
-            open_ones = [task for task in missing if name in (task.figure, "all")]
+        for name in [*dict.fromkeys(task.sweep for task in tasks), "all"]:
+            some = [task for task in tasks if name in (task.sweep, "all")]
+            open_ones = [task for task in missing if name in (task.sweep, "all")]
             self.counts[name] = [len(some) - len(open_ones), len(some)]
             self.rows[name] = self.bars.add_task(
                 name,
@@ -172,7 +172,7 @@ class _Bars(View):
             )
 
     def finished(self, result: Result) -> None:
-        for name in (result.task.figure, "all"):
+        for name in (result.task.sweep, "all"):
             self.counts[name][0] += 1
             self.bars.update(self.rows[name], advance=result.task.rounds, runs=self._runs(name))
 

@@ -157,13 +157,13 @@ def _any(_: float) -> bool:
 
 
 def _some(
-    summary: Summary, figure: str, noises: Callable[[float], bool] = _any, classes: Callable[[float], bool] = _any
+    summary: Summary, sweep: str, noises: Callable[[float], bool] = _any, classes: Callable[[float], bool] = _any
 ) -> Iterator[Cell]:
-    return (cell for cell in summary.cells(figure) if noises(cell.noise) and classes(cell.classes))
+    return (cell for cell in summary.cells(sweep) if noises(cell.noise) and classes(cell.classes))
 
 
 def below(
-    figure: str,
+    sweep: str,
     better: Sequence[str],
     worse: Sequence[str],
     *,
@@ -178,8 +178,8 @@ def below(
     """
 
     def test(summary: Summary) -> Iterator[Check]:
-        for cell in _some(summary, figure, noises, classes):
-            spreads = {name: summary.best(figure, name, cell, tuning=tuning) for name in (*better, *worse)}
+        for cell in _some(summary, sweep, noises, classes):
+            spreads = {name: summary.best(sweep, name, cell, tuning=tuning) for name in (*better, *worse)}
             most = max(value(spreads[name]) for name in better)
             least = min(value(spreads[name]) for name in worse)
             where = f"{cell}, {tuning}" if tuning else str(cell)
@@ -189,7 +189,7 @@ def below(
 
 
 def lowest_among(
-    figure: str,
+    sweep: str,
     some: Sequence[str],
     others: Sequence[str],
     *,
@@ -199,8 +199,8 @@ def lowest_among(
     """In each cell: the lowest mean of all belongs to one of `some`."""
 
     def test(summary: Summary) -> Iterator[Check]:
-        for cell in _some(summary, figure, noises):
-            spreads = {name: summary.best(figure, name, cell, tuning=tuning) for name in (*some, *others)}
+        for cell in _some(summary, sweep, noises):
+            spreads = {name: summary.best(sweep, name, cell, tuning=tuning) for name in (*some, *others)}
             first = min(spreads[name].mean for name in some)
             yield Check(str(cell), all(first < spreads[name].mean for name in others), _numbers(spreads, _mean))
 
@@ -208,17 +208,17 @@ def lowest_among(
 
 
 def between_tunings(
-    figure: str, learners: Sequence[str], lower: str, higher: str, value: Callable[[Spread], float]
+    sweep: str, learners: Sequence[str], lower: str, higher: str, value: Callable[[Spread], float]
 ) -> Test:
     """For each learner in each cell: the value is strictly lower with the one tuning than with the other."""
 
     def test(summary: Summary) -> Iterator[Check]:
         for learner in learners:
-            for cell in summary.cells(figure):
-                low = summary.best(figure, learner, cell, tuning=lower)
-                high = summary.best(figure, learner, cell, tuning=higher)
+            for cell in summary.cells(sweep):
+                low = summary.best(sweep, learner, cell, tuning=lower)
+                high = summary.best(sweep, learner, cell, tuning=higher)
                 yield Check(
-                    f"{figure}, {label_of(learner)}, {cell}",
+                    f"{sweep}, {label_of(learner)}, {cell}",
                     value(low) < value(high),
                     f"{lower} {_number(value(low))}, {higher} {_number(value(high))}",
                 )
@@ -226,19 +226,19 @@ def between_tunings(
     return test
 
 
-def each_tuning(figure: str, better: Sequence[str], worse: Sequence[str], value: Callable[[Spread], float]) -> Test:
+def each_tuning(sweep: str, better: Sequence[str], worse: Sequence[str], value: Callable[[Spread], float]) -> Test:
     """As :func:`below`, with either tuning."""
-    return together(*(below(figure, better, worse, tuning=tuning, value=value) for tuning in TUNINGS))
+    return together(*(below(sweep, better, worse, tuning=tuning, value=value) for tuning in TUNINGS))
 
 
 def rising_with_classes(
-    figure: str, value: Callable[[Summary, Cell], float], noises: Callable[[float], bool] = _any
+    sweep: str, value: Callable[[Summary, Cell], float], noises: Callable[[float], bool] = _any
 ) -> Test:
     """For each d and noise: the value rises strictly from each K to the next."""
 
     def test(summary: Summary) -> Iterator[Check]:
         rows: dict[tuple[int, float], list[Cell]] = {}
-        for cell in _some(summary, figure, noises):
+        for cell in _some(summary, sweep, noises):
             rows.setdefault((cell.features, cell.noise), []).append(cell)
         for (features, noise), cells in rows.items():
             values = [value(summary, cell) for cell in cells]
@@ -327,9 +327,9 @@ def query_perceptron_behind(rank: Callable[[Iterable[float]], float]) -> Test:
     return test
 
 
-def mean_of(figure: str, learner: str, tuning: str | None = None) -> Callable[[Summary, Cell], float]:
+def mean_of(sweep: str, learner: str, tuning: str | None = None) -> Callable[[Summary, Cell], float]:
     """A learner's mean, as a function of the cell."""
-    return lambda summary, cell: summary.best(figure, learner, cell, tuning=tuning).mean
+    return lambda summary, cell: summary.best(sweep, learner, cell, tuning=tuning).mean
 
 
 def behind_banditron(gap: str) -> Callable[[Summary, Cell], float]:

@@ -129,7 +129,7 @@ class _Grid:
             else [
                 shown_rate(result.outcome.error_rate, self.rounds)
                 for result in results
-                if result.task.figure == sweep
+                if result.task.sweep == sweep
                 and result.task.rounds == self.rounds
                 and (result.task.noise > 0.0 or not noisy)
             ]

@@ -167,10 +167,8 @@ def _facts(results: Sequence[Result]) -> dict[str, Any]:
 def _sweeps(results: Sequence[Result]) -> list[dict[str, Any]]:
     """What was run, a row for each sweep."""
     rows = []
-    for name in dict.fromkeys(
-        sweep.id for sweep in SWEEPS if any(result.task.figure == sweep.id for result in results)
-    ):
-        some = [result for result in results if result.task.figure == name]
+    for name in dict.fromkeys(sweep.id for sweep in SWEEPS if any(result.task.sweep == sweep.id for result in results)):
+        some = [result for result in results if result.task.sweep == name]
         rows.append(
             {
                 "id": name,
@@ -202,25 +200,25 @@ def _tables(results: Sequence[Result]) -> list[dict[str, Any]]:
     """The numbers behind the grids: for each sweep of the paper a table of cells by learners."""
     summary = Summary(results)
     tables = []
-    for figure in ("bandit", "filtering", "full", "label-efficient"):
-        cells = summary.cells(figure)
+    for sweep in ("bandit", "filtering", "full", "label-efficient"):
+        cells = summary.cells(sweep)
         columns = [
             (learner, spread.configuration.tuning, spread.configuration.optimizer)
-            for learner in summary.learners(figure)
-            for spread in (summary.spreads(figure, learner, cells[0]) if cells else ())
+            for learner in summary.learners(sweep)
+            for spread in (summary.spreads(sweep, learner, cells[0]) if cells else ())
         ]
         if cells:
             rows = [
                 (
                     cell,
                     [
-                        summary.best(figure, name, cell, tuning=tuning, optimizer=optimizer)
+                        summary.best(sweep, name, cell, tuning=tuning, optimizer=optimizer)
                         for name, tuning, optimizer in columns
                     ],
                 )
                 for cell in cells
             ]
-            tables.append({"figure": figure, "columns": columns, "rows": rows})
+            tables.append({"sweep": sweep, "columns": columns, "rows": rows})
     return tables
 
 

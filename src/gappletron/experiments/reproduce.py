@@ -68,7 +68,7 @@ def reproduce(
         missing = [task for task in tasks if task.id not in stored]
         if executor is None:
             prepare(missing, view.compiling)
-        view.left_out(left_out(figures, {task.figure for task in tasks}))
+        view.left_out(left_out(figures, {task.sweep for task in tasks}))
         view.begun(tasks, missing)
         with contextlib.ExitStack() as stack:
             pool = executor or stack.enter_context(ThreadPoolExecutor(workers))
@@ -92,7 +92,7 @@ def draw_all(results: Sequence[Result], out: Path, wanted: Iterable[str] = (), v
     except OSError as error:
         raise _files.cannot_write(folder, error.strerror or str(error)) from None
     pictures = []
-    drawn = drawable(wanted, {result.task.figure for result in results})
+    drawn = drawable(wanted, {result.task.sweep for result in results})
     for figure in FIGURES:
         if figure not in drawn:  # of an earlier command: not of these results
             for kind in ("png", "svg"):

@@ -154,7 +154,7 @@ def execute(task: Task) -> Outcome:
         curve=marks(task.rounds),
     )[0]
     comparator = None
-    if isinstance(learner, Gappletron) and task.figure in COMPARED:
+    if isinstance(learner, Gappletron) and task.sweep in COMPARED:
         comparator = _compared(learner, task)
     curve = json.dumps([history.curve.rounds.tolist(), history.curve.mistakes.tolist()])
     return Outcome(
@@ -241,7 +241,7 @@ def run(
     """
     # By stream, so that a data set is made once for all that play it; the costly ones first, so that none is left to
     # the end.
-    waiting = iter(sorted(tasks, key=lambda task: (task.figure not in COMPARED, -task.classes, task.stream, task.id)))
+    waiting = iter(sorted(tasks, key=lambda task: (task.sweep not in COMPARED, -task.classes, task.stream, task.id)))
     handed_out: dict[Future[Outcome], Task] = {}
     try:
         while True:

@@ -116,13 +116,8 @@ class Store:
 
     def _prepare(self) -> None:
         """Look before anything is changed: what is not ours, or of another version, is left alone."""
-        found = tuple(row[1] for row in self._connection.execute("PRAGMA table_info(runs)"))
-        tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if found != COLUMNS and tables:
-            raise UserError(
-                f"{str(self.path)!r} was written by another program or another version of gappletron, with other "
-                "columns: move it away, or choose another folder with --out"
-            )
+        if self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            _check_columns(self._connection, self.path)
         # WAL: a commit appends, so a kill leaves either the whole row or nothing, and readers do not wait.
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
@@ -207,6 +202,14 @@ def _unusable(path: Path, error: sqlite3.Error) -> UserError:
     )
 
 
+def _check_columns(connection: sqlite3.Connection, path: Path) -> None:
+    if tuple(row[1] for row in connection.execute("PRAGMA table_info(runs)")) != COLUMNS:
+        raise UserError(
+            f"{str(path)!r} was written by another program or by another version of gappletron, with other columns: "
+            "move it away, or choose another folder"
+        )
+
+
 def _rows(connection: sqlite3.Connection) -> Iterator[Result]:
     cut = len(TASK_COLUMNS)
     for row in connection.execute(f"SELECT {', '.join(COLUMNS)} FROM runs ORDER BY id"):
@@ -230,6 +233,7 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
             with contextlib.closing(
                 sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=30.0)
             ) as connection:
+                _check_columns(connection, path)
                 return list(_rows(connection))
         except sqlite3.Error as error:
             reason = error

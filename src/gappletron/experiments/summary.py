@@ -64,20 +64,20 @@ class Summary:
             grouped.setdefault(result.task.configuration, []).append(result)
         self._spreads: dict[tuple[str, str, Cell], list[Spread]] = {}
         for task, runs in grouped.items():
-            key = (task.figure, task.learner, Cell(task.classes, task.features, task.noise))
+            key = (task.sweep, task.learner, Cell(task.classes, task.features, task.noise))
             self._spreads.setdefault(key, []).append(_spread(task, runs))
 
-    def cells(self, figure: str) -> list[Cell]:
+    def cells(self, sweep: str) -> list[Cell]:
         """The cells of a sweep, sorted."""
-        return sorted({cell for played, _, cell in self._spreads if played == figure})
+        return sorted({cell for played, _, cell in self._spreads if played == sweep})
 
-    def learners(self, figure: str) -> list[str]:
+    def learners(self, sweep: str) -> list[str]:
         """The learners that played in a sweep."""
-        return list(dict.fromkeys(learner for played, learner, _ in self._spreads if played == figure))
+        return list(dict.fromkeys(learner for played, learner, _ in self._spreads if played == sweep))
 
     def spreads(
         self,
-        figure: str,
+        sweep: str,
         learner: str,
         cell: Cell,
         *,
@@ -88,7 +88,7 @@ class Summary:
         """Every configuration of a learner in a cell; only those with this tuning, optimizer or graph where given."""
         return [
             spread
-            for spread in self._spreads.get((figure, learner, cell), [])
+            for spread in self._spreads.get((sweep, learner, cell), [])
             if tuning in (None, spread.configuration.tuning)
             and optimizer in (None, spread.configuration.optimizer)
             and graph in (None, spread.configuration.graph)
@@ -96,7 +96,7 @@ class Summary:
 
     def best(
         self,
-        figure: str,
+        sweep: str,
         learner: str,
         cell: Cell,
         *,
@@ -105,9 +105,9 @@ class Summary:
         graph: str | None = None,
     ) -> Spread:
         """The configuration with the lowest mean error rate among :meth:`spreads`; a KeyError where there is none."""
-        found = self.spreads(figure, learner, cell, tuning=tuning, optimizer=optimizer, graph=graph)
+        found = self.spreads(sweep, learner, cell, tuning=tuning, optimizer=optimizer, graph=graph)
         if not found:
-            raise KeyError(f"{learner} did not play {figure} in {cell}")
+            raise KeyError(f"{learner} did not play {sweep} in {cell}")
         return min(found, key=lambda spread: spread.mean)
 
 

@@ -173,7 +173,7 @@ class Task:
     """
 
     id: str
-    figure: str
+    sweep: str
     graph: str
     exploration: str
     learner: str
@@ -227,7 +227,7 @@ def _task(sweep: Sweep, data: Data, entrant: Entrant, rounds: int, repeat: int) 
     who = ",".join(part for part in entrant[:4] if part)
     return Task(
         id=f"{sweep.id}/{sweep.graph}/{where}/{who}/{repeat:02d}",
-        figure=sweep.id,
+        sweep=sweep.id,
         graph=sweep.graph,
         exploration=entrant.exploration,
         learner=entrant.learner,
@@ -454,7 +454,7 @@ def selected(wanted: Iterable[str] = (), rounds: int = ROUNDS, repeats: int | No
 
 def draws(figure: Figure, task: Task) -> bool:
     """Whether a figure is drawn from a run, among others."""
-    return task.figure in figure.sweeps and (figure.tunings is None or task.tuning in figure.tunings)
+    return task.sweep in figure.sweeps and (figure.tunings is None or task.tuning in figure.tunings)
 
 
 def left_out(wanted: Iterable[str], present: Iterable[str]) -> list[str]:

@@ -167,7 +167,7 @@ def upper_bounds(results: Iterable[Result]) -> list[Upper]:
     """The table of the sweep "bounds": a row for each learner, graph, data set and theorem."""
     grouped: dict[Task, list[Result]] = {}
     for result in results:
-        if result.task.figure == "bounds":
+        if result.task.sweep == "bounds":
             grouped.setdefault(result.task.configuration, []).append(result)
     return [row for runs in grouped.values() for row in _upper(runs)]
 
@@ -213,7 +213,7 @@ class Lower(NamedTuple):
     by chance; the rule allows three standard errors, and needs some runs to know them.
     """
 
-    figure: str
+    sweep: str
     adversary: str
     learner: str
     rounds: int
@@ -241,13 +241,13 @@ def lower_bounds(results: Iterable[Result]) -> list[Lower]:
     grouped: dict[tuple[str, int, str, str], list[Result]] = {}
     for result in results:
         task = result.task
-        if task.figure in ("lower-filtering", "lower-full"):
+        if task.sweep in ("lower-filtering", "lower-full"):
             kind = task.stream.removesuffix(TURNED).split(",T=")[0]
-            grouped.setdefault((task.figure, task.rounds, kind, task.learner), []).append(result)
+            grouped.setdefault((task.sweep, task.rounds, kind, task.learner), []).append(result)
     return [
         _lower(runs, kind)
-        for (figure, _, kind, _), runs in sorted(grouped.items())
-        if figure == "lower-full" or len({run.task.stream for run in runs}) == 2
+        for (sweep, _, kind, _), runs in sorted(grouped.items())
+        if sweep == "lower-full" or len({run.task.stream for run in runs}) == 2
     ]
 
 
@@ -260,7 +260,7 @@ def _lower(runs: list[Result], kind: str) -> Lower:
     stream = open_stream(task.stream.removesuffix(TURNED))
     assert isinstance(stream, FreshFeatures | Segments)
     return Lower(
-        task.figure,
+        task.sweep,
         kind,
         task.learner,
         task.rounds,
