@@ -452,6 +452,15 @@ def test_adversaries_push_every_learner_above_the_lower_bound(theorems):
     assert fresh == {f"fresh:K=3,B={B}": pytest.approx(((B * B - 1) * 9 + 1) * 2 / 3) for B in (2, 4, 8)}
 
 
+@pytest.mark.parametrize("repeats", [1, 2, 5])
+def test_the_filtering_lower_bound_holds_for_any_number_of_repeats(tmp_path, repeats):
+    rows = lower_bounds(reproduce(tmp_path, figures=["lower-filtering"], rounds=1000, repeats=repeats))
+    assert len(rows) == 6 * 3
+    assert {row.runs for row in rows} == {repeats}
+    for row in rows:
+        assert row.mistakes >= row.bound
+
+
 def test_examining_a_run(theorems):
     run = next(
         run for run in theorems if run.task.learner == "gaphin" and run.task.graph == "full" and run.task.noise == 0.05

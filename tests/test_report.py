@@ -82,6 +82,13 @@ def test_a_part_of_the_figures_makes_a_report_too(tmp_path):
     assert "No bounds are about the figures that were asked for." in text
 
 
+@pytest.mark.parametrize("repeats", [2, 3])
+def test_the_number_of_probes_is_that_of_the_runs(tmp_path, repeats):
+    reproduce(tmp_path, figures=["lower-filtering"], rounds=60, repeats=repeats)
+    text = " ".join((tmp_path / "report.html").read_text().split())
+    assert f"averaged over the sweep&#39;s own repeats ({repeats} runs)." in text
+
+
 @contextlib.contextmanager
 def served(folder):
     class Quiet(http.server.SimpleHTTPRequestHandler):

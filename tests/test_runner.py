@@ -140,6 +140,18 @@ def test_only_what_matches_is_taken(tmp_path):
     assert [result.task for result in read_results(tmp_path)] == tasks
 
 
+def test_runs_against_the_adversary_depend_on_the_number_of_repeats(tmp_path):
+    """A stored run is not used where its turned segment was found with another number of repeats."""
+    figures = {"figures": ["lower-filtering"], "rounds": 50}
+    reproduce(tmp_path / "twice", repeats=2, **figures)
+    view = Watching()
+    reproduce(tmp_path / "twice", repeats=3, view=view, **figures)
+    learners = 6
+    assert view.missing == learners * (1 + 3)  # the third repeat without a turned segment, and all with one
+    reproduce(tmp_path / "once", repeats=3, **figures)
+    assert table_of(tmp_path / "twice") == table_of(tmp_path / "once")
+
+
 def test_other_rounds_live_beside_them(tmp_path):
     reproduce(tmp_path, figures=["lower-full"], rounds=30, repeats=1)
     reproduce(tmp_path, figures=["lower-full"], rounds=40, repeats=1)

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from gappletron import FeedbackGraph, UserError, named
+from gappletron import FeedbackGraph, UserError, named, quietest_segment
 from gappletron.experiments.runner import graph_of, marks, player, stream_of
 from gappletron.experiments.sweeps import FIGURES, SWEEPS, drawable, selected, tasks
 from gappletron.streams import Synthetic
@@ -47,6 +47,23 @@ def test_ids_are_unique_and_stay_as_they_are():
     ):
         assert any(task.id == known for task in ALL), known
     assert [task.id for task in ALL] == sorted(task.id for task in ALL)
+
+
+@pytest.mark.parametrize("repeats", [None, 1, 5])
+def test_the_turned_segment_is_decided_by_the_repeats_of_the_sweep(repeats):
+    """The number is part of the stream's name, so of the task, but not of its id."""
+    lower = selected(["lower-filtering"], rounds=50, repeats=repeats)
+    expected = {"segments:R=5", f"segments:R=5,turned=quietest,repeats={repeats or 20}"}
+    assert {task.stream for task in lower} == expected
+    assert {task.id.split("/")[2] for task in lower} == {"segments:R=5", "segments:R=5,turned=quietest"}
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 3])
+def test_an_adversary_probes_with_the_runs_of_the_sweep(repeats):
+    for task in selected(["lower-filtering"], rounds=200, repeats=repeats):
+        if "turned" in task.stream:
+            root = math.isqrt(task.rounds // 2)
+            assert stream_of(task).turned == quietest_segment(player(task), root, repeats=repeats).segment
 
 
 def test_the_figures_use_the_paper_s_exploration_and_losses():

@@ -10,7 +10,7 @@ from gappletron import _files
 from gappletron.experiments.claims import CLAIMS, OURS, verdicts
 from gappletron.experiments.drawing import label_of
 from gappletron.experiments.summary import Summary
-from gappletron.experiments.sweeps import SWEEPS
+from gappletron.experiments.sweeps import SWEEPS, probes
 from gappletron.experiments.theorems import DELTA, STANDARD_ERRORS, lower_bounds, upper_bounds
 
 if TYPE_CHECKING:
@@ -93,10 +93,9 @@ CHOICES: tuple[tuple[str, str], ...] = (
     ),
     (
         "Against the adversaries",
-        "The segment that is turned is the one in which the learner looks least in 20 runs, those with "
-        "the seeds of the sweep's "
-        "20 repeats. The second-order Perceptron with its full matrix plays the smallest of the three streams of fresh "
-        "features alone: its matrix has (Kd)^2 entries.",
+        "The segment that is turned is the one in which the learner plays the revealing class least often, averaged "
+        "over the sweep's own repeats{probes}. The second-order Perceptron with its full matrix plays the smallest of "
+        "the three streams of fresh features alone: its matrix has (Kd)^2 entries.",
     ),
     ("Best of tunings", "For each learner in each cell, the tuning with the lower mean."),
 )
@@ -123,7 +122,7 @@ def render(results: Sequence[Result], pictures: Iterable[Picture]) -> str:
     return template.render(
         facts=_facts(results),
         sweeps=_sweeps(results),
-        choices=CHOICES,
+        choices=_choices(results),
         pictures=list(pictures),
         verdicts=judged,
         paper=[verdict for verdict in judged if verdict.claim.source != OURS],
@@ -162,6 +161,13 @@ def _facts(results: Sequence[Result]) -> dict[str, Any]:
         "machines": sorted({result.outcome.machine for result in results}),
         "finished": max(result.outcome.finished_at for result in results),
     }
+
+
+def _choices(results: Sequence[Result]) -> list[tuple[str, str]]:
+    """What the paper leaves open and what was chosen, with the number of runs that decide the turned segment."""
+    found = sorted({n for result in results if (n := probes(result.task.stream)[1]) is not None})
+    runs = f" ({', '.join(map(str, found))} runs)" if found else ""
+    return [(what, how.format(probes=runs)) for what, how in CHOICES]
 
 
 def _sweeps(results: Sequence[Result]) -> list[dict[str, Any]]:

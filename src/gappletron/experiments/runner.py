@@ -25,7 +25,7 @@ from gappletron._validate import UserError
 from gappletron.adversary import quietest_segment
 from gappletron.comparator import Comparator, best_comparator
 from gappletron.experiments.store import Outcome, Result, Store
-from gappletron.experiments.sweeps import COMPARED, TURNED
+from gappletron.experiments.sweeps import COMPARED, probes
 from gappletron.exploration import Paper, TopUp
 from gappletron.graphs import FeedbackGraph
 from gappletron.learners import named
@@ -49,7 +49,6 @@ __all__ = ["execute", "graph_of", "player", "prepare", "run", "stream_of"]
 REMEMBERED_ROUNDS = 2_000_000
 MARKS_A_DECADE = 6
 PATIENCE = 30.0
-PROBES = 20  # as many as the sweep has repeats, with their seeds: then the theorem holds of these runs themselves
 
 # Threads that want the same data or the same comparator wait for one of them to make it.
 _data_lock, _comparator_lock, _probe_lock = threading.Lock(), threading.Lock(), threading.Lock()
@@ -89,7 +88,7 @@ def player(task: Task) -> Learner:
 
 @functools.lru_cache(maxsize=128)
 def _named_stream(name: str) -> Stream:
-    return open_stream(name.removesuffix(TURNED))
+    return open_stream(probes(name)[0])
 
 
 @functools.lru_cache(maxsize=2)
@@ -99,19 +98,24 @@ def _remembered(name: str) -> Stream:
 
 
 def stream_of(task: Task) -> Stream:
-    """The stream that a task plays; an adversary's depends on the learner."""
-    if task.stream.endswith(TURNED):
+    """The stream that a task plays.
+
+    An adversary's depends on the learner: it is played with the repeats and the seed of the sweep, so that the lower
+    bound holds for the averages of these runs.
+    """
+    repeats = probes(task.stream)[1]
+    if repeats is not None:
         stream = _named_stream(task.stream)
         assert isinstance(stream, Segments)
         with _probe_lock:
-            return Segments(stream.root, _quietest(player(task), stream.root))
+            return Segments(stream.root, _quietest(player(task), stream.root, repeats, task.seed))
     with _data_lock:
         return _remembered(task.stream)
 
 
 @functools.lru_cache(maxsize=256)
-def _quietest(learner: Learner, root: int) -> int:
-    return quietest_segment(learner, root, repeats=PROBES, jobs=1).segment
+def _quietest(learner: Learner, root: int, repeats: int, seed: int) -> int:
+    return quietest_segment(learner, root, repeats=repeats, seed=seed, jobs=1).segment
 
 
 def _compared(learner: Gappletron, task: Task) -> Comparator:

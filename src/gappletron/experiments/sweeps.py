@@ -27,6 +27,7 @@ __all__ = [
     "drawable",
     "draws",
     "left_out",
+    "probes",
     "selected",
     "tasks",
 ]
@@ -34,8 +35,8 @@ __all__ = [
 ROUNDS = 100_000
 """T, which the paper does not give."""
 
-TURNED = ",turned=quietest"
-"""How the name of an adversary's stream ends that depends on the learner."""
+TURNED = ",turned=quietest,repeats="
+"""Part of the name of an adversary's stream that depends on the learner, before the number of repeats."""
 
 
 class Cell(NamedTuple):
@@ -52,7 +53,7 @@ class Cell(NamedTuple):
     def __str__(self) -> str:
         return f"K={self.classes}, d={self.features}, noise {self.noise:g}"
 
-    def stream(self, rounds: int, repeat: int) -> str:
+    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
         """The stream's name, as :func:`gappletron.open_stream` reads it."""
         return f"synthetic:K={self.classes},d={self.features},noise={self.noise!r},T={rounds},seed=0"
 
@@ -68,7 +69,7 @@ class Unit(NamedTuple):
     features: int
     noise: float
 
-    def stream(self, rounds: int, repeat: int) -> str:
+    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
         return f"unit-vectors:K={self.classes},noise={self.noise!r},T={rounds},seed=0"
 
     def rounds(self, most: int) -> int:
@@ -78,7 +79,8 @@ class Unit(NamedTuple):
 class Blind(NamedTuple):
     """The adversary of Theorem "apple lower bound" with 2R segments: all labels blind, or one segment's turned.
 
-    The segment is the one in which the learner looks least, so the stream depends on the learner.
+    The segment is the one in which the learner plays the revealing class least often, averaged over the repeats of the
+    sweep. So the stream depends on the learner and on the number of repeats, which its name ends with.
     """
 
     root: int
@@ -99,8 +101,8 @@ class Blind(NamedTuple):
         """None."""
         return 0.0
 
-    def stream(self, rounds: int, repeat: int) -> str:
-        return f"segments:R={self.root}" + TURNED * self.turned
+    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
+        return f"segments:R={self.root}" + f"{TURNED}{repeats}" * self.turned
 
     def rounds(self, most: int) -> int:
         """2 R^2, and 0 where that is too long."""
@@ -123,7 +125,7 @@ class Fresh(NamedTuple):
         """M + 1."""
         return (self.radius**2 - 1) * self.classes**2 + 1
 
-    def stream(self, rounds: int, repeat: int) -> str:
+    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
         return f"fresh:K={self.classes},B={self.radius},T={rounds},seed={repeat}"
 
     def rounds(self, most: int) -> int:
@@ -195,12 +197,22 @@ class Task:
         >>> first == second, first.configuration == second.configuration
         (False, True)
         """
-        return replace(self, id="", stream=_without_seed(self.stream), repeat=0, seed=0)
+        return replace(self, id="", stream=_without(self.stream, "seed"), repeat=0, seed=0)
 
 
-def _without_seed(stream: str) -> str:
+def _without(stream: str, *keys: str) -> str:
     kind, colon, numbers = stream.partition(":")
-    return kind + colon + ",".join(part for part in numbers.split(",") if not part.startswith("seed="))
+    return kind + colon + ",".join(part for part in numbers.split(",") if part.partition("=")[0] not in keys)
+
+
+def probes(stream: str) -> tuple[str, int | None]:
+    """The name of an adversary's stream with no segment turned, and the repeats that decide which one is; None if none.
+
+    >>> probes("segments:R=22,turned=quietest,repeats=20"), probes("segments:R=22")
+    (('segments:R=22', 20), ('segments:R=22', None))
+    """
+    name, turned, repeats = stream.partition(TURNED)
+    return name, int(repeats) if turned else None
 
 
 def tasks(sweep: Sweep, rounds: int = ROUNDS, repeats: int | None = None) -> list[Task]:
@@ -217,13 +229,13 @@ def tasks(sweep: Sweep, rounds: int = ROUNDS, repeats: int | None = None) -> lis
         for entrant in sweep.entrants if horizon else ():
             # New labels for every repeat make a learner's runs differ even where it draws nothing.
             times = wanted if entrant.draws or isinstance(data, Fresh) else 1
-            found += [_task(sweep, data, entrant, horizon, repeat) for repeat in range(times)]
+            found += [_task(sweep, data, entrant, horizon, repeat, times) for repeat in range(times)]
     return found
 
 
-def _task(sweep: Sweep, data: Data, entrant: Entrant, rounds: int, repeat: int) -> Task:
-    stream = data.stream(rounds, repeat)
-    where = _without_seed(stream).removeprefix("synthetic:")
+def _task(sweep: Sweep, data: Data, entrant: Entrant, rounds: int, repeat: int, repeats: int) -> Task:
+    stream = data.stream(rounds, repeat, repeats)
+    where = _without(stream, "seed", "repeats").removeprefix("synthetic:")
     who = ",".join(part for part in entrant[:4] if part)
     return Task(
         id=f"{sweep.id}/{sweep.graph}/{where}/{who}/{repeat:02d}",

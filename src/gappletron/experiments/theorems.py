@@ -11,7 +11,7 @@ from gappletron._dispatch import source_hash
 from gappletron._validate import UserError
 from gappletron.comparator import Comparator, best_comparator, has_case_split
 from gappletron.experiments.runner import graph_of, player, stream_of
-from gappletron.experiments.sweeps import TURNED
+from gappletron.experiments.sweeps import probes
 from gappletron.learners.gappletron import Gappletron
 from gappletron.runs import play
 from gappletron.streams import open_stream
@@ -238,33 +238,31 @@ def lower_bounds(results: Iterable[Result]) -> list[Lower]:
 
     A learner that played only one of the two has no row: the theorem says nothing about it.
     """
-    grouped: dict[tuple[str, int, str, str], list[Result]] = {}
+    grouped: dict[tuple[str, int, str, str], dict[str, list[Result]]] = {}
     for result in results:
-        task = result.task
+        task = result.task.configuration
         if task.sweep in ("lower-filtering", "lower-full"):
-            kind = task.stream.removesuffix(TURNED).split(",T=")[0]
-            grouped.setdefault((task.sweep, task.rounds, kind, task.learner), []).append(result)
+            kind = probes(task.stream)[0].split(",T=")[0]
+            by_stream = grouped.setdefault((task.sweep, task.rounds, kind, task.learner), {})
+            by_stream.setdefault(task.stream, []).append(result)
     return [
-        _lower(runs, kind)
-        for (sweep, _, kind, _), runs in sorted(grouped.items())
-        if sweep == "lower-full" or len({run.task.stream for run in runs}) == 2
+        _lower(list(by_stream.values()), kind)
+        for (sweep, _, kind, _), by_stream in sorted(grouped.items())
+        if sweep == "lower-full" or len(by_stream) == 2
     ]
 
 
-def _lower(runs: list[Result], kind: str) -> Lower:
-    task = runs[0].task
-    by_stream: dict[bool, list[Result]] = {}
-    for run in runs:
-        by_stream.setdefault(run.task.stream.endswith(TURNED), []).append(run)
-    mistakes, error = max(_average(some) for some in by_stream.values())
-    stream = open_stream(task.stream.removesuffix(TURNED))
+def _lower(by_stream: list[list[Result]], kind: str) -> Lower:
+    task = by_stream[0][0].task
+    mistakes, error = max(map(_average, by_stream))
+    stream = open_stream(probes(task.stream)[0])
     assert isinstance(stream, FreshFeatures | Segments)
     return Lower(
         task.sweep,
         kind,
         task.learner,
         task.rounds,
-        max(map(len, by_stream.values())),
+        max(map(len, by_stream)),
         mistakes,
         error,
         stream.lower_bound,
