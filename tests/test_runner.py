@@ -6,6 +6,7 @@ import contextlib
 import csv
 import dataclasses
 import json
+import logging
 import multiprocessing
 import os
 import signal
@@ -445,3 +446,44 @@ def test_no_cluster_is_one_sentence():
         patch.setattr(module, "SECONDS_TO_CONNECT", 1)
         with pytest.raises(UserError, match="no Dask scheduler at"), module.dask_executor("tcp://127.0.0.1:9", print):
             pass
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        (None, "has no worker"),
+        ({"a": "other"}, "has other sources"),
+        (ImportError("no numba"), "cannot load gappletron"),
+    ],
+)
+def test_dask_logs_again_after_an_error(monkeypatch, sources, message):
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed")
+    from gappletron.experiments.cluster import dask_executor
+
+    class Client:
+        """A cluster that is refused: its workers have these sources, or raise, or are not there."""
+
+        def __init__(self, address, timeout):
+            pass
+
+        def nthreads(self):
+            return {}
+
+        def wait_for_workers(self, n_workers, timeout):
+            if sources is None:
+                raise TimeoutError
+
+        def run(self, function):
+            if isinstance(sources, Exception):
+                raise sources
+            return sources
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(distributed, "Client", Client)
+    logger = logging.getLogger("distributed")
+    monkeypatch.setattr(logger, "level", logging.INFO)
+    with pytest.raises(UserError, match=message), dask_executor("tcp://127.0.0.1:9", print):
+        pass
+    assert logger.level == logging.INFO

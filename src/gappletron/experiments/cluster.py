@@ -40,11 +40,7 @@ def dask_executor(address: str, told: Callable[[str], None]) -> Iterator[tuple[E
             f"there is no Dask scheduler at {address!r} ({error}): start one with `dask scheduler`, and give the "
             "address that it prints, such as tcp://127.0.0.1:8786"
         ) from None
-    # Dask's own account of a lost connection is forty lines long; ours is one.
-    logger = logging.getLogger("distributed")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    with contextlib.closing(client):
+    with _muted("distributed"), contextlib.closing(client):  # Dask logs forty lines for a lost connection; ours is one
         if not client.nthreads():
             told("waiting for the first worker")
         try:
@@ -68,8 +64,18 @@ def dask_executor(address: str, told: Callable[[str], None]) -> Iterator[tuple[E
                 f"the Dask cluster at {address!r} went away ({type(error).__name__}): the runs stored so far are "
                 "kept; start it again and repeat the command"
             ) from error
-        finally:
-            logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _muted(name: str) -> Iterator[None]:
+    """Only critical messages of this logger inside the block; its level is restored however the block ends."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _check_sources(client: Any) -> None:
