@@ -17,6 +17,7 @@ from gappletron._dispatch import source_hash
 from gappletron.experiments.claims import CLAIMS, verdicts
 from gappletron.experiments.reproduce import reproduce
 from gappletron.experiments.store import Outcome, Result
+from gappletron.experiments.summary import Summary
 from gappletron.experiments.sweeps import selected
 from gappletron.experiments.theorems import Lower, examined, lower_bounds, upper_bounds
 
@@ -109,7 +110,7 @@ def shifted(results, by, **fields):
 
 
 def holding(results):
-    return {verdict.claim.id: verdict.holds for verdict in verdicts(results)}
+    return {verdict.claim.id: verdict.holds for verdict in verdicts(Summary(results))}
 
 
 def test_in_an_ideal_world_every_claim_holds():
@@ -302,7 +303,7 @@ def test_a_verdict_counts_its_cells():
     changed = shifted(
         changed, 0.1, sweep="bandit", learner="gapsmh", classes=9, features=120, noise=0.05, tuning="theory"
     )
-    verdict = next(verdict for verdict in verdicts(changed) if verdict.claim.id == "bandit-best")
+    verdict = next(verdict for verdict in verdicts(Summary(changed)) if verdict.claim.id == "bandit-best")
     assert verdict.text == "holds in 26 of 27 cells"
     assert [check.where for check in verdict.exceptions] == ["K=9, d=120, noise 0.05"]
     assert "GapSmH 0.31" in verdict.exceptions[0].numbers
@@ -310,10 +311,10 @@ def test_a_verdict_counts_its_cells():
 
 def test_claims_without_their_runs_are_left_out():
     some = [result for result in IDEAL if result.task.sweep == "full"]
-    assert {verdict.claim.needs for verdict in verdicts(some)} == {("full",)}
+    assert {verdict.claim.needs for verdict in verdicts(Summary(some))} == {("full",)}
     # One tuning does not do for a claim about the better of two, and one repeat not for a range.
     theory = [result for result in IDEAL if result.task.sweep == "bandit" and result.task.tuning == "theory"]
-    assert {verdict.claim.needs for verdict in verdicts(theory)} == {("bandit:theory",)}
+    assert {verdict.claim.needs for verdict in verdicts(Summary(theory))} == {("bandit:theory",)}
     once = [result for result in IDEAL if result.task.repeat == 0]
     assert {claim.id for claim in CLAIMS} - set(holding(once)) == {claim.id for claim in CLAIMS if claim.repeats == 2}
 
@@ -329,7 +330,7 @@ def real(tmp_path_factory):
         figures=["bandit", "filtering", "full", "label-efficient"],
         rounds=150,
         repeats=2,
-    )
+    ).results
 
 
 def naive_mean(results, sweep, learner, cell, tuning=None):
@@ -347,7 +348,7 @@ def naive_mean(results, sweep, learner, cell, tuning=None):
 
 
 def test_verdicts_agree_with_a_plain_loop(real):
-    found = {verdict.claim.id: sum(check.holds for check in verdict.checks) for verdict in verdicts(real)}
+    found = {verdict.claim.id: sum(check.holds for check in verdict.checks) for verdict in verdicts(Summary(real))}
 
     def mean(sweep, learner, cell, tuning=None):
         return naive_mean(real, sweep, learner, cell, tuning)
@@ -393,7 +394,7 @@ def test_verdicts_agree_with_a_plain_loop(real):
 def theorems(tmp_path_factory):
     return reproduce(
         tmp_path_factory.mktemp("theorems"), figures=["bounds", "lower-filtering", "lower-full"], rounds=20_000
-    )
+    ).results
 
 
 def test_mistakes_stay_below_the_bounds(theorems):
@@ -454,7 +455,7 @@ def test_adversaries_push_every_learner_above_the_lower_bound(theorems):
 
 @pytest.mark.parametrize("repeats", [1, 2, 5])
 def test_the_filtering_lower_bound_holds_for_any_number_of_repeats(tmp_path, repeats):
-    rows = lower_bounds(reproduce(tmp_path, figures=["lower-filtering"], rounds=1000, repeats=repeats))
+    rows = lower_bounds(reproduce(tmp_path, figures=["lower-filtering"], rounds=1000, repeats=repeats).results)
     assert len(rows) == 6 * 3
     assert {row.runs for row in rows} == {repeats}
     for row in rows:

@@ -52,6 +52,38 @@ def test_again_it_plays_nothing(here):
     assert "runs are stored already" in err
 
 
+def test_everything_is_selected_summarised_and_judged_once(tmp_path, monkeypatch, capsys):
+    from gappletron import cli
+    from gappletron.experiments import claims, sweeps
+    from gappletron.experiments.summary import Summary
+
+    listed, judged, summarised = [], [], []
+    real_tasks, real_init = sweeps.tasks, Summary.__init__
+
+    def tasks(sweep, *numbers):
+        listed.append(sweep)
+        return real_tasks(sweep, *numbers)
+
+    def init(self, results):
+        some = list(results)
+        summarised.append(len(some))
+        real_init(self, some)
+
+    def test(summary):
+        judged.append(summary)
+        yield claims.Check("everywhere", True, "")
+
+    monkeypatch.setattr(sweeps, "tasks", tasks)
+    monkeypatch.setattr(Summary, "__init__", init)
+    monkeypatch.setattr(claims, "CLAIMS", (claims.Claim("x", "ours", ("full",), "All is well.", "true", test),))
+    cli.reproduce(tmp_path, ["full", "lower-full"], rounds=40, repeats=1)
+    runs = 27 * 6 + 14
+    assert capsys.readouterr().out.startswith(f"1 of 1 claims hold as they stand\n{runs} runs;")
+    assert len(listed) == len(set(listed)) == 4  # the sweep "full" and three of "lower-full"
+    assert summarised.count(runs) == 1  # a figure's own summary is of its own runs
+    assert len(judged) == 1
+
+
 def test_export(here):
     code, out, err = ended("export", "all.csv", cwd=here)
     assert (code, err) == (0, "")

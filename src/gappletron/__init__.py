@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron._validate import Label as Label, UserError as UserError
     from gappletron.adversary import Probe as Probe, quietest_segment as quietest_segment
     from gappletron.comparator import Comparator as Comparator, best_comparator as best_comparator
-    from gappletron.experiments.reproduce import reproduce as reproduce
+    from gappletron.experiments.reproduce import Reproduction as Reproduction, reproduce as reproduce
     from gappletron.experiments.store import Outcome as Outcome, Result as Result, read_results as read_results
     from gappletron.experiments.sweeps import Task as Task
     from gappletron.exploration import Exploration as Exploration, Paper as Paper, TopUp as TopUp
@@ -84,7 +84,7 @@ _HOMES = {
     "_validate": ("Label", "UserError"),
     "adversary": ("Probe", "quietest_segment"),
     "comparator": ("Comparator", "best_comparator"),
-    "experiments.reproduce": ("reproduce",),
+    "experiments.reproduce": ("Reproduction", "reproduce"),
     "experiments.store": ("Outcome", "Result", "read_results"),
     "experiments.sweeps": ("Task",),
     "theory": ("Bound", "bounds"),

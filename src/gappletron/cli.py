@@ -116,10 +116,9 @@ def reproduce(
     """Run the paper's experiments: figures, claims, bounds and lower bounds. Killed, it goes on where it was."""
     import contextlib
 
-    from gappletron.experiments.reproduce import reproduce as reproduced
-    from gappletron.experiments.sweeps import selected
+    from gappletron.experiments.reproduce import carry_out, planned
 
-    selected(figure or (), rounds, repeats)  # what is asked for must be there, before a cluster is
+    plan = planned(figure or (), rounds, repeats)  # before a cluster is asked for
     try:
         with contextlib.ExitStack() as stack:
             executor = in_flight = None
@@ -130,11 +129,9 @@ def reproduce(
                     dask_executor(scheduler, lambda line: typer.echo(line, err=True))
                 )
             view = stack.enter_context(sweep_view())
-            results = reproduced(
+            done = carry_out(
+                plan,
                 out,
-                figures=figure or (),
-                rounds=rounds,
-                repeats=repeats,
                 jobs=jobs,
                 executor=executor,
                 in_flight=in_flight if jobs is None else None,
@@ -145,12 +142,10 @@ def reproduce(
             f"stopped: the runs finished so far are kept in {out}, and the same command goes on from there", err=True
         )
         raise typer.Exit(INTERRUPTED) from None
-    from gappletron.experiments.claims import verdicts
-
-    judged = verdicts(results)
-    if judged:
-        typer.echo(f"{sum(verdict.holds for verdict in judged)} of {len(judged)} claims hold as they stand")
-    typer.echo(f"{len(results):,} runs; the report is {out / 'report.html'}")
+    if done.verdicts:
+        held = sum(verdict.holds for verdict in done.verdicts)
+        typer.echo(f"{held} of {len(done.verdicts)} claims hold as they stand")
+    typer.echo(f"{len(done.results):,} runs; the report is {out / 'report.html'}")
 
 
 @app.command()

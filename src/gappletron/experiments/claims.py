@@ -16,7 +16,6 @@ from gappletron.experiments.summary import Summary
 from gappletron.experiments.sweeps import GAPS, SWEEPS, TUNINGS, Cell
 
 if TYPE_CHECKING:
-    from gappletron.experiments.store import Result
     from gappletron.experiments.summary import Spread
 
 __all__ = ["CLAIMS", "Check", "Claim", "Verdict", "verdicts"]
@@ -99,9 +98,12 @@ class Verdict(NamedTuple):
         return tuple(check for check in self.checks if not check.holds)
 
 
-def verdicts(results: Sequence[Result]) -> list[Verdict]:
-    """Every claim whose runs are all there, judged by them."""
-    summary = Summary(results)
+def verdicts(summary: Summary) -> list[Verdict]:
+    """Every claim whose runs are all there, judged by them.
+
+    >>> verdicts(Summary([]))
+    []
+    """
     return [
         Verdict(claim, tuple(claim.test(summary)))
         for claim in CLAIMS

@@ -7,9 +7,8 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gappletron import _files
-from gappletron.experiments.claims import CLAIMS, OURS, verdicts
+from gappletron.experiments.claims import CLAIMS, OURS
 from gappletron.experiments.drawing import label_of
-from gappletron.experiments.summary import Summary
 from gappletron.experiments.sweeps import SWEEPS, probes
 from gappletron.experiments.theorems import DELTA, STANDARD_ERRORS, lower_bounds, upper_bounds
 
@@ -17,7 +16,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
 
+    from gappletron.experiments.claims import Verdict
     from gappletron.experiments.store import Result
+    from gappletron.experiments.summary import Summary
     from gappletron.experiments.sweeps import Figure
 
 __all__ = ["Picture", "render", "write_report"]
@@ -101,7 +102,9 @@ CHOICES: tuple[tuple[str, str], ...] = (
 )
 
 
-def render(results: Sequence[Result], pictures: Iterable[Picture]) -> str:
+def render(
+    results: Sequence[Result], summary: Summary, verdicts: Sequence[Verdict], pictures: Iterable[Picture]
+) -> str:
     """The page."""
     import jinja2
 
@@ -118,16 +121,16 @@ def render(results: Sequence[Result], pictures: Iterable[Picture]) -> str:
     template = environment.from_string(
         resources.files(__package__).joinpath("report.html.jinja").read_text(encoding="utf-8")
     )
-    judged = verdicts(results)
+    judged = [verdict.claim for verdict in verdicts]
     return template.render(
         facts=_facts(results),
         sweeps=_sweeps(results),
         choices=_choices(results),
         pictures=list(pictures),
-        verdicts=judged,
-        paper=[verdict for verdict in judged if verdict.claim.source != OURS],
-        unjudged=[claim.id for claim in CLAIMS if claim not in [verdict.claim for verdict in judged]],
-        tables=_tables(results),
+        verdicts=verdicts,
+        paper=[verdict for verdict in verdicts if verdict.claim.source != OURS],
+        unjudged=[claim.id for claim in CLAIMS if claim not in judged],
+        tables=_tables(summary),
         uppers=upper_bounds(results),
         lowers=lower_bounds(results),
         times=_times(results),
@@ -136,10 +139,16 @@ def render(results: Sequence[Result], pictures: Iterable[Picture]) -> str:
     )
 
 
-def write_report(results: Sequence[Result], pictures: Iterable[Picture], path: str | os.PathLike[str]) -> None:
+def write_report(
+    results: Sequence[Result],
+    summary: Summary,
+    verdicts: Sequence[Verdict],
+    pictures: Iterable[Picture],
+    path: str | os.PathLike[str],
+) -> None:
     """Write the page, whole or not at all."""
     with _files.replacing(path) as file:
-        file.write(render(results, pictures).encode())
+        file.write(render(results, summary, verdicts, pictures).encode())
 
 
 def _count(number: float) -> str:
@@ -202,9 +211,8 @@ def _learners(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def _tables(results: Sequence[Result]) -> list[dict[str, Any]]:
+def _tables(summary: Summary) -> list[dict[str, Any]]:
     """The numbers behind the grids: for each sweep of the paper a table of cells by learners."""
-    summary = Summary(results)
     tables = []
     for sweep in ("bandit", "filtering", "full", "label-efficient"):
         cells = summary.cells(sweep)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron import _files
 from gappletron._dispatch import source_hash
@@ -18,11 +19,38 @@ from gappletron.runs import usable_cores
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
+    from gappletron.experiments.claims import Verdict
+    from gappletron.experiments.report import Picture
     from gappletron.experiments.store import Result
+    from gappletron.experiments.sweeps import Task
 
-__all__ = ["draw_all", "reproduce"]
+__all__ = ["Plan", "Reproduction", "carry_out", "planned", "reproduce"]
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What :func:`reproduce` returns: the runs, sorted by id, and a verdict on each claim that they can decide.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     done = reproduce(folder, figures=["full"], rounds=50, repeats=1)
+    >>> len(done.results), done.results[0].task.learner, done.results[0].task.rounds
+    (162, 'gaphin', 50)
+    >>> done.verdicts[0].claim.id, done.verdicts[0].claim.needs
+    ('full-log-classes', ('full',))
+    """
+
+    results: list[Result]
+    verdicts: list[Verdict]
+
+
+class Plan(NamedTuple):
+    """The figures or sweeps that were asked for (all where empty), and the runs that they need."""
+
+    figures: tuple[str, ...]
+    tasks: list[Task]
 
 
 def reproduce(
@@ -35,7 +63,7 @@ def reproduce(
     executor: Executor | None = None,
     in_flight: Callable[[], int] | None = None,
     view: View | None = None,
-) -> list[Result]:
+) -> Reproduction:
     """Run the paper's experiments, and leave ``results.sqlite``, ``results.csv``, ``figures/`` and ``report.html`` in
     `out`.
 
@@ -52,15 +80,39 @@ def reproduce(
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     results = reproduce(folder, figures=["full"], rounds=50, repeats=1)
+    ...     done = reproduce(folder, figures=["full"], rounds=50, repeats=1)
     ...     sorted(path.name for path in Path(folder).iterdir())
     ['figures', 'report.html', 'results.csv', 'results.sqlite']
-    >>> len(results), results[0].task.learner, results[0].task.rounds
-    (162, 'gaphin', 50)
+    >>> len(done.results)
+    162
     """
+    plan = planned(figures, rounds, repeats)
+    return carry_out(plan, out, jobs=jobs, executor=executor, in_flight=in_flight, view=view)
+
+
+def planned(figures: Sequence[str] = (), rounds: int = ROUNDS, repeats: int | None = None) -> Plan:
+    """The runs that :func:`reproduce` needs, or a UserError where there are none."""
     tasks = selected(figures, rounds, repeats)
     if not tasks:
         raise UserError(f"nothing is that short: {', '.join(figures)} at {rounds} rounds has no runs; give more rounds")
+    return Plan(tuple(figures), tasks)
+
+
+def carry_out(
+    plan: Plan,
+    out: str | os.PathLike[str],
+    *,
+    jobs: int | None = None,
+    executor: Executor | None = None,
+    in_flight: Callable[[], int] | None = None,
+    view: View | None = None,
+) -> Reproduction:
+    """Play a plan and write what :func:`reproduce` writes."""
+    from gappletron.experiments.claims import verdicts
+    from gappletron.experiments.report import write_report
+    from gappletron.experiments.summary import Summary
+
+    tasks = plan.tasks
     workers = usable_cores() if jobs is None else whole(jobs, "jobs", least=1, most=100_000)
     view = View() if view is None else view
     with Store(out) as store:
@@ -68,7 +120,7 @@ def reproduce(
         missing = [task for task in tasks if task.id not in stored]
         if executor is None:
             prepare(missing, view.compiling)
-        view.left_out(left_out(figures, {task.sweep for task in tasks}))
+        view.left_out(left_out(plan.figures, {task.sweep for task in tasks}))
         view.begun(tasks, missing)
         with contextlib.ExitStack() as stack:
             pool = executor or stack.enter_context(ThreadPoolExecutor(workers))
@@ -77,29 +129,30 @@ def reproduce(
         results = [stored[task.id] for task in tasks]
         # Still under the store's lock: another command's files do not get between these.
         write_table(results, Path(out) / "results.csv")
-        draw_all(results, Path(out), figures, view)
-    return results
+        pictures = draw_all(results, Path(out) / "figures", plan.figures, view)
+        summary = Summary(results)
+        judged = verdicts(summary)
+        write_report(results, summary, judged, pictures, Path(out) / "report.html")
+    return Reproduction(results, judged)
 
 
-def draw_all(results: Sequence[Result], out: Path, wanted: Iterable[str] = (), view: View | None = None) -> None:
-    """Write the figures and the report: a pure function of the results."""
+def draw_all(results: Sequence[Result], folder: Path, figures: Sequence[str], view: View) -> list[Picture]:
+    """Write the figures as PNG and SVG files, and remove those of an earlier command."""
     from gappletron.experiments.figures import caption, draw, save
-    from gappletron.experiments.report import Picture, write_report
+    from gappletron.experiments.report import Picture
 
-    folder = out / "figures"
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise _files.cannot_write(folder, error.strerror or str(error)) from None
     pictures = []
-    drawn = drawable(wanted, {result.task.sweep for result in results})
+    drawn = drawable(figures, {result.task.sweep for result in results})
     for figure in FIGURES:
-        if figure not in drawn:  # of an earlier command: not of these results
+        if figure not in drawn:
             for kind in ("png", "svg"):
                 (folder / f"{figure.id}.{kind}").unlink(missing_ok=True)
     for figure in drawn:
-        if view is not None:
-            view.drawing(figure)
+        view.drawing(figure)
         save(draw(figure, results), folder / figure.id)
         pictures.append(Picture(figure, (folder / f"{figure.id}.svg").read_bytes(), caption(figure, results)))
-    write_report(results, pictures, out / "report.html")
+    return pictures
