@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from gappletron import UserError, play
-from gappletron._dispatch import source_hash
+from gappletron import FixedOGD, UserError, play
+from gappletron._dispatch import from_json, json_ready, rebuilt, source_hash, spelled
 from gappletron.experiments import runner
 from gappletron.experiments.reproduce import reproduce
 from gappletron.experiments.runner import execute, graph_of, player, prepare
@@ -92,6 +92,17 @@ def test_a_row_is_what_play_says():
     assert outcome.loss_sum == history.loss_sum
     assert json.loads(outcome.parameters)["exploration"] == {"piece": "Paper", "gamma": player(task).exploration.gamma}
     assert outcome.sources == source_hash()
+
+
+@pytest.mark.parametrize("figure", ["bandit", "label-efficient", "bounds", "lower-filtering", "lower-full"])
+def test_the_stored_parameters_are_the_learner(figure):
+    """Also where a number is infinite, which JSON cannot hold."""
+    for task in {(task.graph, task.learner, task.tuning): task for task in selected([figure], rounds=1000)}.values():
+        parameters = json.dumps(json_ready(spelled(player(task))))
+        outcome = dataclasses.replace(result_for(task).outcome, parameters=parameters)
+        assert Result(task, outcome).learner == player(task)
+    endless = FixedOGD(rate=0.5)
+    assert rebuilt(from_json(json.loads(json.dumps(json_ready(spelled(endless)), allow_nan=False)))) == endless
 
 
 def test_the_table_has_its_columns_and_is_sorted(undisturbed):

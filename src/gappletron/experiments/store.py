@@ -25,6 +25,8 @@ from gappletron.experiments.sweeps import Task
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from gappletron.learners.learner import Learner
+
 __all__ = ["Outcome", "Result", "Store", "read_results", "write_table"]
 
 FILE = "results.sqlite"
@@ -76,6 +78,21 @@ class Result:
 
     task: Task
     outcome: Outcome
+
+    @property
+    def learner(self) -> Learner:
+        """The learner with every number that it played with, from the stored `parameters`.
+
+        >>> from gappletron.experiments.runner import execute
+        >>> from gappletron.experiments.sweeps import selected
+        >>> task = selected(["full"], rounds=100)[0]
+        >>> Result(task, execute(task)).learner
+        Gappletron(loss=Hinge(kappa=0.5), optimizer=AdaptiveOGD(scale=1.0), exploration=Paper(gamma=1.0))
+        """
+        import gappletron.learners  # noqa: F401 - makes their classes known
+        from gappletron._dispatch import from_json, rebuilt
+
+        return rebuilt(from_json(json.loads(self.outcome.parameters)))
 
     @property
     def curve(self) -> list[tuple[int, int]]:

@@ -31,11 +31,10 @@ from gappletron.experiments.drawing import (
     say_empty,
     style_of,
 )
-from gappletron.experiments.runner import graph_of, player
-from gappletron.experiments.theorems import Lower, loses_nothing, lower_bounds
+from gappletron.experiments.runner import graph_of
+from gappletron.experiments.theorems import Lower, adversary, loses_nothing, lower_bounds
 from gappletron.history import COLOURS
 from gappletron.learners.gappletron import Gappletron
-from gappletron.streams import open_stream
 from gappletron.streams.adversarial import FreshFeatures
 from gappletron.theory import THEOREMS, bounds
 
@@ -128,36 +127,32 @@ def _panel(results: Sequence[Result], graph: str, row: tuple[str, str]) -> list[
     return [_Guarded(learner, theorem, grouped[learner]) for learner in in_order(grouped)]
 
 
-def _bound_line(task: Task, theorem: str, max_norm: float, rounds: Iterable[float], loss: float = 0.0) -> Floats | None:
-    """The bound on the mistakes with each of these rounds for T, all of them blind; None where the theorem does not
-    apply.
+def _bound_line(run: Result, theorem: str, rounds: Iterable[float], loss: float = 0.0) -> Floats | None:
+    """The bound on the mistakes of a run with each of these rounds for T, all of them blind.
 
-    :param loss: the comparator's, over all rounds of the task, where the theorem is about regret; it counts evenly in
+    None where the theorem does not apply.
+
+    :param loss: the comparator's, over all rounds of the run, where the theorem is about regret; it counts evenly in
         each.
     """
     import numpy as np
 
-    learner, graph, values = player(task), graph_of(task), []
+    learner, graph, values = run.learner, graph_of(run.task), []
     if not isinstance(learner, Gappletron):
         return None
     for t in rounds:
-        every = bounds(learner, graph, rounds=int(t), max_norm=max_norm)
+        every = bounds(learner, graph, rounds=int(t), max_norm=run.outcome.max_norm)
         bound = next(bound for bound in every if bound.theorem == theorem)
         if bound.refusal is not None:
             return None
-        values.append(bound.value + (0.0 if bound.separable else loss * t / task.rounds))
+        values.append(bound.value + (0.0 if bound.separable else loss * t / run.task.rounds))
     return np.array(values)
 
 
 def _guarantee(guarded: _Guarded, at: Floats) -> Floats | None:
     """The bound on the mistakes of the runs of a panel."""
-    first = guarded.runs[0]
     losses = [run.outcome.comparator_loss for run in guarded.runs if run.outcome.comparator_loss is not None]
-    return (
-        _bound_line(first.task, guarded.theorem, first.outcome.max_norm, at, sum(losses) / len(losses))
-        if losses
-        else None
-    )
+    return _bound_line(guarded.runs[0], guarded.theorem, at, sum(losses) / len(losses)) if losses else None
 
 
 def bounds_picture(figure: Figure, results: Sequence[Result]) -> Picture | None:
@@ -263,7 +258,7 @@ def mistakes_and_bounds(found: Examined) -> Picture:
     """The mistakes of one stored run up to each round, and over them the comparator's loss and every bound that
     applies.
     """
-    task, outcome, comparator = found.result.task, found.result.outcome, found.comparator
+    task, comparator = found.result.task, found.comparator
     at, mistakes = _curves([found.result])
     style = style_of(task.learner)
     # Under full information the other theorems are true as well, and say less.
@@ -272,7 +267,7 @@ def mistakes_and_bounds(found: Examined) -> Picture:
         for theorem in THEOREMS
         if theorem.full_information == graph_of(task).is_full_information
         and (not theorem.separable or loses_nothing(comparator.loss, comparator.gap))
-        and (line := _bound_line(task, theorem.name, outcome.max_norm, at, comparator.loss)) is not None
+        and (line := _bound_line(found.result, theorem.name, at, comparator.loss)) is not None
     }
     colours = dict(zip(lines, (colour for colour in COLOURS if colour != style.colour), strict=False))
     with our_settings():
@@ -390,7 +385,7 @@ def _ceiling(results: Iterable[Result], rounds: int) -> Floats | None:
     first = next(
         (result for result in results if result.task.learner == "gapsmh" and result.task.rounds == rounds), None
     )
-    return None if first is None else _bound_line(first.task, "expectation", first.outcome.max_norm, [rounds])
+    return None if first is None else _bound_line(first, "expectation", [rounds])
 
 
 def lower_filtering_caption(figure: Figure, results: Sequence[Result]) -> str:
@@ -407,7 +402,7 @@ def lower_filtering_caption(figure: Figure, results: Sequence[Result]) -> str:
 
 
 def _fresh(task: Task) -> FreshFeatures:
-    stream = open_stream(task.stream)
+    stream = adversary(task)
     assert isinstance(stream, FreshFeatures)
     return stream
 
@@ -470,7 +465,7 @@ def lower_full_picture(figure: Figure, results: Sequence[Result]) -> Picture | N
         stream, span = _fresh(first), [_fresh(first).features, first.rounds]
         _draw_floor(ax, span, [stream.lower_bound] * 2)
         ours = by_name.get("gapsmh")
-        regret = _bound_line(ours[0].task, "full-expectation", ours[0].outcome.max_norm, span[-1:]) if ours else None
+        regret = _bound_line(ours[0], "full-expectation", span[-1:]) if ours else None
         if regret is not None:
             values.append(stream.comparator_loss + float(regret[0]))
             ax.plot(span, values[-1:] * 2, color=BLACK, linewidth=1.2, linestyle="-.", label="upper bound")

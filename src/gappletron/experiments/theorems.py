@@ -10,11 +10,10 @@ import numpy as np
 from gappletron._dispatch import source_hash
 from gappletron._validate import UserError
 from gappletron.comparator import Comparator, best_comparator, has_case_split
-from gappletron.experiments.runner import graph_of, player, stream_of
+from gappletron.experiments.runner import graph_of, stream_of
 from gappletron.experiments.sweeps import probes
 from gappletron.learners.gappletron import Gappletron
 from gappletron.runs import play
-from gappletron.streams import open_stream
 from gappletron.streams.adversarial import FreshFeatures, Segments
 from gappletron.theory import THEOREMS, Bound, bounds
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from gappletron.experiments.store import Result
     from gappletron.experiments.sweeps import Task
 
-__all__ = ["Examined", "Lower", "Upper", "bounds_of", "examined", "lower_bounds", "upper_bounds"]
+__all__ = ["Examined", "Lower", "Upper", "adversary", "bounds_of", "examined", "lower_bounds", "upper_bounds"]
 
 DELTA = 0.05
 STANDARD_ERRORS = 3.0
@@ -84,7 +83,7 @@ def with_comparator(bound: Bound, loss: float, gap: float) -> Bound:
 
 def bounds_of(result: Result, delta: float = DELTA) -> list[Bound]:
     """Every theorem's right-hand side with a run's own numbers: K, rho, Q, L, h, T, n_T and sum l_t(W_t)."""
-    learner = player(result.task)
+    learner = result.learner
     assert isinstance(learner, Gappletron)
     return bounds(
         learner,
@@ -125,16 +124,16 @@ def examined(
     more.
     """
     task = result.task
-    learner, graph, stream = player(task), graph_of(task), stream_of(task)
-    if not isinstance(learner, Gappletron):
-        raise UserError(
-            f"the theorems are about Gappletron, and {task.id!r} is a run of {task.learner}: choose "
-            "one of gapsmh, gaphin, gaplog2 or gaplog"
-        )
     if result.outcome.sources != source_hash():
         raise UserError(
             f"{task.id!r} was played by other sources of gappletron, so it cannot be played once more: run "
             "`gappletron reproduce` again first"
+        )
+    learner, graph = result.learner, graph_of(task)
+    if not isinstance(learner, Gappletron):
+        raise UserError(
+            f"the theorems are about Gappletron, and {task.id!r} is a run of {task.learner}: choose "
+            "one of gapsmh, gaphin, gaplog2 or gaplog"
         )
     reach = learner.optimizer.reach()
     if radius is not None and radius > reach:
@@ -143,7 +142,7 @@ def examined(
             "bounds: give a smaller --radius, or none"
         )
     ball = radius if radius is not None else 1.0 if math.isinf(reach) else reach
-    skipped = None
+    stream, skipped = stream_of(task), None
     if has_case_split(learner.loss):
         again = play(learner, stream, graph, repeats=[task.repeat], seed=task.seed, losses=True, curve="every")[0]
         assert again.curve.loss_sum is not None
@@ -232,6 +231,17 @@ class Lower(NamedTuple):
         return "holds" if self.mistakes + STANDARD_ERRORS * self.error >= self.bound else "is broken"
 
 
+def adversary(task: Task) -> Segments | FreshFeatures:
+    """The stream of a lower bound that a task names, without a turned segment: for its numbers, no round is made.
+
+    >>> from gappletron.experiments.sweeps import selected
+    >>> adversary(selected(["lower-filtering"], rounds=50)[-1]).lower_bound
+    2.5
+    """
+    kind, _, numbers = probes(task.stream)[0].partition(":")
+    return Segments.parse(numbers) if kind == "segments" else FreshFeatures.parse(numbers)
+
+
 def lower_bounds(results: Iterable[Result]) -> list[Lower]:
     """A row for each learner and adversary; against :class:`Segments` the worse of the two streams, as the theorem
     says.
@@ -255,8 +265,6 @@ def lower_bounds(results: Iterable[Result]) -> list[Lower]:
 def _lower(by_stream: list[list[Result]], kind: str) -> Lower:
     task = by_stream[0][0].task
     mistakes, error = max(map(_average, by_stream))
-    stream = open_stream(probes(task.stream)[0])
-    assert isinstance(stream, FreshFeatures | Segments)
     return Lower(
         task.sweep,
         kind,
@@ -265,7 +273,7 @@ def _lower(by_stream: list[list[Result]], kind: str) -> Lower:
         max(map(len, by_stream)),
         mistakes,
         error,
-        stream.lower_bound,
+        adversary(task).lower_bound,
     )
 
 
