@@ -68,10 +68,10 @@ class Watching(View):
         self.missing = None
         self.done = 0
 
-    def begun(self, tasks, missing):
+    def begun(self, runs, missing):
         self.missing = len(missing)
 
-    def finished(self, result):
+    def finished(self, sweep, rounds):
         self.done += 1
 
 
@@ -426,8 +426,8 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_table(cluster, undisturbed
     address, workers = cluster
 
     class Killing(Watching):
-        def finished(self, result):
-            super().finished(result)
+        def finished(self, sweep, rounds):
+            super().finished(sweep, rounds)
             if self.done == 30:
                 workers[0].kill()
 

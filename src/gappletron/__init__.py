@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from gappletron._version import __version__
+
 if TYPE_CHECKING:  # the same list for type checkers and editors; a test compares the two
     from gappletron._dispatch import Piece as Piece, compiled as compiled, helper as helper, interpreted as interpreted
     from gappletron._validate import Label as Label, UserError as UserError
@@ -75,8 +77,6 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.streams.unit_vectors import UnitVectors as UnitVectors
     from gappletron.theory import Bound as Bound, bounds as bounds
     from gappletron.tuning import tuned as tuned
-
-__version__ = "0.2.0.dev0"
 
 # Where each public name lives. They are loaded on first use (PEP 562): `import gappletron` alone costs next to nothing.
 _HOMES = {

@@ -10,12 +10,12 @@ import numpy as np
 from gappletron._validate import listing, shortened
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graph_view import GraphView
 
 MATRIX_ACTIONS, MATRIX_CLASSES = 40, 24
 
 
-def described(graph: FeedbackGraph) -> str:
+def described(graph: GraphView) -> str:
     """What :meth:`FeedbackGraph.describe` says."""
     extra = graph.n_actions - graph.n_classes
     lines = [
@@ -51,7 +51,7 @@ def described(graph: FeedbackGraph) -> str:
     return "\n".join(lines)
 
 
-def _kinds(graph: FeedbackGraph) -> list[tuple[str, list[int]]]:
+def _kinds(graph: GraphView) -> list[tuple[str, list[int]]]:
     counts = graph.visible.sum(axis=1)
     kinds: dict[str, list[int]] = {
         "the label, whatever it is": [],
@@ -72,7 +72,7 @@ def _kinds(graph: FeedbackGraph) -> list[tuple[str, list[int]]]:
     return list(kinds.items())
 
 
-def _observability_in_words(graph: FeedbackGraph) -> list[str]:
+def _observability_in_words(graph: GraphView) -> list[str]:
     if graph.observability == "strong":
         return ["Observability: strong. Every class is seen by its own action or by every other action."]
     hidden = [graph.classes[y] for y in np.flatnonzero(~graph.strongly_observed())]
@@ -82,7 +82,7 @@ def _observability_in_words(graph: FeedbackGraph) -> list[str]:
     ]
 
 
-def _closure_in_words(graph: FeedbackGraph) -> list[str]:
+def _closure_in_words(graph: GraphView) -> list[str]:
     pairs = [f"{graph.actions[i]!r} -> {graph.classes[y]!r}" for i, y in graph.completed]
     more = len(pairs) - 6
     shown = ", ".join(pairs[:6]) + (f" and {more} more" if more > 0 else "")
@@ -92,7 +92,7 @@ def _closure_in_words(graph: FeedbackGraph) -> list[str]:
     ]
 
 
-def matrix(graph: FeedbackGraph) -> str:
+def matrix(graph: GraphView) -> str:
     """What :meth:`FeedbackGraph.as_text` shows."""
     if graph.n_actions > MATRIX_ACTIONS or graph.n_classes > MATRIX_CLASSES:
         return (

@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rich.progress import Progress, TaskID
 
-    from gappletron.experiments.store import Result
-    from gappletron.experiments.sweeps import Figure, Task
-
 __all__ = ["View", "progress", "sweep_view"]
 
 SECONDS_BETWEEN_LINES = 5.0
+
+Run: TypeAlias = tuple[str, int]
+"""The sweep of a run, by its id, and its number of rounds."""
 
 
 @contextlib.contextmanager
@@ -56,14 +56,14 @@ class View:
     def left_out(self, figures: Sequence[str]) -> None:
         """Figures that were asked for and have no runs at this T."""
 
-    def begun(self, tasks: Sequence[Task], missing: Sequence[Task]) -> None:
+    def begun(self, runs: Sequence[Run], missing: Sequence[Run]) -> None:
         """All runs, and those that are still to be played."""
 
-    def finished(self, result: Result) -> None:
-        """One more run is stored."""
+    def finished(self, sweep: str, rounds: int) -> None:
+        """One more run of a sweep is stored."""
 
-    def drawing(self, figure: Figure) -> None:
-        """All runs are stored, and this figure comes next."""
+    def drawing(self, figure: str) -> None:
+        """All runs are stored, and the figure with this id comes next."""
 
 
 @contextlib.contextmanager
@@ -92,10 +92,8 @@ def _no_runs(figures: Sequence[str]) -> str:
     return f"{', '.join(figures)}: no runs at so few rounds, so left out"
 
 
-def _stored_already(tasks: Sequence[Task], missing: Sequence[Task]) -> str:
-    return (
-        f"{len(tasks) - len(missing):,} of {len(tasks):,} runs are stored already" if len(missing) < len(tasks) else ""
-    )
+def _stored_already(stored: int, runs: int) -> str:
+    return f"{stored:,} of {runs:,} runs are stored already"
 
 
 class _Lines(View):
@@ -121,23 +119,23 @@ class _Lines(View):
         if figures:
             _say(_no_runs(figures))
 
-    def begun(self, tasks: Sequence[Task], missing: Sequence[Task]) -> None:
-        self.runs, self.done = len(tasks), len(tasks) - len(missing)
-        self.rounds, self.played = sum(task.rounds for task in missing), 0
+    def begun(self, runs: Sequence[Run], missing: Sequence[Run]) -> None:
+        self.runs, self.done = len(runs), len(runs) - len(missing)
+        self.rounds, self.played = sum(rounds for _, rounds in missing), 0
         self.start = time.monotonic()
         if self.done:
-            _say(_stored_already(tasks, missing))
+            _say(_stored_already(self.done, self.runs))
 
-    def finished(self, result: Result) -> None:
+    def finished(self, sweep: str, rounds: int) -> None:
         self.done += 1
-        self.played += result.task.rounds
+        self.played += rounds
         if self._is_time():
             left = (time.monotonic() - self.start) * (self.rounds / self.played - 1.0)
             _say(f"{self.done:,} of {self.runs:,} runs, about {_in_words(left)} left")
 
-    def drawing(self, figure: Figure) -> None:
+    def drawing(self, figure: str) -> None:
         if self._is_time():
-            _say(f"drawing {figure.id}")
+            _say(f"drawing {figure}")
 
 
 class _Bars(View):
@@ -154,34 +152,31 @@ class _Bars(View):
         if figures:
             self.bars.console.print(_no_runs(figures))
 
-    def begun(self, tasks: Sequence[Task], missing: Sequence[Task]) -> None:
+    def begun(self, runs: Sequence[Run], missing: Sequence[Run]) -> None:
         self.bars.update(self.loops, visible=False)
-        if len(missing) < len(tasks):
-            self.bars.console.print(_stored_already(tasks, missing))
+        if len(missing) < len(runs):
+            self.bars.console.print(_stored_already(len(runs) - len(missing), len(runs)))
         self.rows: dict[str, TaskID] = {}
         self.counts: dict[str, list[int]] = {}
-        for name in [*dict.fromkeys(task.sweep for task in tasks), "all"]:
-            some = [task for task in tasks if name in (task.sweep, "all")]
-            open_ones = [task for task in missing if name in (task.sweep, "all")]
-            self.counts[name] = [len(some) - len(open_ones), len(some)]
+        for name in [*dict.fromkeys(sweep for sweep, _ in runs), "all"]:
+            total = sum(name in (sweep, "all") for sweep, _ in runs)
+            left = [rounds for sweep, rounds in missing if name in (sweep, "all")]
+            self.counts[name] = [total - len(left), total]
             self.rows[name] = self.bars.add_task(
-                name,
-                total=sum(task.rounds for task in open_ones) or 1,
-                runs=self._runs(name),
-                completed=0 if open_ones else 1,
+                name, total=sum(left) or 1, runs=self._runs(name), completed=0 if left else 1
             )
 
-    def finished(self, result: Result) -> None:
-        for name in (result.task.sweep, "all"):
+    def finished(self, sweep: str, rounds: int) -> None:
+        for name in (sweep, "all"):
             self.counts[name][0] += 1
-            self.bars.update(self.rows[name], advance=result.task.rounds, runs=self._runs(name))
+            self.bars.update(self.rows[name], advance=rounds, runs=self._runs(name))
 
     def _runs(self, name: str) -> str:
         done, total = self.counts[name]
         return f"{done:,}/{total:,} runs"
 
-    def drawing(self, figure: Figure) -> None:
-        self.bars.update(self.rows["all"], description=f"drawing {figure.id}")
+    def drawing(self, figure: str) -> None:
+        self.bars.update(self.rows["all"], description=f"drawing {figure}")
 
 
 def _in_words(seconds: float) -> str:

@@ -115,16 +115,20 @@ def carry_out(
     tasks = plan.tasks
     workers = usable_cores() if jobs is None else whole(jobs, "jobs", least=1, most=100_000)
     view = View() if view is None else view
+
+    def told(result: Result) -> None:
+        view.finished(result.task.sweep, result.task.rounds)
+
     with Store(out) as store:
         stored = store.finished(tasks, source_hash())
         missing = [task for task in tasks if task.id not in stored]
         if executor is None:
             prepare(missing, view.compiling)
         view.left_out(left_out(plan.figures, {task.sweep for task in tasks}))
-        view.begun(tasks, missing)
+        view.begun(*([(task.sweep, task.rounds) for task in some] for some in (tasks, missing)))
         with contextlib.ExitStack() as stack:
             pool = executor or stack.enter_context(ThreadPoolExecutor(workers))
-            run(missing, store, pool, in_flight or (lambda: workers), view.finished)
+            run(missing, store, pool, in_flight or (lambda: workers), told)
         stored = store.finished(tasks, source_hash())
         results = [stored[task.id] for task in tasks]
         # Still under the store's lock: another command's files do not get between these.
@@ -152,7 +156,7 @@ def draw_all(results: Sequence[Result], folder: Path, figures: Sequence[str], vi
             for kind in ("png", "svg"):
                 (folder / f"{figure.id}.{kind}").unlink(missing_ok=True)
     for figure in drawn:
-        view.drawing(figure)
+        view.drawing(figure.id)
         save(draw(figure, results), folder / figure.id)
         pictures.append(Picture(figure, (folder / f"{figure.id}.svg").read_bytes(), caption(figure, results)))
     return pictures

@@ -19,9 +19,9 @@ import threading
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import TYPE_CHECKING, Any
 
-from gappletron import __version__
 from gappletron._dispatch import json_ready, parsed, source_hash, spelled
 from gappletron._validate import UserError
+from gappletron._version import __version__
 from gappletron.adversary import quietest_segment
 from gappletron.comparator import Comparator, best_comparator
 from gappletron.experiments.store import Outcome, Result, Store
