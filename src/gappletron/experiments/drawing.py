@@ -10,9 +10,11 @@ import itertools
 import math
 from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
+from zlib import crc32
 
 from gappletron.experiments.sweeps import draws
 from gappletron.history import COLOURS
+from gappletron.learners import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,6 +65,8 @@ __all__ = [
 # ------------------------------------------------------------------------------------------------------------ the looks
 
 Line = Literal["-", "--", "-.", ":"]
+Marker = str | tuple[int, Literal[0, 1], int]
+"""One of matplotlib's markers; a tuple is the number of corners, 0 for a polygon or 1 for a star, and an angle."""
 
 
 class Style(NamedTuple):
@@ -70,7 +74,7 @@ class Style(NamedTuple):
 
     label: str
     colour: str
-    marker: str
+    marker: Marker
     line: Line = "-"
 
 
@@ -84,11 +88,8 @@ STYLES: dict[str, Style] = {
     "gapsmh": Style("GapSmH", BLUE, "o"),
     "gaplog2": Style("GapLog2", SKY, "v"),
     "pnewtron": Style("PNewtron", ORANGE, "D"),
-    "newtron": Style("Newtron", SKY, "8"),
     "soba-diag": Style("SOBAdiag", BLACK, "X"),
-    "soba": Style("SOBA", GREY, "x"),
     "banditron-iw": Style("Banditron", PURPLE, "P"),
-    "banditron": Style("Banditron (original)", OLIVE, "H"),
     # A Gaptron has the colour of the Gappletron with its loss, and a line of its own.
     "gaptron-log": Style("Gaptron (logistic)", GREEN, "1", "--"),
     "gaptron-hin": Style("Gaptron (hinge)", VERMILION, "2", "--"),
@@ -101,7 +102,12 @@ STYLES: dict[str, Style] = {
     "label-efficient-perceptron": Style("label-efficient Perceptron", BLACK, "d"),
     "exp3-g": Style("Exp3.G", OLIVE, "p", ":"),
 }
-"""One look for each learner, the same in all figures; in the order of the legends."""
+"""The learners of the sweeps, in the order of the legends. :func:`style_of` gives other learners a style."""
+
+OTHER_COLOURS = ("#882255", "#332288", "#44AA99", "#DDCC77", "#AA4499", "#117733", "#88CCEE", "#CC6677")
+OTHER_MARKERS: tuple[Marker, ...] = ((4, 1, 0), (6, 1, 0), (5, 1, 36), (4, 1, 45), (5, 0, 180), (8, 1, 0), (7, 0, 0))
+OTHER_LINES: tuple[Line, ...] = ("--", "-.", ":")
+"""For learners that are not in STYLES: Paul Tol's muted palette, and markers that STYLES does not use."""
 
 DASHED = (0.0, (4.0, 2.0))
 """The line of an upper bound."""
@@ -118,12 +124,27 @@ def label_of(learner: str) -> str:
 
 
 def style_of(learner: str) -> Style:
-    """The look of a learner, also of one with numbers of its own.
+    """The look of a learner, with or without numbers of its own.
+
+    A learner that is not in :data:`STYLES` is labelled with its name. Its colour, marker and line follow from its place
+    among the other registered learners (from its name if it is not registered), so that no two of them look the same.
 
     >>> style_of("label-efficient-perceptron:b=0.1").label
     'label-efficient Perceptron'
+    >>> style_of("soba")
+    Style(label='soba', colour='#44AA99', marker=(5, 1, 36), line=':')
     """
-    return STYLES[learner.partition(":")[0]]
+    name = learner.partition(":")[0]
+    if name in STYLES:
+        return STYLES[name]
+    others = [other for other in names() if other not in STYLES]
+    place = others.index(name) if name in others else crc32(name.encode())
+    return Style(
+        name,
+        OTHER_COLOURS[place % len(OTHER_COLOURS)],
+        OTHER_MARKERS[place % len(OTHER_MARKERS)],
+        OTHER_LINES[place % len(OTHER_LINES)],
+    )
 
 
 SETTINGS = {
@@ -165,9 +186,15 @@ def runs_of(figure: Figure, results: Iterable[Result]) -> list[Result]:
 
 
 def in_order(learners: Iterable[str]) -> list[str]:
-    """Learners in the order of the legends; those that differ in their numbers as they come."""
-    order = list(STYLES)
-    return sorted(dict.fromkeys(learners), key=lambda learner: order.index(learner.partition(":")[0]))
+    """Learners in the order of the legends: those of :data:`STYLES`, others in the order of their registration.
+
+    Those that differ only in their numbers stay in the order given.
+
+    >>> in_order(["soba", "perceptron", "banditron", "gaplog"])
+    ['gaplog', 'perceptron', 'banditron', 'soba']
+    """
+    rank = {name: place for place, name in enumerate(dict.fromkeys([*STYLES, *names()]))}
+    return sorted(dict.fromkeys(learners), key=lambda learner: rank.get(learner.partition(":")[0], len(rank)))
 
 
 # ------------------------------------------------------------------------------------------------ the words of captions

@@ -292,8 +292,8 @@ def _label_efficient(figure: Figure, results: Sequence[Result]) -> Picture | Non
         return None
     classes = sorted({cell.classes for cell in queries.cells})
     columns = sorted({(cell.features, cell.noise) for cell in queries.cells})
-    keys = [marker_key(style_of(name)) for name in queries.others]
-    keys += [marker_key(style_of(name), line=True) for name in queries.scaled[:1]] + tuning_keys()
+    learners = in_order([*queries.others, *queries.scaled[:1]])
+    keys = [marker_key(style_of(name), line=name in queries.scaled) for name in learners] + tuning_keys()
     keys.append(marker_key(Style("the same, without the queries", "#aaaaaa", ".", ":"), line=True))
     page = new_page(
         figure.title,
