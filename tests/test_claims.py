@@ -501,7 +501,7 @@ def test_the_learner_of_the_bounds_is_the_theorem_s(theorems):
 
 def test_one_run_tells_nothing_about_a_bound_that_is_attained():
     row = Lower("lower-full", "fresh:K=3,B=2", "gapsmh", 100, 1, 16.0, 0.0, 18.67)
-    assert row.verdict == "too few runs to tell"
+    assert row.verdict == "unknown: too few runs"
     assert row._replace(mistakes=19.0).verdict == "holds"
-    assert row._replace(runs=40, error=0.5).verdict == "is broken"
+    assert row._replace(runs=40, error=0.5).verdict == "is violated"
     assert row._replace(runs=40, error=1.0).verdict == "holds"

@@ -290,7 +290,7 @@ def test_exploration_sets_the_two_rules_side_by_side() -> None:
             }
             less += sum(ours < paper for paper, ours in wanted)
             total += len(wanted)
-        assert f"{less} of {total} times on the {name} graph" in words
+        assert f"{less} of {total} cases on the {name} graph" in words
 
 
 # ----------------------------------------------------------------------------------------------------------- odd tables
@@ -324,7 +324,7 @@ def test_tiny_horizons() -> None:
 
 def test_runs_of_different_length_are_not_averaged() -> None:
     mixed = fakes("full", rounds=100, repeats=1) + fakes("full", rounds=200, repeats=1)
-    with pytest.raises(UserError, match="T = 100 and 200: draw those of one T at a time"):
+    with pytest.raises(UserError, match="T = 100 and 200: draw the runs of one T at a time"):
         draw(BY_ID["full"], mixed)
 
 
@@ -335,7 +335,7 @@ def test_captions_count(everything: list[Result]) -> None:
     words = caption(BY_ID["bandit-best"], everything)
     assert "T = 100,000" in words
     assert "mean of 2 runs," in words
-    assert "least and the greatest" in words
+    assert "the minimum and the maximum error rate" in words
     assert "K = 6, 9 and 12 classes (rows) and d = 80, 120 and 160 features (columns)" in words
     assert "all parameters 1 except T" in caption(BY_ID["bandit-only-t"], everything)
     assert "parameters that theory suggests" in caption(BY_ID["filtering-theory"], everything)

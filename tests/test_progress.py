@@ -45,8 +45,8 @@ def test_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
         told(view)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "compiling: 1 of 3 loops"
-    assert lines[1].startswith("lower-full: no runs")
-    assert lines[2] == "1 of 4 runs are stored already"
+    assert lines[1] == "lower-full: no runs with so few rounds, skipped"
+    assert lines[2] == "1 of 4 runs are already stored"
     assert [re.sub("about .* left", "about 1 s left", line) for line in lines[3:6]] == [
         f"{done} of 4 runs, about 1 s left" for done in (2, 3, 4)
     ]

@@ -356,7 +356,7 @@ def test_tables_in_both_formats(undisturbed, tmp_path):
     assert columns["mistakes"] == [result.outcome.mistakes for result in results]
     assert columns["noise"] == [result.task.noise for result in results]
     assert columns["comparator_loss"] == [None] * len(results)
-    with pytest.raises(UserError, match=r"end in \.csv or \.parquet"):
+    with pytest.raises(UserError, match=r"ends in \.csv or \.parquet"):
         write_table(results, tmp_path / "all.xlsx")
 
 
@@ -464,7 +464,7 @@ def test_no_cluster_is_one_sentence():
     [
         (None, "has no worker"),
         ({"a": "other"}, "has other sources"),
-        (ImportError("no numba"), "cannot load gappletron"),
+        (ImportError("no numba"), "cannot import gappletron"),
     ],
 )
 def test_dask_logs_again_after_an_error(monkeypatch, sources, message):

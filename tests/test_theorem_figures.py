@@ -68,7 +68,7 @@ def test_bounds_are_drawn_over_the_mistakes() -> None:
     words = caption(BY_ID["bounds"], results)
     assert "T = 2,000" in words
     assert "the mean of 3 runs" in words
-    assert words.endswith("No theorem covers GapLog here.")
+    assert words.endswith("No theorem applies to GapLog here.")
 
 
 def test_bounds_are_those_of_the_stored_parameters() -> None:

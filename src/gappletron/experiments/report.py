@@ -1,4 +1,4 @@
-"""``report.html``: one file that holds what was run, the figures, the claims, the bounds and the times."""
+"""``report.html``: one file with the runs, the figures, the claims, the bounds and the times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Picture", "render", "write_report"]
 
 
 class Picture(NamedTuple):
-    """A figure, drawn: its SVG and the words below it."""
+    """A drawn figure: its SVG and its caption."""
 
     figure: Figure
     svg: bytes
@@ -33,36 +33,36 @@ class Picture(NamedTuple):
 
     @property
     def uri(self) -> str:
-        """The picture as a part of the page itself."""
+        """The SVG as a data URI."""
         return "data:image/svg+xml;base64," + base64.b64encode(self.svg).decode()
 
 
 CHOICES: tuple[tuple[str, str], ...] = (
-    ("The number of rounds T", "The paper does not say. Here it is what --rounds says, 100,000 unless told otherwise."),
+    ("Number of rounds T", "The paper does not give it. Here it is set by --rounds, by default 100,000."),
     (
         "Exploration",
-        "The paper's figures are drawn with Algorithm 1 to the letter ('paper'). On graphs whose dominating set is "
-        "smaller than K that rule does not see every label as often as the proof says; our rule ('top-up') does, and "
-        "one figure sets the two side by side. In label efficient classification the 'uniform' of Algorithm 1 is over "
-        "all K + 1 actions, since nothing would ever be seen otherwise.",
+        "The paper's figures use the rule of Algorithm 1 exactly ('paper'). On graphs whose dominating set is smaller "
+        "than K, that rule does not observe every label as often as the proof needs; our rule ('top-up') does, and one "
+        "figure compares the two. In label efficient classification the uniform distribution of Algorithm 1 is over "
+        "all K + 1 actions, because otherwise no label would ever be observed.",
     ),
     (
         "Loss",
-        "GapLog is the paper's logistic loss in base K, which is not regular for three classes or more: no theorem "
-        "applies to it. The theorems are shown with the smooth hinge, the hinge (kappa = 1/2), and the logistic loss "
-        "in base 2.",
+        "GapLog uses the paper's logistic loss in base K, which is not regular for three or more classes: no theorem "
+        "applies to it. The theorems are shown for the smooth hinge, the hinge (kappa = 1/2) and the logistic loss in "
+        "base 2.",
     ),
     (
         "Optimizer",
-        "In the paper's figures, gradient descent without projection and with the rate 1 / sqrt(1e-8 + sum of squared "
-        "gradient norms). The bounds need a guarantee, so they are shown with its projected form.",
+        "The paper's figures use gradient descent without projection, with the rate 1 / sqrt(1e-8 + sum of squared "
+        "gradient norms). The bounds need a regret guarantee, so they are shown for its projected version.",
     ),
-    ("Ties", "The lowest index, for the greedy class and for its rival."),
+    ("Ties", "The lowest index wins, for the greedy class and for the runner-up."),
     (
         "Theory tuning",
         "Gappletron: gamma = h sqrt(K rho L) / 2 with h = 1. Banditron: min(1/2, (K X^2 / T)^(1/3)), in filtering "
-        "min(1/2, (X^2 / T)^(1/3)) (the paper prints max). PNewtron: min(1/2, (d K / T)^(1/3)): the paper says only "
-        "that d is in it. SOBAdiag: its adaptive rate.",
+        "min(1/2, (X^2 / T)^(1/3)) (the paper prints max). PNewtron: min(1/2, (d K / T)^(1/3)); the paper says only "
+        "that it depends on d. SOBAdiag: its adaptive rate.",
     ),
     (
         "Tuning with only T",
@@ -70,33 +70,31 @@ CHOICES: tuple[tuple[str, str], ...] = (
     ),
     (
         "Other parameters",
-        "PNewtron: alpha = 10, beta = 0.01, D = 1. SOBAdiag and the second-order Perceptron: their "
-        "matrices begin as the "
-        "identity. Passive-aggressive: without a cap (PA). Label-efficient Perceptron: the b of the figure. 'Explored' "
-        "counts the rounds in which the action was not the greedy class. On unit vectors a noisy label is another "
-        "class, uniformly.",
+        "PNewtron: alpha = 10, beta = 0.01, D = 1. SOBAdiag and the second-order Perceptron: the initial matrix is the "
+        "identity. Passive-aggressive: PA, without a limit on the step. Label-efficient Perceptron: the b of the "
+        "figure. 'Explored' counts the rounds in which the action is not the greedy class. On unit vectors a noisy "
+        "label is one of the other classes, uniformly at random.",
     ),
     (
         "Banditron",
-        "The importance-weighted version, in the bandit graph as well as in filtering. That the standard "
-        "version is not "
-        "satisfactory, as the paper says, is not checked here: it is not run.",
+        "The importance-weighted version, in the bandit graph and in filtering. The paper says that the standard "
+        "version is not satisfactory; this is not checked here, because that version is not run.",
     ),
     (
         "Data",
-        "Keyword sets are drawn again where two classes would share one. The seed of every data set is 0; data sets "
-        "that differ only in their noise have the same rows. Repeat r of every learner draws from the same numbers.",
+        "Keyword sets are drawn again if two classes have the same one. The seed of every data set is 0; data sets "
+        "that differ only in their noise have the same rows. Repeat r of every learner uses the same random numbers.",
     ),
     (
         "Label efficient",
-        "Nine data sets (d = 120). A query is an action of its own that predicts nothing and so counts as a mistake, "
-        "also for the label-efficient Perceptron, whose authors let labels come without a cost.",
+        "Nine data sets (d = 120). A query is a separate action without a prediction, so it counts as a mistake. This "
+        "is also so for the label-efficient Perceptron, whose authors do not count queries.",
     ),
     (
-        "Against the adversaries",
-        "The segment that is turned is the one in which the learner plays the revealing class least often, averaged "
-        "over the sweep's own repeats{probes}. The second-order Perceptron with its full matrix plays the smallest of "
-        "the three streams of fresh features alone: its matrix has (Kd)^2 entries.",
+        "Adversaries",
+        "The turned segment is the one in which the learner plays the revealing class least often, averaged over the "
+        "repeats of the sweep{probes}. The second-order Perceptron with a full matrix plays only the smallest of the "
+        "three streams of fresh features, because its matrix has (Kd)^2 entries.",
     ),
     ("Best of tunings", "For each learner in each cell, the tuning with the lower mean."),
 )
@@ -105,7 +103,7 @@ CHOICES: tuple[tuple[str, str], ...] = (
 def render(
     results: Sequence[Result], summary: Summary, verdicts: Sequence[Verdict], pictures: Iterable[Picture]
 ) -> str:
-    """The page."""
+    """The HTML page."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -146,7 +144,7 @@ def write_report(
     pictures: Iterable[Picture],
     path: str | os.PathLike[str],
 ) -> None:
-    """Write the page, whole or not at all."""
+    """Write the page; an existing file is replaced in one step."""
     with _files.replacing(path) as file:
         file.write(render(results, summary, verdicts, pictures).encode())
 
@@ -173,14 +171,14 @@ def _facts(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def _choices(results: Sequence[Result]) -> list[tuple[str, str]]:
-    """What the paper leaves open and what was chosen, with the number of runs that decide the turned segment."""
+    """What the paper does not specify, and the choice made here."""
     found = sorted({n for result in results if (n := probes(result.task.stream)[1]) is not None})
     runs = f" ({', '.join(map(str, found))} runs)" if found else ""
     return [(what, how.format(probes=runs)) for what, how in CHOICES]
 
 
 def _sweeps(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """What was run, a row for each sweep."""
+    """One row per sweep: what was run."""
     rows = []
     for name in dict.fromkeys(sweep.id for sweep in SWEEPS if any(result.task.sweep == sweep.id for result in results)):
         some = [result for result in results if result.task.sweep == name]
@@ -202,7 +200,7 @@ def _sweeps(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def _learners(results: Sequence[Result]) -> list[str]:
-    """Who played, each once; how many settings of it where there are several."""
+    """The labels of the learners, each once, with the number of settings where there are several."""
     settings: dict[str, set[str]] = {}
     for result in results:
         settings.setdefault(result.task.learner.partition(":")[0], set()).add(result.task.learner)
@@ -212,7 +210,7 @@ def _learners(results: Sequence[Result]) -> list[str]:
 
 
 def _tables(summary: Summary) -> list[dict[str, Any]]:
-    """The numbers behind the grids: for each sweep of the paper a table of cells by learners."""
+    """The numbers of the grids: one table per sweep of the paper, with cells as rows and learners as columns."""
     tables = []
     for sweep in ("bandit", "filtering", "full", "label-efficient"):
         cells = summary.cells(sweep)
@@ -237,7 +235,7 @@ def _tables(summary: Summary) -> list[dict[str, Any]]:
 
 
 def _times(results: Sequence[Result]) -> list[tuple[str, int, float, float]]:
-    """For each learner: runs, seconds in all, nanoseconds a round."""
+    """For each learner: the runs, the seconds in total, the nanoseconds per round."""
     rows = []
     for learner in sorted({result.task.learner.partition(":")[0] for result in results}):
         some = [result for result in results if result.task.learner.partition(":")[0] == learner]

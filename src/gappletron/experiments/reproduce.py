@@ -1,4 +1,4 @@
-"""The paper in one call: play what is not stored yet, then write the table, the figures and the report."""
+"""Reproduces the paper: runs what is not stored yet, then writes the table, the figures and the report."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Plan", "Reproduction", "carry_out", "planned", "reproduce"]
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What :func:`reproduce` returns: the runs, sorted by id, and a verdict on each claim that they can decide.
+    """What :func:`reproduce` returns: the runs sorted by id, and a verdict for each claim that they can decide.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -47,7 +47,7 @@ class Reproduction:
 
 
 class Plan(NamedTuple):
-    """The figures or sweeps that were asked for (all where empty), and the runs that they need."""
+    """The requested figures or sweeps (all if empty), and the runs that they need."""
 
     figures: tuple[str, ...]
     tasks: list[Task]
@@ -64,19 +64,19 @@ def reproduce(
     in_flight: Callable[[], int] | None = None,
     view: View | None = None,
 ) -> Reproduction:
-    """Run the paper's experiments, and leave ``results.sqlite``, ``results.csv``, ``figures/`` and ``report.html`` in
+    """Run the paper's experiments and write ``results.sqlite``, ``results.csv``, ``figures/`` and ``report.html`` to
     `out`.
 
-    What `out` holds already is not played again, if it was played with the same parameters and the same sources: after
-    an interruption, call it again. The table, the figures and the report are of what was asked for.
+    Runs that `out` already holds are not repeated if their parameters and the sources of the package are the same. So
+    after an interruption, call it again. The table, the figures and the report cover the requested figures only.
 
-    :param figures: ids of figures or sweeps (:data:`~gappletron.experiments.sweeps.FIGURES`); all where none is named.
+    :param figures: ids of figures or sweeps (:data:`~gappletron.experiments.sweeps.FIGURES`); by default all.
     :param rounds: T.
-    :param repeats: runs of each learner that draws; the sweeps' own number (mostly ten) where none is given.
-    :param jobs: runs at the same time; by default as many as there are cores.
-    :param executor: any of ``concurrent.futures``; by default `jobs` threads.
-    :param in_flight: how many runs may be handed to the executor and not stored yet; by default `jobs`.
-    :param view: is told what happens.
+    :param repeats: number of runs of each randomized learner; by default that of the sweep, mostly ten.
+    :param jobs: number of runs at the same time; by default the number of cores.
+    :param executor: any executor of ``concurrent.futures``; by default `jobs` threads.
+    :param in_flight: returns how many runs may be submitted and not yet stored; by default `jobs`.
+    :param view: called with the progress.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -94,7 +94,7 @@ def planned(figures: Sequence[str] = (), rounds: int = ROUNDS, repeats: int | No
     """The runs that :func:`reproduce` needs, or a UserError where there are none."""
     tasks = selected(figures, rounds, repeats)
     if not tasks:
-        raise UserError(f"nothing is that short: {', '.join(figures)} at {rounds} rounds has no runs; give more rounds")
+        raise UserError(f"there are no runs of {', '.join(figures)} with at most {rounds} rounds: give more rounds")
     return Plan(tuple(figures), tasks)
 
 
@@ -107,7 +107,7 @@ def carry_out(
     in_flight: Callable[[], int] | None = None,
     view: View | None = None,
 ) -> Reproduction:
-    """Play a plan and write what :func:`reproduce` writes."""
+    """Run a plan and write the files of :func:`reproduce`."""
     from gappletron.experiments.claims import verdicts
     from gappletron.experiments.report import write_report
     from gappletron.experiments.summary import Summary
@@ -116,7 +116,7 @@ def carry_out(
     workers = usable_cores() if jobs is None else whole(jobs, "jobs", least=1, most=100_000)
     view = View() if view is None else view
 
-    def told(result: Result) -> None:
+    def finished(result: Result) -> None:
         view.finished(result.task.sweep, result.task.rounds)
 
     with Store(out) as store:
@@ -128,10 +128,10 @@ def carry_out(
         view.begun(*([(task.sweep, task.rounds) for task in some] for some in (tasks, missing)))
         with contextlib.ExitStack() as stack:
             pool = executor or stack.enter_context(ThreadPoolExecutor(workers))
-            run(missing, store, pool, in_flight or (lambda: workers), told)
+            run(missing, store, pool, in_flight or (lambda: workers), finished)
         stored = store.finished(tasks, source_hash())
         results = [stored[task.id] for task in tasks]
-        # Still under the store's lock: another command's files do not get between these.
+        # Still under the lock of the store, so that no other command writes these files.
         write_table(results, Path(out) / "results.csv")
         pictures = draw_all(results, Path(out) / "figures", plan.figures, view)
         summary = Summary(results)
