@@ -142,6 +142,17 @@ def test_errors_are_one_sentence(here, arguments, message):
     assert err.count("\n") == 1
 
 
+def test_the_bounds_of_a_store_without_runs(tmp_path):
+    """As after a command that was stopped before its first run was finished."""
+    from gappletron.experiments.store import Store
+
+    with Store(tmp_path / "results"):
+        pass
+    code, out, err = ended("bound", "--run", HINGE, cwd=tmp_path)
+    assert (code, out) == (2, "")
+    assert err == "gappletron: no run in 'results' is finished: run `gappletron reproduce --out results` first\n"
+
+
 def test_ctrl_c_keeps_what_is_finished(tmp_path):
     process = subprocess.Popen(
         [*COMMAND, "reproduce", "--figure", "full", "--rounds", "50000"],

@@ -623,6 +623,8 @@ def _show_bounds_of_run(run: str, results: Path, radius: float | None, delta: fl
 
     _check_outputs(None, plot)
     stored = {result.task.id: result for result in read_results(results)}
+    if not stored:
+        raise UserError(f"no run in {str(results)!r} is finished: run `gappletron reproduce --out {results}` first")
     if run not in stored:
         begun = [name for name in stored if name.startswith(run)]
         near = begun[:1] or difflib.get_close_matches(run, stored, n=1, cutoff=0.0)
