@@ -79,7 +79,7 @@ def test_the_architecture_page_names_every_module_and_dependency():
             assert path.stem in picture, path.stem
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for requirement in project["dependencies"]:
-        assert re.search(rf"^\| {re.match("[a-z0-9-]+", requirement)[0]}\b", text, re.MULTILINE)
+        assert re.search(rf"^\| {re.match('[a-z0-9-]+', requirement)[0]}\b", text, re.MULTILINE)
 
 
 def test_the_table_of_learners_is_up_to_date():

@@ -10,14 +10,20 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
+import gappletron.streams
+import gappletron.tuning
 from gappletron.comparator import Comparator
+from gappletron.experiments import figures, report, runner, theorem_figures, theorems
+from gappletron.experiments.claims import verdicts
 from gappletron.experiments.drawing import STYLES
 from gappletron.experiments.figures import caption, draw
 from gappletron.experiments.runner import graph_of, marks, player
 from gappletron.experiments.store import Result
-from gappletron.experiments.sweeps import selected
+from gappletron.experiments.summary import Summary
+from gappletron.experiments.sweeps import FIGURES, selected
 from gappletron.experiments.theorem_figures import mistakes_and_bounds
 from gappletron.experiments.theorems import Examined, bounds_of
+from gappletron.streams import FreshFeatures, Segments
 from gappletron.theory import bounds
 from pictures import BY_ID, fakes, lines, panels, result_of
 
@@ -62,7 +68,53 @@ def test_bounds_are_drawn_over_the_mistakes() -> None:
     words = caption(BY_ID["bounds"], results)
     assert "T = 2,000" in words
     assert "the mean of 3 runs" in words
-    assert words.endswith("No theorem covers GapLog here.")
+    assert words.endswith("No theorem applies to GapLog here.")
+
+
+def test_bounds_are_those_of_the_stored_parameters() -> None:
+    """Twice the radius that was stored is twice h, and four times K L h^2 / 2."""
+    results = [
+        result
+        for result in fakes("bounds", rounds=500)
+        if result.task.graph == "full" and result.task.learner == "gapsmh" and result.task.noise > 0.0
+    ]
+    wider = [
+        dataclasses.replace(
+            result,
+            outcome=dataclasses.replace(
+                result.outcome, parameters=result.outcome.parameters.replace("1.414214", "2.828428")
+            ),
+        )
+        for result in results
+    ]
+    values = [lines(panels(draw(BY_ID["bounds"], some))[0], "GapSmH: bound")[0][1][0] for some in (results, wider)]
+    spread_loss = 0.1 * 1  # the comparator's loss in the first round: 0.1 T, evenly over T
+    assert values[1] - spread_loss == pytest.approx(4 * (values[0] - spread_loss))
+
+
+def refused(*_: object, **__: object) -> None:
+    raise AssertionError("drawing must not tune a learner or open a stream")
+
+
+def test_drawing_needs_the_stored_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = fakes(rounds=1000, repeats=2)
+    for module, names in (
+        (runner, ("player", "stream_of", "tuned", "play", "open_stream", "quietest_segment", "best_comparator")),
+        (theorems, ("stream_of", "play", "best_comparator")),
+        (gappletron.tuning, ("tuned",)),
+        (gappletron.streams, ("open_stream",)),
+        (Segments, ("chunks",)),
+        (FreshFeatures, ("chunks",)),
+    ):
+        for name in names:
+            monkeypatch.setattr(module, name, refused)
+    for module in (figures, theorem_figures, theorems, report):
+        assert not {"player", "open_stream", "tuned"} & set(vars(module))
+    for figure in FIGURES:
+        draw(figure, results)
+        assert "no data" not in caption(figure, results)
+    summary = Summary(results)
+    assert "upper-bounds" in report.render(results, summary, verdicts(summary), [])
 
 
 def test_bounds_need_a_comparator() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graph_view import GraphView
 
 DRAWN_ACTIONS, DRAWN_EDGES, DRAWN_EXTRA = 24, 100, 6
 """A graph with more nodes or arrows than this is drawn as its matrix."""
@@ -31,7 +31,7 @@ _BLUE, _SKY, _ORANGE, _VERMILLION, _GREY = (
 )  # Okabe and Ito, and a grey
 
 
-def drawn(graph: FeedbackGraph, path: str | os.PathLike[str] | None, ax: Axes | None) -> Figure:
+def drawn(graph: GraphView, path: str | os.PathLike[str] | None, ax: Axes | None) -> Figure:
     """The figure of :meth:`FeedbackGraph.draw`."""
     if path is not None:
         _files.figure_kind(path)
@@ -56,7 +56,7 @@ def _caption(name: Label, most: int = 14) -> str:
     return shortened(text if text.isprintable() and text.strip() else repr(name), most)
 
 
-def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
+def _draw_nodes(graph: GraphView, ax: Axes) -> None:
     from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 
     n_classes, visible = graph.n_classes, graph.visible
@@ -113,7 +113,7 @@ def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
     _legend(graph, ax)
 
 
-def _centres(graph: FeedbackGraph) -> NDArray[np.float64]:
+def _centres(graph: GraphView) -> NDArray[np.float64]:
     """The classes on the unit circle, clockwise from the top; extra actions in the middle, several on a small
     circle.
     """
@@ -151,7 +151,7 @@ def _loop(centre: NDArray[np.float64], radius: float) -> Any:
     return Curve(points, [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4])
 
 
-def _legend(graph: FeedbackGraph, ax: Axes) -> None:
+def _legend(graph: GraphView, ax: Axes) -> None:
     from matplotlib.lines import Line2D
 
     def marker(text: str, shape: str, fill: str, edge: str, width: float) -> Line2D:
@@ -177,7 +177,7 @@ def _legend(graph: FeedbackGraph, ax: Axes) -> None:
     ax.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, frameon=False)
 
 
-def _draw_matrix(graph: FeedbackGraph, ax: Axes) -> None:
+def _draw_matrix(graph: GraphView, ax: Axes) -> None:
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 

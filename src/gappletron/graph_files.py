@@ -13,7 +13,7 @@ from gappletron._validate import UserError, shortened, unknown
 if TYPE_CHECKING:
     import os
 
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graph_view import GraphView
 
 FILE_BYTES = 2**28
 FILE_KEYS = ("classes", "actions", "edges", "name", "dominating_set")
@@ -27,7 +27,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise UserError("it is nested too deeply: a graph needs lists of names and of pairs, nothing deeper") from None
 
 
-def written(graph: FeedbackGraph) -> bytes:
+def written(graph: GraphView) -> bytes:
     """The file of a graph. The edges are those that were given: the closure adds the others again."""
     given = graph.visible.copy()
     for edge in graph.completed:

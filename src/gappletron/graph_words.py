@@ -10,7 +10,7 @@ import numpy as np
 from gappletron._validate import listing, shortened
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graph_view import GraphView
 
 MATRIX_ACTIONS, MATRIX_CLASSES = 40, 24
 
@@ -18,14 +18,14 @@ MATRIX_ACTIONS, MATRIX_CLASSES = 40, 24
 NAMES_IN_CAPTION, LETTERS_IN_CAPTION = 3, 20
 
 
-def caption(graph: FeedbackGraph) -> str:
+def caption(graph: GraphView) -> str:
     """The text of :attr:`FeedbackGraph.caption`."""
     title = graph.name if graph.name == "graph" else f"{graph.name} graph"
     who = revealers(graph)
     return f"{title}, {who}" if who else title
 
 
-def revealers(graph: FeedbackGraph) -> str:
+def revealers(graph: GraphView) -> str:
     """Which actions reveal every label, in short; empty if none or all of them do.
 
     >>> from gappletron import FeedbackGraph
@@ -40,7 +40,7 @@ def revealers(graph: FeedbackGraph) -> str:
     return f"{shown}{more} reveal{'s' if len(names) == 1 else ''}"
 
 
-def described(graph: FeedbackGraph) -> str:
+def described(graph: GraphView) -> str:
     """The text of :meth:`FeedbackGraph.describe`."""
     extra = graph.n_actions - graph.n_classes
     lines = [
@@ -76,7 +76,7 @@ def described(graph: FeedbackGraph) -> str:
     return "\n".join(lines)
 
 
-def _kinds(graph: FeedbackGraph) -> list[tuple[str, list[int]]]:
+def _kinds(graph: GraphView) -> list[tuple[str, list[int]]]:
     counts = graph.visible.sum(axis=1)
     kinds: dict[str, list[int]] = {
         "every label": [],
@@ -97,7 +97,7 @@ def _kinds(graph: FeedbackGraph) -> list[tuple[str, list[int]]]:
     return list(kinds.items())
 
 
-def _observability_in_words(graph: FeedbackGraph) -> list[str]:
+def _observability_in_words(graph: GraphView) -> list[str]:
     if graph.observability == "strong":
         return ["Observability: strong. Every class is revealed by its own action or by every other action."]
     hidden = [graph.classes[y] for y in np.flatnonzero(~graph.strongly_observed())]
@@ -107,7 +107,7 @@ def _observability_in_words(graph: FeedbackGraph) -> list[str]:
     ]
 
 
-def _closure_in_words(graph: FeedbackGraph) -> list[str]:
+def _closure_in_words(graph: GraphView) -> list[str]:
     pairs = [f"{graph.actions[i]!r} -> {graph.classes[y]!r}" for i, y in graph.completed]
     more = len(pairs) - 6
     shown = ", ".join(pairs[:6]) + (f" and {more} more" if more > 0 else "")
@@ -117,7 +117,7 @@ def _closure_in_words(graph: FeedbackGraph) -> list[str]:
     ]
 
 
-def matrix(graph: FeedbackGraph) -> str:
+def matrix(graph: GraphView) -> str:
     """The text of :meth:`FeedbackGraph.as_text`."""
     if graph.n_actions > MATRIX_ACTIONS or graph.n_classes > MATRIX_CLASSES:
         return f"(The matrix of {graph.n_actions} x {graph.n_classes} is too large to print: use draw() or --plot.)"

@@ -219,6 +219,17 @@ def json_ready(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def from_json(value: Any) -> Any:
+    """What :func:`json_ready` was given: the texts that it wrote for infinite numbers are numbers again.
+
+    >>> from_json({"piece": "FixedOGD", "radius": "inf", "rate": 0.5})
+    {'piece': 'FixedOGD', 'radius': inf, 'rate': 0.5}
+    """
+    if isinstance(value, dict):
+        return {key: from_json(entry) for key, entry in value.items()}
+    return float(value) if value in ("inf", "-inf") else value
+
+
 def rebuilt(data: dict[str, Any], own: tuple[type[Piece], ...] = ()) -> Any:
     """The piece that :func:`spelled` wrote; `own` are classes from outside the package that it may be made of.
 

@@ -121,11 +121,13 @@ def _show_bounds_of_run(run: str, results: Path, radius: float | None, delta: fl
 
     check_outputs(None, plot)
     stored = {result.task.id: result for result in read_results(results)}
+    if not stored:
+        raise UserError(f"no run in {str(results)!r} is finished: run `gappletron reproduce --out {results}` first")
     if run not in stored:
         begun = [name for name in stored if name.startswith(run)]
         near = begun[:1] or difflib.get_close_matches(run, stored, n=1, cutoff=0.0)
         raise UserError(
-            f"there is no stored run {run!r}; the nearest is {near[0]!r}: the ids are in "
+            f"there is no stored run {run!r}; the closest id is {near[0]!r}: all ids are in "
             f"{str(results / 'results.csv')!r}"
         )
     with progress("comparing") as show:
@@ -137,7 +139,7 @@ def _show_bounds_of_run(run: str, results: Path, radius: float | None, delta: fl
         f"{_constants(found.learner, graph, outcome.max_norm)}\n"
         f"best comparator with norm at most {found.radius:g} (--radius sets another): loss "
         f"{found.comparator.loss:,.1f} "
-        f"(the least is at most {found.comparator.gap:,.1f} lower)\n"
+        f"(the minimum is at most {found.comparator.gap:,.1f} lower)\n"
         f"mistakes {outcome.mistakes:,}, surrogate regret {found.regret:,.1f}"
     )
     for bound in found.bounds:

@@ -13,36 +13,40 @@ from gappletron.progress import sweep_view
 
 def reproduce(
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where results.sqlite, results.csv, figures/ and report.html go.")
+        Path, typer.Option(metavar="DIR", help="Folder for results.sqlite, results.csv, figures/ and report.html.")
     ] = Path("results"),
     figure: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ID",
-            help="Only this figure or sweep, such as bandit-theory or lower-full; repeatable. Default: all.",
+            help="Only this figure or sweep, such as bandit-theory or lower-full; can be repeated. Default: all.",
         ),
     ] = None,
-    rounds: Annotated[int, typer.Option(help="T, which the paper does not give.")] = 100_000,
+    rounds: Annotated[int, typer.Option(help="The number of rounds T; the paper does not give it.")] = 100_000,
     repeats: Annotated[
         int | None,
-        typer.Option(help="Runs of each learner that draws. Default: the paper's ten (more against the adversaries)."),
+        typer.Option(
+            help="Runs of each randomized learner. Default: 10 as in the paper, 20 and 40 against the adversaries."
+        ),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Runs at the same time. Default: one a core.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at the same time. Default: one per core.")] = None,
     scheduler: Annotated[
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Play on the Dask cluster whose scheduler listens there, such as tcp://127.0.0.1:8786.",
+            help="Run on the Dask cluster of the scheduler at this address, such as tcp://127.0.0.1:8786.",
         ),
     ] = None,
 ) -> None:
-    """Run the paper's experiments: figures, claims, bounds and lower bounds. Killed, it goes on where it was."""
+    """Run the paper's experiments: figures, claims, bounds and lower bounds.
+
+    Finished runs are stored; after an interruption the same command continues.
+    """
     import contextlib
 
-    from gappletron.experiments.reproduce import reproduce as reproduced
-    from gappletron.experiments.sweeps import selected
+    from gappletron.experiments.reproduce import carry_out, planned
 
-    selected(figure or (), rounds, repeats)  # what is asked for must be there, before a cluster is
+    plan = planned(figure or (), rounds, repeats)  # errors in the options come before the connection to a cluster
     try:
         with contextlib.ExitStack() as stack:
             executor = in_flight = None
@@ -53,11 +57,9 @@ def reproduce(
                     dask_executor(scheduler, lambda line: typer.echo(line, err=True))
                 )
             view = stack.enter_context(sweep_view())
-            results = reproduced(
+            done = carry_out(
+                plan,
                 out,
-                figures=figure or (),
-                rounds=rounds,
-                repeats=repeats,
                 jobs=jobs,
                 executor=executor,
                 in_flight=in_flight if jobs is None else None,
@@ -65,24 +67,22 @@ def reproduce(
             )
     except KeyboardInterrupt:
         typer.echo(
-            f"stopped: the runs finished so far are kept in {out}, and the same command goes on from there", err=True
+            f"stopped: the finished runs are stored in {out}, and the same command continues from there", err=True
         )
         raise typer.Exit(INTERRUPTED) from None
-    from gappletron.experiments.claims import verdicts
-
-    judged = verdicts(results)
-    if judged:
-        typer.echo(f"{sum(verdict.holds for verdict in judged)} of {len(judged)} claims hold as they stand")
-    typer.echo(f"{len(results):,} runs; the report is {out / 'report.html'}")
+    if done.verdicts:
+        held = sum(verdict.holds for verdict in done.verdicts)
+        typer.echo(f"{held} of {len(done.verdicts)} claims hold")
+    typer.echo(f"{len(done.results):,} runs; the report is {out / 'report.html'}")
 
 
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write: a name that ends in .csv or .parquet.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; its name ends in .csv or .parquet.")],
     results: Annotated[Path, typer.Option(metavar="DIR", help="The folder of `gappletron reproduce`.")] = Path(
         "results"
     ),
 ) -> None:
-    """Write every stored run as a table, CSV or Parquet."""
+    """Write all stored runs as a CSV or Parquet table."""
     from gappletron._files import check_writable
     from gappletron.experiments.store import read_results, table_kind, write_table
 
