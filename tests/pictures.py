@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gappletron._dispatch import json_ready, spelled
-from gappletron.experiments.runner import marks, player
+from gappletron.experiments.runner import marks, learner_of
 from gappletron.experiments.store import Outcome, Result
 from gappletron.experiments.sweeps import FIGURES, selected
 
@@ -35,7 +35,7 @@ def result_of(
     return Result(
         task,
         Outcome(
-            json.dumps(json_ready(spelled(player(task)))),
+            json.dumps(json_ready(spelled(learner_of(task)))),
             norm,
             mistakes,
             labels_seen,

@@ -487,7 +487,7 @@ def test_examining_a_run(theorems):
 
 
 def test_the_learner_of_the_bounds_is_the_theorem_s(theorems):
-    from gappletron.experiments.runner import player
+    from gappletron.experiments.runner import learner_of
 
     run = next(
         run
@@ -496,7 +496,7 @@ def test_the_learner_of_the_bounds_is_the_theorem_s(theorems):
     )
     plain = Gappletron(SmoothHinge(), ProjectedOGD(1.414214))
     expected = tuned(plain, "high-probability", FeedbackGraph.bandit(3), max_norm=1.0)
-    assert player(run.task) == expected
+    assert learner_of(run.task) == expected
 
 
 def test_one_run_tells_nothing_about_a_bound_that_is_attained():

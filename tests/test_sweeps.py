@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from gappletron import FeedbackGraph, UserError, named, quietest_segment
-from gappletron.experiments.runner import graph_of, marks, player, stream_of
+from gappletron.experiments.runner import graph_of, marks, learner_of, stream_of
 from gappletron.experiments.sweeps import FIGURES, SWEEPS, drawable, selected, tasks
 from gappletron.streams import Synthetic
 
@@ -63,7 +63,7 @@ def test_an_adversary_probes_with_the_runs_of_the_sweep(repeats):
     for task in selected(["lower-filtering"], rounds=200, repeats=repeats):
         if "turned" in task.stream:
             root = math.isqrt(task.rounds // 2)
-            assert stream_of(task).turned == quietest_segment(player(task), root, repeats=repeats).segment
+            assert stream_of(task).turned == quietest_segment(learner_of(task), root, repeats=repeats).segment
 
 
 def test_the_figures_use_the_paper_s_exploration_and_losses():
@@ -89,23 +89,23 @@ def task_of(sweep, learner, tuning, cell=(9, 120, 0.05)):
 
 def test_the_numbers_in_the_players_are_those_of_the_notes():
     X, T, K, d = Synthetic(9, 120, 0.05).max_norm, 100_000, 9, 120
-    assert player(task_of("bandit", "gapsmh", "theory")).exploration.gamma == pytest.approx(
+    assert learner_of(task_of("bandit", "gapsmh", "theory")).exploration.gamma == pytest.approx(
         math.sqrt(K * K * 4 * X**2) / 2
     )
-    assert player(task_of("bandit", "gaphin", "theory")).exploration.gamma == pytest.approx(
+    assert learner_of(task_of("bandit", "gaphin", "theory")).exploration.gamma == pytest.approx(
         math.sqrt(K * K * 2 * X**2) / 2
     )
-    gaplog = player(task_of("bandit", "gaplog", "theory"))
+    gaplog = learner_of(task_of("bandit", "gaplog", "theory"))
     assert gaplog.exploration.gamma == pytest.approx(math.sqrt(K * K * X**2 / math.log(K)) / 2)
-    assert player(task_of("filtering", "gapsmh", "theory")).exploration.gamma == pytest.approx(
+    assert learner_of(task_of("filtering", "gapsmh", "theory")).exploration.gamma == pytest.approx(
         math.sqrt(K * 4 * X**2) / 2
     )
-    assert player(task_of("bandit", "gaplog", "only-t")).exploration.gamma == 1.0
-    assert player(task_of("bandit", "banditron-iw", "theory")).gamma == pytest.approx((K * X**2 / T) ** (1 / 3))
-    assert player(task_of("filtering", "banditron-iw", "theory")).gamma == pytest.approx((X**2 / T) ** (1 / 3))
-    assert player(task_of("bandit", "banditron-iw", "only-t")).gamma == pytest.approx(T ** (-1 / 3))
-    assert player(task_of("bandit", "pnewtron", "theory")).gamma == pytest.approx((d * K / T) ** (1 / 3))
-    assert player(task_of("full", "perceptron", "")) == named("perceptron")
+    assert learner_of(task_of("bandit", "gaplog", "only-t")).exploration.gamma == 1.0
+    assert learner_of(task_of("bandit", "banditron-iw", "theory")).gamma == pytest.approx((K * X**2 / T) ** (1 / 3))
+    assert learner_of(task_of("filtering", "banditron-iw", "theory")).gamma == pytest.approx((X**2 / T) ** (1 / 3))
+    assert learner_of(task_of("bandit", "banditron-iw", "only-t")).gamma == pytest.approx(T ** (-1 / 3))
+    assert learner_of(task_of("bandit", "pnewtron", "theory")).gamma == pytest.approx((d * K / T) ** (1 / 3))
+    assert learner_of(task_of("full", "perceptron", "")) == named("perceptron")
 
 
 def test_graphs_and_streams():
@@ -126,7 +126,7 @@ def test_every_learner_that_can_play_meets_each_adversary():
 
 def test_every_player_can_play_its_graph():
     for task in {(task.sweep, task.graph, task.learner, task.tuning): task for task in ALL}.values():
-        assert player(task).refusal(graph_of(task)) is None
+        assert learner_of(task).refusal(graph_of(task)) is None
 
 
 def test_fewer_repeats_and_rounds():

@@ -17,7 +17,7 @@ from gappletron.experiments import figures, report, runner, theorem_figures, the
 from gappletron.experiments.claims import verdicts
 from gappletron.experiments.drawing import STYLES
 from gappletron.experiments.figures import caption, draw
-from gappletron.experiments.runner import graph_of, marks, player
+from gappletron.experiments.runner import graph_of, marks, learner_of
 from gappletron.experiments.store import Result
 from gappletron.experiments.summary import Summary
 from gappletron.experiments.sweeps import FIGURES, selected
@@ -61,7 +61,9 @@ def test_bounds_are_drawn_over_the_mistakes() -> None:
                 for t, value in list(zip(at, bound, strict=True))[::5]:
                     found = {
                         each.theorem: each
-                        for each in bounds(player(runs[0].task), graph_of(runs[0].task), rounds=int(t), max_norm=1.0)
+                        for each in bounds(
+                            learner_of(runs[0].task), graph_of(runs[0].task), rounds=int(t), max_norm=1.0
+                        )
                     }[theorem]
                     assert found.refusal is None
                     assert value == pytest.approx(found.value + (0.0 if noise == 0.0 else 200.0 * t / 2000))
@@ -133,11 +135,11 @@ def test_one_run_and_its_bounds() -> None:
         if task.learner != "gapsmh":
             continue
         lost = result.outcome.comparator_loss or 0.0
-        found = Examined(result, player(task), 1.0, Comparator(np.zeros((3, 3)), lost, 0.0), bounds_of(result))
+        found = Examined(result, learner_of(task), 1.0, Comparator(np.zeros((3, 3)), lost, 0.0), bounds_of(result))
         (ax,) = panels(mistakes_and_bounds(found))
         wanted = {
             bound.theorem: bound.value + (0.0 if bound.separable else lost)
-            for bound in bounds(player(task), graph_of(task), rounds=500, max_norm=1.0)
+            for bound in bounds(learner_of(task), graph_of(task), rounds=500, max_norm=1.0)
             if bound.refusal is None
             and bound.theorem.startswith("full-") == (task.graph == "full")
             and (task.noise == 0.0 or not bound.separable)

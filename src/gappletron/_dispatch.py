@@ -441,6 +441,16 @@ def ready(function: F, *arguments: Any) -> F:
     return kernel
 
 
+def can_be_loaded(function: Callable[..., Any], *arguments: Any) -> bool:
+    """Whether `function` is compiled for these arguments already, here or in the on-disk cache (or never goes there)."""
+    kernel = specialised(function, *arguments)
+    if kernel is function or isinstance(kernel._cache, NullCache):  # type: ignore[attr-defined]
+        return True
+    signature = tuple(map(numba.typeof, arguments))
+    loaded = kernel._cache.load_overload(signature, kernel.targetctx)  # type: ignore[attr-defined]
+    return signature in kernel.overloads or loaded is not None  # type: ignore[attr-defined]
+
+
 def innermost(message: str) -> str:
     """The cause in Numba's nested messages: the last reason, and the last place outside of Numba and the package.
 

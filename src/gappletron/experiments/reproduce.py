@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from gappletron import _files
 from gappletron._dispatch import source_hash
 from gappletron._validate import UserError, whole
-from gappletron.experiments.runner import prepare, run
+from gappletron.experiments.compilation import compile_in_processes
+from gappletron.experiments.runner import run
 from gappletron.experiments.store import Store, write_table
 from gappletron.experiments.sweeps import FIGURES, ROUNDS, drawable, left_out, selected
 from gappletron.progress import View
 from gappletron.runs import usable_cores
+
+MAX_COMPILERS = 8  # processes: there are some forty loops, and each process needs a second to start
 
 if TYPE_CHECKING:
     import os
@@ -123,7 +126,7 @@ def carry_out(
         stored = store.finished(tasks, source_hash())
         missing = [task for task in tasks if task.id not in stored]
         if executor is None:
-            prepare(missing, view.compiling)
+            compile_in_processes(missing, min(workers, MAX_COMPILERS), view.compiling)
         view.left_out(left_out(plan.figures, {task.sweep for task in tasks}))
         view.begun(*([(task.sweep, task.rounds) for task in some] for some in (tasks, missing)))
         with contextlib.ExitStack() as stack:

@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import source_hash
 from gappletron._validate import UserError
+from gappletron._vectors import lanes_for
 from gappletron._version import __version__
 from gappletron.adversary import quietest_segment
 from gappletron.comparator import Comparator, best_comparator
+from gappletron.engine import Counts, Losses
 from gappletron.experiments.store import Outcome, Result, Store
 from gappletron.experiments.sweeps import COMPARED, probes
 from gappletron.exploration import Exploration
@@ -31,6 +33,7 @@ from gappletron.graphs import FeedbackGraph, open_graph
 from gappletron.learners import named
 from gappletron.learners.gappletron import Gappletron
 from gappletron.optimizers import Optimizer
+from gappletron.player import Player
 from gappletron.runs import play
 from gappletron.spelling import json_ready, parsed, spelled
 from gappletron.streams import open_stream
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
     from gappletron.learners.learner import Learner
     from gappletron.streams.stream import Stream
 
-__all__ = ["execute", "graph_of", "player", "prepare", "run", "stream_of"]
+__all__ = ["execute", "graph_of", "is_prepared", "kinds_of", "learner_of", "prepare", "run", "stream_of"]
 
 REMEMBERED_ROUNDS = 2_000_000
 MARKS_PER_DECADE = 6
@@ -70,7 +73,7 @@ def _graph(name: str, classes: int) -> FeedbackGraph:
     return open_graph(name, classes)
 
 
-def player(task: Task) -> Learner:
+def learner_of(task: Task) -> Learner:
     """The learner of a task with all its numbers set."""
     learner = named(task.learner)
     if isinstance(learner, Gappletron):
@@ -108,7 +111,7 @@ def stream_of(task: Task) -> Stream:
         stream = _named_stream(task.stream)
         assert isinstance(stream, Segments)
         with _probe_lock:
-            return Segments(stream.root, _quietest(player(task), stream.root, repeats, task.seed))
+            return Segments(stream.root, _quietest(learner_of(task), stream.root, repeats, task.seed))
     with _data_lock:
         return _remembered(task.stream)
 
@@ -146,7 +149,7 @@ def marks(rounds: int) -> list[int]:
 
 def execute(task: Task) -> Outcome:
     """Run one task."""
-    graph, stream, learner = graph_of(task), stream_of(task), player(task)
+    graph, stream, learner = graph_of(task), stream_of(task), learner_of(task)
     is_gappletron = isinstance(learner, Gappletron)
     history = play(
         {task.learner: learner},
@@ -191,24 +194,36 @@ def _machine() -> str:
 def prepare(tasks: Iterable[Task], notify: Callable[[int, int], None]) -> None:
     """Compile the loops that the tasks need, or load them from the cache; `notify` is called with (done, total).
 
-    Numba compiles one function at a time, so threads would not help.
+    Numba compiles one function at a time in a process: see :mod:`gappletron.experiments.compilation` for several.
     """
-    by_kind = {
-        (task.learner.partition(":")[0], task.exploration, task.optimizer.partition(":")[0]): task for task in tasks
-    }
-    for done, task in enumerate(by_kind.values()):
-        notify(done, len(by_kind))
-        learner = player(task)
+    kinds = kinds_of(tasks)
+    for done, task in enumerate(kinds):
+        notify(done, len(kinds))
         with _interrupted_after():
-            play(
-                learner,
-                _named_stream(task.stream),
-                graph_of(task),
-                rounds=1,
-                losses=isinstance(learner, Gappletron),
-                jobs=1,
-            )
-    notify(len(by_kind), len(by_kind))
+            player, record = _player_of(task)
+            player.compile(record)
+    notify(len(kinds), len(kinds))
+
+
+def is_prepared(task: Task) -> bool:
+    """Whether the loop that a task needs is compiled, here or in the cache."""
+    player, record = _player_of(task)
+    return player.is_compiled(record)
+
+
+def _player_of(task: Task) -> tuple[Player, Counts | Losses]:
+    """A player of the same types as the task's, which are all that compilation depends on."""
+    learner = learner_of(task)
+    return Player(learner, graph_of(task), 1), Losses() if isinstance(learner, Gappletron) else Counts()
+
+
+def kinds_of(tasks: Iterable[Task]) -> list[Task]:
+    """One task for each loop that must be compiled: by the classes of the pieces and the padded number of classes."""
+    found = {}
+    for task in tasks:
+        parts = (task.learner.partition(":")[0], task.exploration, task.optimizer.partition(":")[0])
+        found[(*parts, lanes_for(task.classes))] = task
+    return list(found.values())
 
 
 @contextlib.contextmanager
