@@ -81,7 +81,7 @@ class Watching(View):
 def test_a_row_is_what_play_says():
     task = next(task for task in selected(["bandit"], rounds=700) if task.learner == "gaplog" and task.repeat == 4)
     outcome = execute(task)
-    history = play(player(task), task.stream, graph_of(task), repeats=5, losses=True)[4]
+    history = play(learner_of(task), task.stream, graph_of(task), repeats=5, losses=True)[4]
     assert (outcome.mistakes, outcome.labels_seen, outcome.explored, outcome.blind_rounds) == (
         history.mistakes,
         history.labels_seen,
@@ -90,7 +90,10 @@ def test_a_row_is_what_play_says():
     )
     assert outcome.error_rate == history.mistakes / 700
     assert outcome.loss_sum == history.loss_sum
-    assert json.loads(outcome.parameters)["exploration"] == {"piece": "Paper", "gamma": player(task).exploration.gamma}
+    assert json.loads(outcome.parameters)["exploration"] == {
+        "piece": "Paper",
+        "gamma": learner_of(task).exploration.gamma,
+    }
     assert outcome.sources == source_hash()
 
 
@@ -98,9 +101,9 @@ def test_a_row_is_what_play_says():
 def test_the_stored_parameters_are_the_learner(figure):
     """Also where a number is infinite, which JSON cannot hold."""
     for task in {(task.graph, task.learner, task.tuning): task for task in selected([figure], rounds=1000)}.values():
-        parameters = json.dumps(json_ready(spelled(player(task))))
+        parameters = json.dumps(json_ready(spelled(learner_of(task))))
         outcome = dataclasses.replace(result_for(task).outcome, parameters=parameters)
-        assert Result(task, outcome).learner == player(task)
+        assert Result(task, outcome).learner == learner_of(task)
     endless = FixedOGD(rate=0.5)
     assert rebuilt(from_json(json.loads(json.dumps(json_ready(spelled(endless)), allow_nan=False)))) == endless
 

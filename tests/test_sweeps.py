@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from gappletron import FeedbackGraph, UserError, named, quietest_segment
-from gappletron.experiments.runner import graph_of, marks, learner_of, stream_of
+from gappletron.experiments.runner import graph_of, learner_of, marks, stream_of
 from gappletron.experiments.sweeps import FIGURES, SWEEPS, drawable, selected, tasks
 from gappletron.streams import Synthetic
 

@@ -17,7 +17,7 @@ from gappletron.experiments import figures, report, runner, theorem_figures, the
 from gappletron.experiments.claims import verdicts
 from gappletron.experiments.drawing import STYLES
 from gappletron.experiments.figures import caption, draw
-from gappletron.experiments.runner import graph_of, marks, learner_of
+from gappletron.experiments.runner import graph_of, learner_of, marks
 from gappletron.experiments.store import Result
 from gappletron.experiments.summary import Summary
 from gappletron.experiments.sweeps import FIGURES, selected
@@ -101,7 +101,7 @@ def refused(*_: object, **__: object) -> None:
 def test_drawing_needs_the_stored_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     results = fakes(rounds=1000, repeats=2)
     for module, names in (
-        (runner, ("player", "stream_of", "tuned", "play", "open_stream", "quietest_segment", "best_comparator")),
+        (runner, ("learner_of", "stream_of", "tuned", "play", "open_stream", "quietest_segment", "best_comparator")),
         (theorems, ("stream_of", "play", "best_comparator")),
         (gappletron.tuning, ("tuned",)),
         (gappletron.streams, ("open_stream",)),
@@ -111,7 +111,7 @@ def test_drawing_needs_the_stored_runs_alone(monkeypatch: pytest.MonkeyPatch) ->
         for name in names:
             monkeypatch.setattr(module, name, refused)
     for module in (figures, theorem_figures, theorems, report):
-        assert not {"player", "open_stream", "tuned"} & set(vars(module))
+        assert not {"learner_of", "open_stream", "tuned"} & set(vars(module))
     for figure in FIGURES:
         draw(figure, results)
         assert "no data" not in caption(figure, results)

@@ -442,7 +442,7 @@ def ready(function: F, *arguments: Any) -> F:
 
 
 def can_be_loaded(function: Callable[..., Any], *arguments: Any) -> bool:
-    """Whether `function` is compiled for these arguments already, here or in the on-disk cache (or never goes there)."""
+    """Whether `function` is compiled for these arguments: here, or in the on-disk cache (or cannot be stored there)."""
     kernel = specialised(function, *arguments)
     if kernel is function or isinstance(kernel._cache, NullCache):  # type: ignore[attr-defined]
         return True
