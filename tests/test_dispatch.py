@@ -129,6 +129,31 @@ def test_interpreted_holds_for_its_own_thread_alone():
     assert specialised(add, 1, 2) is not add
 
 
+def test_a_model_stays_compiled_or_interpreted_as_it_was_made(monkeypatch):
+    """Machine code that were given the arguments of plain Python would read foreign memory."""
+    bandit, full, x = FeedbackGraph.bandit(3), FeedbackGraph.full(3), [1.0, 2.0]
+
+    def used(model):
+        done = [model.act(x, full).action, model.predict(x), model.probabilities([x]).tolist()]
+        model.grow(4)
+        return [*done, model.act([*x, 0.0, 3.0]).action]
+
+    with gappletron.interpreted():
+        plain = gappletron.Online("gapsmh", bandit, features=2)
+    compiled = gappletron.Online("gapsmh", bandit, features=2)
+    with gappletron.interpreted():
+        expected = used(compiled)
+    asked, specialised = [], gappletron._dispatch._specialised
+
+    def remember(function, classes):
+        asked.append(function.__name__)
+        return specialised(function, classes)
+
+    monkeypatch.setattr("gappletron._dispatch._specialised", remember)
+    assert used(plain) == expected
+    assert asked == ["squared_norms"]  # of a batch: it knows nothing of the model
+
+
 def test_pieces_are_immutable():
     with pytest.raises(AttributeError):
         TopUp().gamma = 2.0

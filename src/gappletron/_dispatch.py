@@ -454,16 +454,23 @@ def interpreted() -> Iterator[None]:
     >>> with gappletron.interpreted():
     ...     history = gappletron.play(gappletron.named("gapsmh"), "synthetic:T=50", "bandit")
     """
-    token = _interpreted.set(True)
-    try:
+    with in_mode(True):
         yield
-    finally:
-        _interpreted.reset(token)
 
 
 def is_interpreted() -> bool:
     """Whether this runs inside :func:`interpreted`."""
     return _interpreted.get()
+
+
+@contextlib.contextmanager
+def in_mode(interpreted: bool) -> Iterator[None]:
+    """Run everything inside interpreted or compiled, for what keeps the mode in which it was made."""
+    token = _interpreted.set(interpreted)
+    try:
+        yield
+    finally:
+        _interpreted.reset(token)
 
 
 @functools.cache
