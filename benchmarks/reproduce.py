@@ -2,7 +2,7 @@
 
     python benchmarks/reproduce.py [options of gappletron reproduce]
 
-The target: T = 100,000 within 10 minutes on 2 cores (compilation included, caches empty) and within 2 GB.
+The target: T = 100,000 within 5 minutes on 2 cores (compilation included, caches empty) and within 2 GB.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> None:
         f"{usage.ru_maxrss / 2**20:.2f} GiB at most"
     )
     print(
-        f"playing {playing:.0f} s ({1e9 * playing / rounds:.0f} ns a round), "
+        f"playing {playing:.0f} s ({1e9 * playing / rounds:.0f} ns per round), "
         f"{playing / wall / usable_cores():.0%} of the cores' time"
     )
 

@@ -1,10 +1,11 @@
-"""What a round costs: every learner as a multiple of one bare pass over the same stream, all in one run.
+"""What a round costs: every learner as a multiple of one bare pass over the same stream, all in one run, interleaved.
 
     python benchmarks/rounds.py [--rounds T] [--repeats R]
 
-The bare pass computes the scores (with values) and their argmax, and learns nothing: no learner can be faster. Where
-the yardstick `../shared/bench/floor.py` lies beside the project it is timed too; ours must be no slower, or the
-multiples flatter.
+A bare pass computes the scores and their argmax and learns nothing. Two of them are timed next to every learner, where
+`../shared/bench` lies beside the project: `floor.py` (Numba, the number of classes known at run time only) and
+`native.py` (C, the number of classes known to the compiler). Without that folder, a bare pass of our own takes the
+place of `floor.py`.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numba
 import numpy as np
 
-from gappletron import FeedbackGraph, Gappletron, Online, Runs, Synthetic, named, names
+from gappletron import UNSEEN, FeedbackGraph, Gappletron, Online, Player, Synthetic, named, names
 from gappletron.optimizers import AdaGrad, FixedOGD, ProjectedOGD, ScaleFreeFTRL
-from gappletron.streams.stream import Chunk, Stream
+from gappletron.player import prepared
+from gappletron.streams.stream import frozen
 
 FULL_MATRIX = ("newtron", "soba", "second-order-perceptron")
-YARDSTICK = Path(__file__).resolve().parents[2] / "shared" / "bench" / "floor.py"
+YARDSTICKS = Path(__file__).resolve().parents[2] / "shared" / "bench"
+K, D = 9, 120
 
 
 @numba.njit(nogil=True)
@@ -47,32 +51,24 @@ def bare_pass(indptr, indices, values, weights):
     return total
 
 
-class Held(Stream):
-    """A stream that is already in memory, so that only playing is timed."""
-
-    def __init__(self, stream: Stream) -> None:
-        self.name, self.features, self.classes = stream.name, stream.features, stream.classes
-        self.rounds, self.max_norm = stream.rounds, stream.max_norm
-        self._chunks = list(stream.chunks())
-
-    def chunks(self):
-        return iter(self._chunks)
-
-
-class Widened(Held):
-    """The same rows, with features that never occur behind them."""
-
-    def __init__(self, stream: Held, features: int) -> None:
-        super().__init__(stream)
-        self.features = features
+def module(name: str):
+    """A yardstick by its file's name, or None where it does not lie beside the project."""
+    path = YARDSTICKS / f"{name}.py"
+    if not path.exists():
+        return None
+    sys.path.insert(0, str(YARDSTICKS))
+    spec = importlib.util.spec_from_file_location(name, path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
 
 
-def joined(stream: Held) -> Chunk:
-    chunks = list(stream.chunks())
+def joined(chunks) -> tuple:
+    """The rounds of several chunks as one."""
+    chunks = list(chunks)
     sizes = np.concatenate([np.diff(chunk.indptr) for chunk in chunks])
-    return Chunk(
-        np.concatenate([[0], np.cumsum(sizes)]), *(np.concatenate([chunk[i] for chunk in chunks]) for i in (1, 2, 3))
-    )
+    parts = (np.concatenate([chunk[i] for chunk in chunks]) for i in (1, 2, 3))
+    return frozen(np.concatenate([[0], np.cumsum(sizes)]), *parts)
 
 
 def seconds(call) -> float:
@@ -81,37 +77,45 @@ def seconds(call) -> float:
     return time.perf_counter() - start
 
 
-def yardstick():
-    if not YARDSTICK.exists():
-        return None
-    spec = importlib.util.spec_from_file_location("floor", YARDSTICK)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.score_pass
+class Yardsticks(NamedTuple):
+    """The bare passes over one stream."""
+
+    floor: object
+    native: object | None
+
+    @classmethod
+    def over(cls, chunk) -> Yardsticks:
+        weights = np.random.default_rng(0).normal(size=(D, K))
+        theirs, native = module("floor"), module("native")
+        score_pass = bare_pass if theirs is None else theirs.score_pass
+        call = None
+        if native is not None:
+            c_pass, padded = native.native_pass(K)
+            wide = np.zeros((D, padded))
+            wide[:, :K] = weights
+            call = lambda: c_pass(*chunk[:3], wide)  # noqa: E731
+        return cls(lambda: score_pass(*chunk[:3], weights), call)
 
 
-def time_rounds(stream: Held, graph: FeedbackGraph, learner, repeats: int, floor) -> tuple[float, float]:
-    """Nanoseconds a round, and the median over the repeats of the ratio to a bare pass timed right before."""
-    nanoseconds, ratios = [], []
+def time_rounds(chunk, graph: FeedbackGraph, learner, repeats: int, floor, features: int = D) -> tuple[float, float]:
+    """Nanoseconds per round, and the median over the repeats of the ratio to a bare pass timed right before."""
+    checked, nanoseconds, ratios = prepared(chunk), [], []
     for repeat in range(repeats + 1):
-        runs = Runs(learner, stream, graph, seed=repeat, jobs=1)
-        bare = seconds(floor)
-        list(runs)
-        if repeat:  # the first one compiles, or loads
-            nanoseconds.append(runs.histories()[0].seconds / stream.rounds * 1e9)
-            ratios.append(runs.histories()[0].seconds / bare)
+        player = Player(learner, graph, features, seed=repeat)
+        player.compile()
+        bare, own = seconds(floor), seconds(lambda: player.advance(checked))  # noqa: B023 - called at once
+        if repeat:
+            nanoseconds.append(own / len(chunk.labels) * 1e9)
+            ratios.append(own / bare)
     return float(np.median(nanoseconds)), float(np.median(ratios))
 
 
-def one_round_at_a_time(stream: Held, rounds: int = 5000) -> float:
+def one_round_at_a_time(chunk, rounds: int = 5000) -> float:
     """Microseconds for act and learn with (indices, values)."""
-    chunk = joined(stream)
-    graph = FeedbackGraph.bandit(stream.classes)
-    model = Online("gapsmh", graph, stream.features)
+    model = Online("gapsmh", FeedbackGraph.bandit(K), D)
     cuts = zip(chunk.indptr[:rounds], chunk.indptr[1 : rounds + 1], strict=True)
     xs = [(chunk.indices[a:b], chunk.values[a:b]) for a, b in cuts]
-    labels = [stream.classes[y] for y in chunk.labels[:rounds]]
-    from gappletron import UNSEEN
+    labels = chunk.labels[:rounds].tolist()
 
     def play():
         for x, label in zip(xs, labels, strict=True):
@@ -119,14 +123,15 @@ def one_round_at_a_time(stream: Held, rounds: int = 5000) -> float:
             model.learn(receipt, label if label == receipt.action else UNSEEN)
 
     play()
-    return float(np.median([seconds(play) for _ in range(5)])) / rounds * 1e6
+    return float(np.median([seconds(play) for _ in range(9)])) / rounds * 1e6
 
 
-def start_to_result() -> float:
-    command = [sys.executable, "-m", "gappletron", "run", "synthetic:T=1000"]
+def a_command(*arguments: str) -> float:
+    """Seconds from the start of a process to its end, with a warm cache."""
+    command = [sys.executable, "-m", "gappletron", *arguments]
     subprocess.run(command, check=True, capture_output=True)
     return float(
-        np.median([seconds(lambda: subprocess.run(command, check=True, capture_output=True)) for _ in range(5)])
+        np.median([seconds(lambda: subprocess.run(command, check=True, capture_output=True)) for _ in range(7)])
     )
 
 
@@ -135,24 +140,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=9)
     options = parser.parse_args()
-    K, d = 9, 120
-    stream = Held(Synthetic(classes=K, features=d, noise=0.05, rounds=options.rounds))
-    chunk = joined(stream)
-    W = np.random.default_rng(0).normal(size=(d, K))
-
-    def floor():
-        return bare_pass(*chunk[:3], W)
-
+    chunk = joined(Synthetic(classes=K, features=D, noise=0.05, rounds=options.rounds).chunks())
+    floor, native = Yardsticks.over(chunk)
     floor()
-    own = [seconds(floor) / options.rounds * 1e9 for _ in range(options.repeats)]
-    print(f"bare pass, K = {K}, d = {d}: {np.median(own):.0f} ns a round")
-    theirs = yardstick()
-    if theirs is not None:
-        theirs(*chunk[:3], W)
-        ratios = [seconds(floor) / seconds(lambda: theirs(*chunk[:3], W)) for _ in range(5 * options.repeats)]
-        print(f"  = {np.median(ratios):.2f} x the yardstick's bare pass")
+    own = np.median([seconds(floor) for _ in range(options.repeats)]) / options.rounds * 1e9
+    print(f"K = {K}, d = {D}, {options.rounds:,} rounds")
+    print(f"floor.py: {own:.0f} ns per round")
+    if native is not None:
+        ratios = [seconds(native) / seconds(floor) for _ in range(5 * options.repeats)]
+        print(f"native.py: {np.median(ratios):.2f} x floor.py")
 
-    print(f"\n{'learner':34} {'graph':16} {'ns a round':>10} {'x bare pass':>12}")
+    print(f"\n{'learner':34} {'graph':16} {'ns per round':>12} {'x floor.py':>11}")
     graphs = [getattr(FeedbackGraph, name)(K) for name in ("bandit", "full", "filtering", "label_efficient")]
     cases = [(name, named(name), graph) for graph in graphs for name in names(graph) if name not in FULL_MATRIX]
     cases += [
@@ -160,22 +158,23 @@ def main() -> None:
         for o in (ProjectedOGD(10.0), FixedOGD(0.01, 10.0), AdaGrad(), ScaleFreeFTRL(10.0))
     ]
     for name, learner, graph in cases:
-        nanoseconds, ratio = time_rounds(stream, graph, learner, options.repeats, floor)
-        print(f"{name:34} {graph.name:16} {nanoseconds:10.0f} {ratio:12.2f}")
+        nanoseconds, ratio = time_rounds(chunk, graph, learner, options.repeats, floor)
+        print(f"{name:34} {graph.name:16} {nanoseconds:12.0f} {ratio:11.2f}")
 
-    print("\nfull matrices, K = 3, d = 40, 2,000 rounds (microseconds a round)")
-    small = Held(Synthetic(classes=3, features=40, noise=0.05, rounds=2000))
+    print("\nfull matrices, K = 3, d = 40, 2,000 rounds (microseconds per round)")
+    small = joined(Synthetic(classes=3, features=40, noise=0.05, rounds=2000).chunks())
     for name in FULL_MATRIX:
         graph = FeedbackGraph.full(3) if named(name).setting == "full information" else FeedbackGraph.bandit(3)
-        print(f"{name:34} {graph.name:16} {time_rounds(small, graph, named(name), 3, floor)[0] / 1000:10.1f}")
+        print(f"{name:34} {graph.name:16} {time_rounds(small, graph, named(name), 3, floor, 40)[0] / 1000:12.1f}")
 
-    print("\nthe same non-zeros among ever more features (nanoseconds a round): no pass over all of W")
+    print("\nthe same non-zeros among more features (nanoseconds per round): no pass over all of W")
     for name in ("gapsmh", "pnewtron", "soba-diag", "banditron"):
-        costs = [time_rounds(Widened(stream, width), graphs[0], named(name), 3, floor)[0] for width in (d, 100 * d)]
-        print(f"{name:34} d = {d}: {costs[0]:.0f}, d = {100 * d}: {costs[1]:.0f}")
+        costs = [time_rounds(chunk, graphs[0], named(name), 3, floor, width)[0] for width in (D, 100 * D)]
+        print(f"{name:34} d = {D}: {costs[0]:.0f}, d = {100 * D}: {costs[1]:.0f}")
 
-    print(f"\nact + learn with (indices, values): {one_round_at_a_time(stream):.1f} microseconds")
-    print(f"process start to first result, warm cache: {start_to_result():.2f} s")
+    print(f"\nact + learn with (indices, values): {one_round_at_a_time(chunk):.1f} microseconds")
+    print(f"process start to first result, warm cache: {a_command('run', 'synthetic:T=1000'):.2f} s")
+    print(f"gappletron --help: {a_command('--help'):.2f} s")
 
 
 if __name__ == "__main__":

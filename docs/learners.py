@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from gappletron import named, names
-from gappletron.cli import _parameters
+from gappletron.cli.learners import _parameters
 
 PAGE = Path(__file__).with_name("learners.md")
 BEGIN, END = "<!-- begin of the table made by `python docs/learners.py` -->\n", "<!-- end of the table -->\n"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gappletron.experiments.runner import marks
+from gappletron._dispatch import json_ready, spelled
+from gappletron.experiments.runner import marks, learner_of
 from gappletron.experiments.store import Outcome, Result
 from gappletron.experiments.sweeps import FIGURES, selected
 
@@ -34,7 +35,7 @@ def result_of(
     return Result(
         task,
         Outcome(
-            "{}",
+            json.dumps(json_ready(spelled(learner_of(task)))),
             norm,
             mistakes,
             labels_seen,
@@ -63,7 +64,7 @@ def faked(task: Task, rng: random.Random) -> Result:
     seen = rng.randint(1, max(1, curve[-1][1]))
     lost = (
         None
-        if task.figure != "bounds"
+        if task.sweep != "bounds"
         else 0.0
         if task.noise == 0.0 and "log" not in task.learner
         else 0.1 * task.rounds

@@ -150,13 +150,19 @@ def draw(p, u):
     return max(i for i in range(len(p)) if p[i] > 0)
 
 
-def gappletron(X, y, A, S, loss, optimizer, exploration, gamma, draws):
+def graph_at(graph, t):
+    """A graph is (A, S), a matrix and a dominating set; where it changes it is a list of those, one for each round."""
+    return graph[t] if isinstance(graph, list) else graph
+
+
+def gappletron(X, y, graph, loss, optimizer, exploration, gamma, draws):
     """Play all rounds; returns the actions, W (K x d), and a dictionary of totals. `draws` are the uniform numbers."""
-    N = A.shape[0]
-    Q = {i for i in range(N) if A[i].all()}
     actions, blind = [], 0
     totals = {"mistakes": 0, "labels_seen": 0, "explored": 0, "rate_sum": 0.0, "loss_sum": 0.0}
     for t in range(len(y)):
+        A, S = graph_at(graph, t)
+        N = A.shape[0]
+        Q = {i for i in range(N) if A[i].all()}
         s = optimizer.W @ X[t]
         star = int(np.argmax(s))
         if star in Q:
@@ -254,12 +260,13 @@ def passive_aggressive(X, y, K, C):
     return actions, W
 
 
-def label_efficient_perceptron(X, y, A, b, draws):
-    N, K = A.shape
-    query = min(i for i in range(K, N) if A[i].all())
-    W = np.zeros((K, X.shape[1]))
+def label_efficient_perceptron(X, y, graph, b, draws):
+    W = np.zeros((graph_at(graph, 0)[0].shape[1], X.shape[1]))
     actions = []
     for t in range(len(y)):
+        A, _ = graph_at(graph, t)
+        N, K = A.shape
+        query = min(i for i in range(K, N) if A[i].all())
         s = W @ X[t]
         yhat = int(np.argmax(s))
         m, _ = margin(s, yhat)
@@ -309,12 +316,13 @@ def arow(X, y, K, r):
     return actions, W, S
 
 
-def exp3_g(y, A, S, gamma, eta, draws):
+def exp3_g(y, graph, gamma, eta, draws):
     """Returns the actions and the estimated losses of all N actions, added up."""
-    N, K = A.shape
-    total = np.zeros(N)
+    total = np.zeros(graph_at(graph, 0)[0].shape[0])
     actions = []
     for t in range(len(y)):
+        A, S = graph_at(graph, t)
+        N, K = A.shape
         q = softmax(-eta * total)
         p = (1 - gamma) * q
         for i in S:
@@ -354,11 +362,12 @@ def banditron(X, y, K, gamma, draws):
     return actions, W, {"rate_sum": gamma * len(y), "loss_sum": losses}
 
 
-def banditron_iw(X, y, A, S, gamma, draws):
-    N, K = A.shape
-    W = np.zeros((K, X.shape[1]))
+def banditron_iw(X, y, graph, gamma, draws):
+    W = np.zeros((graph_at(graph, 0)[0].shape[1], X.shape[1]))
     actions, losses = [], 0.0
     for t in range(len(y)):
+        A, S = graph_at(graph, t)
+        N = A.shape[0]
         s = W @ X[t]
         yhat = int(np.argmax(s))
         p = np.zeros(N)

@@ -195,20 +195,20 @@ def test_large_streams_are_made_at_once():
             lambda: FreshFeatures(10_000, 10, 10**12),
             "need 9900000001 features, more than the 2147483647 .*: lower B or K",
         ),
-        (lambda: Segments.parse(""), "the segments stream '' lacks 'R': write for example segments:R=8,turned=3"),
+        (lambda: Segments.parse(""), "'segments:' needs 'R': write for example segments:R=8,turned=3"),
         (
             lambda: Segments.parse("R=8,turn=3"),
-            "there is no setting of a segments stream 'turn', did you mean 'turned'",
+            "there is no setting 'turn', did you mean 'turned'",
         ),
-        (lambda: Segments.parse("R=8,R=9"), "R is given twice in the segments stream 'R=8,R=9': give it once"),
+        (lambda: Segments.parse("R=8,R=9"), "'segments:R=8,R=9' sets 'R' twice: keep one"),
         (lambda: Segments.parse("R=8.5"), "the root R must be a whole number, not 8.5"),
         (
             lambda: Segments.parse("R=8,turned=quiet"),
-            "turned='quiet' in a segments stream is not a number: write for example",
+            "turned=quiet in 'segments:R=8,turned=quiet' is not a number: write for example",
         ),
         (
             lambda: FreshFeatures.parse("K=3,T=1e2"),
-            "the fresh stream 'K=3,T=1e2' lacks 'B': write for example fresh:K=3,B=2",
+            "'fresh:K=3,T=1e2' needs 'B': write for example fresh:K=3,B=2",
         ),
     ],
 )

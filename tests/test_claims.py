@@ -17,6 +17,7 @@ from gappletron._dispatch import source_hash
 from gappletron.experiments.claims import CLAIMS, verdicts
 from gappletron.experiments.reproduce import reproduce
 from gappletron.experiments.store import Outcome, Result
+from gappletron.experiments.summary import Summary
 from gappletron.experiments.sweeps import selected
 from gappletron.experiments.theorems import Lower, examined, lower_bounds, upper_bounds
 
@@ -61,7 +62,7 @@ def ideal(task):
     wide = 1.5 if task.tuning == "only-t" else 0.5
     spread = {"gaphin": 3e-3, "gapsmh": 2e-3, "gaplog": 1e-3}.get(name, 1e-3) * wide
     explored = {"gaphin": 1.0, "gapsmh": 2.0, "gaplog": 3.0}.get(name, 0.0) * 100
-    if task.figure == "bandit":
+    if task.sweep == "bandit":
         base = {
             "gaplog": 0.20,
             "gapsmh": 0.21,
@@ -77,19 +78,19 @@ def ideal(task):
             if name == "banditron-iw" and noise < 0.1:
                 base = 0.285 if (K, task.features) == (12, 160) else 0.24
         return base + spread * wobble, explored, None
-    if task.figure == "filtering":
+    if task.sweep == "filtering":
         base = {"gaplog": 0.2 + 0.01 * K, "gapsmh": 0.20, "gaphin": 0.22, "banditron-iw": 0.35}[name]
         if task.tuning == "theory":
             base = 0.32 if name == "banditron-iw" else 0.3 + 0.01 * K
             base += 0.05 * (noise == 0 and name != "banditron-iw") - 0.05 * (noise == 0 and name == "banditron-iw")
         return base + spread * wobble, explored, None
-    if task.figure == "full":
+    if task.sweep == "full":
         if noise == 0.0:
             rate = {"gaplog": 0.02 + 0.001 * K, "gapsmh": 0.001}.get(name, 0.005)
             return rate, explored, rate if name == "gaplog" else 0.0
         rate = {"gaplog": 0.15 + 0.002 * K, "gapsmh": 0.1, "gaphin": 0.12}.get(name, 0.2)
         return rate, explored, None
-    if task.figure == "label-efficient":
+    if task.sweep == "label-efficient":
         return {"gaplog": 0.2, "gaphin": 0.18, "gapsmh": 0.17}.get(name, 0.3), explored, None
     return {"gaplog": 0.15, "gaphin": 0.15, "gapsmh": 0.1}[name], explored, None  # top-up: below all of the above
 
@@ -109,7 +110,7 @@ def shifted(results, by, **fields):
 
 
 def holding(results):
-    return {verdict.claim.id: verdict.holds for verdict in verdicts(results)}
+    return {verdict.claim.id: verdict.holds for verdict in verdicts(Summary(results))}
 
 
 def test_in_an_ideal_world_every_claim_holds():
@@ -119,58 +120,58 @@ def test_in_an_ideal_world_every_claim_holds():
 
 
 BREAKING = {
-    "bandit-all-gaps": {"by": 0.1, "figure": "bandit", "learner": "gaphin"},
-    "bandit-best": {"by": 0.1, "figure": "bandit", "learner": "gapsmh"},
-    "bandit-theory-poor": {"by": -0.3, "figure": "bandit", "learner": "pnewtron", "tuning": "theory", "noise": 0.1},
-    "bandit-theory-hurts": {"by": -0.4, "figure": "bandit", "learner": "soba-diag", "tuning": "theory"},
-    "bandit-theory-banditron-half": {"by": -0.2, "figure": "bandit", "learner": "banditron-iw", "tuning": "theory"},
-    "bandit-only-t-helps": {"by": 0.3, "figure": "bandit", "learner": "gaplog", "tuning": "only-t"},
-    "bandit-theory-low-noise": {"by": 0.2, "figure": "bandit", "learner": "banditron-iw", "tuning": "theory"},
+    "bandit-all-gaps": {"by": 0.1, "sweep": "bandit", "learner": "gaphin"},
+    "bandit-best": {"by": 0.1, "sweep": "bandit", "learner": "gapsmh"},
+    "bandit-theory-poor": {"by": -0.3, "sweep": "bandit", "learner": "pnewtron", "tuning": "theory", "noise": 0.1},
+    "bandit-theory-hurts": {"by": -0.4, "sweep": "bandit", "learner": "soba-diag", "tuning": "theory"},
+    "bandit-theory-banditron-half": {"by": -0.2, "sweep": "bandit", "learner": "banditron-iw", "tuning": "theory"},
+    "bandit-only-t-helps": {"by": 0.3, "sweep": "bandit", "learner": "gaplog", "tuning": "only-t"},
+    "bandit-theory-low-noise": {"by": 0.2, "sweep": "bandit", "learner": "banditron-iw", "tuning": "theory"},
     "bandit-theory-high-noise": {
         "by": -0.4,
-        "figure": "bandit",
+        "sweep": "bandit",
         "learner": "pnewtron",
         "tuning": "theory",
         "noise": 0.1,
     },
-    "bandit-only-t-best": {"by": -0.2, "figure": "bandit", "learner": "gaphin", "tuning": "only-t", "classes": 9},
-    "filtering-log-behind": {"by": -0.1, "figure": "filtering", "learner": "gaplog", "classes": 12},
+    "bandit-only-t-best": {"by": -0.2, "sweep": "bandit", "learner": "gaphin", "tuning": "only-t", "classes": 9},
+    "filtering-log-behind": {"by": -0.1, "sweep": "filtering", "learner": "gaplog", "classes": 12},
     "filtering-theory-clean": {
         "by": 0.3,
-        "figure": "filtering",
+        "sweep": "filtering",
         "learner": "banditron-iw",
         "tuning": "theory",
         "noise": 0.0,
     },
     "filtering-theory-classes-gaphin": {
         "by": -0.1,
-        "figure": "filtering",
+        "sweep": "filtering",
         "learner": "gaphin",
         "tuning": "theory",
         "classes": 12,
     },
     "filtering-only-t-best": {
         "by": -0.3,
-        "figure": "filtering",
+        "sweep": "filtering",
         "learner": "banditron-iw",
         "tuning": "only-t",
         "noise": 0.05,
     },
-    "filtering-best": {"by": -0.3, "figure": "filtering", "learner": "banditron-iw", "noise": 0.05},
-    "filtering-log-classes": {"by": 0.1, "figure": "filtering", "learner": "gaplog", "tuning": "only-t", "classes": 6},
-    "full-log-classes": {"by": 0.1, "figure": "full", "learner": "gaplog", "classes": 6},
-    "full-separated": {"by": 0.01, "figure": "full", "learner": "perceptron", "noise": 0.0},
-    "full-log-worst-clean": {"by": 0.1, "figure": "full", "learner": "perceptron", "noise": 0.0},
-    "full-log-worse-noisy": {"by": 0.2, "figure": "full", "learner": "gaphin", "noise": 0.1},
-    "full-log-on-par": {"by": -0.1, "figure": "full", "learner": "passive-aggressive", "noise": 0.1},
-    "full-smooth-best": {"by": -0.12, "figure": "full", "learner": "perceptron", "noise": 0.1},
-    "full-smooth-best-overall": {"by": 0.3, "figure": "full", "learner": "gapsmh"},
-    "label-efficient-best": {"by": -0.2, "figure": "label-efficient", "learner": "label-efficient-perceptron:b=0.1"},
-    "label-efficient-all": {"by": 0.2, "figure": "label-efficient", "learner": "gaplog"},
-    "ours-top-up-filtering": {"by": 0.4, "figure": "exploration", "learner": "gaphin", "graph": "filtering"},
+    "filtering-best": {"by": -0.3, "sweep": "filtering", "learner": "banditron-iw", "noise": 0.05},
+    "filtering-log-classes": {"by": 0.1, "sweep": "filtering", "learner": "gaplog", "tuning": "only-t", "classes": 6},
+    "full-log-classes": {"by": 0.1, "sweep": "full", "learner": "gaplog", "classes": 6},
+    "full-separated": {"by": 0.01, "sweep": "full", "learner": "perceptron", "noise": 0.0},
+    "full-log-worst-clean": {"by": 0.1, "sweep": "full", "learner": "perceptron", "noise": 0.0},
+    "full-log-worse-noisy": {"by": 0.2, "sweep": "full", "learner": "gaphin", "noise": 0.1},
+    "full-log-on-par": {"by": -0.1, "sweep": "full", "learner": "passive-aggressive", "noise": 0.1},
+    "full-smooth-best": {"by": -0.12, "sweep": "full", "learner": "perceptron", "noise": 0.1},
+    "full-smooth-best-overall": {"by": 0.3, "sweep": "full", "learner": "gapsmh"},
+    "label-efficient-best": {"by": -0.2, "sweep": "label-efficient", "learner": "label-efficient-perceptron:b=0.1"},
+    "label-efficient-all": {"by": 0.2, "sweep": "label-efficient", "learner": "gaplog"},
+    "ours-top-up-filtering": {"by": 0.4, "sweep": "exploration", "learner": "gaphin", "graph": "filtering"},
     "ours-top-up-label-efficient": {
         "by": 0.4,
-        "figure": "exploration",
+        "sweep": "exploration",
         "learner": "gaphin",
         "graph": "label-efficient",
     },
@@ -202,14 +203,14 @@ def stretched(results, factor, **fields):
 @pytest.mark.parametrize(
     ("claim", "factor", "fields"),
     [
-        ("bandit-hinge-unstable", 0.1, {"figure": "bandit", "learner": "gaphin"}),
-        ("bandit-hinge-wider-than-log", 9.0, {"figure": "bandit", "learner": "gaplog"}),
-        ("bandit-log-stable", 9.0, {"figure": "bandit", "learner": "gaplog", "noise": 0.1}),
-        ("bandit-smooth-wider-than-log", 9.0, {"figure": "bandit", "learner": "gaplog", "tuning": "only-t"}),
-        ("bandit-only-t-hinge", 9.0, {"figure": "bandit", "learner": "gaphin", "tuning": "theory"}),
-        ("bandit-only-t-spread", 9.0, {"figure": "bandit", "learner": "soba-diag", "tuning": "theory"}),
-        ("stability", 9.0, {"figure": "filtering", "learner": "gaphin", "tuning": "theory"}),
-        ("filtering-only-t-spread", 9.0, {"figure": "filtering", "learner": "banditron-iw", "tuning": "theory"}),
+        ("bandit-hinge-unstable", 0.1, {"sweep": "bandit", "learner": "gaphin"}),
+        ("bandit-hinge-wider-than-log", 9.0, {"sweep": "bandit", "learner": "gaplog"}),
+        ("bandit-log-stable", 9.0, {"sweep": "bandit", "learner": "gaplog", "noise": 0.1}),
+        ("bandit-smooth-wider-than-log", 9.0, {"sweep": "bandit", "learner": "gaplog", "tuning": "only-t"}),
+        ("bandit-only-t-hinge", 9.0, {"sweep": "bandit", "learner": "gaphin", "tuning": "theory"}),
+        ("bandit-only-t-spread", 9.0, {"sweep": "bandit", "learner": "soba-diag", "tuning": "theory"}),
+        ("stability", 9.0, {"sweep": "filtering", "learner": "gaphin", "tuning": "theory"}),
+        ("filtering-only-t-spread", 9.0, {"sweep": "filtering", "learner": "banditron-iw", "tuning": "theory"}),
     ],
 )
 def test_claims_about_ranges_break_too(claim, factor, fields):
@@ -228,7 +229,7 @@ def test_claims_about_exploring_and_about_gains_break_too():
         for result in IDEAL
     ]
     assert not holding(busy)["bandit-hinge-explores-least"]
-    assert not holding(shifted(IDEAL, 0.4, figure="bandit", learner="gaplog", tuning="theory", noise=0.1))[
+    assert not holding(shifted(IDEAL, 0.4, sweep="bandit", learner="gaplog", tuning="theory", noise=0.1))[
         "bandit-only-t-helps-most-clean"
     ]
 
@@ -245,14 +246,14 @@ def only(results, by, **fields):
 
 @pytest.mark.parametrize(("factor", "holds"), [(1.049, True), (1.051, False)])
 def test_on_par_is_five_percent(factor, holds):
-    level = only(IDEAL, lambda task: 0.2, figure="full", learner="passive-aggressive", noise=0.1)
-    level = only(level, lambda task: 0.2 * factor, figure="full", learner="gaplog", noise=0.1)
+    level = only(IDEAL, lambda task: 0.2, sweep="full", learner="passive-aggressive", noise=0.1)
+    level = only(level, lambda task: 0.2 * factor, sweep="full", learner="gaplog", noise=0.1)
     assert holding(level)["full-log-on-par"] is holds
     gaps = IDEAL
     for gap in GAPS:
-        gaps = only(gaps, lambda task: 0.3, figure="bandit", learner=gap, tuning="theory")
+        gaps = only(gaps, lambda task: 0.3, sweep="bandit", learner=gap, tuning="theory")
     assert (
-        holding(only(gaps, lambda task: 0.3 * factor, figure="bandit", learner="banditron-iw", tuning="theory"))[
+        holding(only(gaps, lambda task: 0.3 * factor, sweep="bandit", learner="banditron-iw", tuning="theory"))[
             "bandit-theory-low-noise"
         ]
         is holds
@@ -276,7 +277,7 @@ def test_about_half_is_a_third_to_two_thirds(cells, holds):
     changed = only(
         IDEAL,
         lambda task: 0.1 if (task.classes, task.features, task.noise) in first else 0.9,
-        figure="bandit",
+        sweep="bandit",
         learner="banditron-iw",
         tuning="theory",
     )
@@ -289,7 +290,7 @@ def test_overall_is_half_of_the_cells(cells, holds):
     changed = only(
         IDEAL,
         lambda task: 0.0 if (task.classes, task.features, task.noise) in first else 0.9,
-        figure="full",
+        sweep="full",
         learner="gapsmh",
     )
     assert holding(changed)["full-smooth-best-overall"] is holds
@@ -297,23 +298,23 @@ def test_overall_is_half_of_the_cells(cells, holds):
 
 def test_a_verdict_counts_its_cells():
     changed = shifted(
-        IDEAL, 0.1, figure="bandit", learner="gapsmh", classes=9, features=120, noise=0.05, tuning="only-t"
+        IDEAL, 0.1, sweep="bandit", learner="gapsmh", classes=9, features=120, noise=0.05, tuning="only-t"
     )
     changed = shifted(
-        changed, 0.1, figure="bandit", learner="gapsmh", classes=9, features=120, noise=0.05, tuning="theory"
+        changed, 0.1, sweep="bandit", learner="gapsmh", classes=9, features=120, noise=0.05, tuning="theory"
     )
-    verdict = next(verdict for verdict in verdicts(changed) if verdict.claim.id == "bandit-best")
+    verdict = next(verdict for verdict in verdicts(Summary(changed)) if verdict.claim.id == "bandit-best")
     assert verdict.text == "holds in 26 of 27 cells"
     assert [check.where for check in verdict.exceptions] == ["K=9, d=120, noise 0.05"]
     assert "GapSmH 0.31" in verdict.exceptions[0].numbers
 
 
 def test_claims_without_their_runs_are_left_out():
-    some = [result for result in IDEAL if result.task.figure == "full"]
-    assert {verdict.claim.needs for verdict in verdicts(some)} == {("full",)}
+    some = [result for result in IDEAL if result.task.sweep == "full"]
+    assert {verdict.claim.needs for verdict in verdicts(Summary(some))} == {("full",)}
     # One tuning does not do for a claim about the better of two, and one repeat not for a range.
-    theory = [result for result in IDEAL if result.task.figure == "bandit" and result.task.tuning == "theory"]
-    assert {verdict.claim.needs for verdict in verdicts(theory)} == {("bandit:theory",)}
+    theory = [result for result in IDEAL if result.task.sweep == "bandit" and result.task.tuning == "theory"]
+    assert {verdict.claim.needs for verdict in verdicts(Summary(theory))} == {("bandit:theory",)}
     once = [result for result in IDEAL if result.task.repeat == 0]
     assert {claim.id for claim in CLAIMS} - set(holding(once)) == {claim.id for claim in CLAIMS if claim.repeats == 2}
 
@@ -329,16 +330,16 @@ def real(tmp_path_factory):
         figures=["bandit", "filtering", "full", "label-efficient"],
         rounds=150,
         repeats=2,
-    )
+    ).results
 
 
-def naive_mean(results, figure, learner, cell, tuning=None):
+def naive_mean(results, sweep, learner, cell, tuning=None):
     """The mean of the better tuning, by a plain loop."""
     rates = {}
     for result in results:
         task = result.task
         if (
-            (task.figure, task.learner) == (figure, learner)
+            (task.sweep, task.learner) == (sweep, learner)
             and (task.classes, task.features, task.noise) == cell
             and (tuning in (None, task.tuning))
         ):
@@ -347,10 +348,10 @@ def naive_mean(results, figure, learner, cell, tuning=None):
 
 
 def test_verdicts_agree_with_a_plain_loop(real):
-    found = {verdict.claim.id: sum(check.holds for check in verdict.checks) for verdict in verdicts(real)}
+    found = {verdict.claim.id: sum(check.holds for check in verdict.checks) for verdict in verdicts(Summary(real))}
 
-    def mean(figure, learner, cell, tuning=None):
-        return naive_mean(real, figure, learner, cell, tuning)
+    def mean(sweep, learner, cell, tuning=None):
+        return naive_mean(real, sweep, learner, cell, tuning)
 
     assert found["bandit-all-gaps"] == sum(
         all(mean("bandit", gap, cell) < mean("bandit", other, cell) for gap in GAPS for other in BASELINES)
@@ -393,7 +394,7 @@ def test_verdicts_agree_with_a_plain_loop(real):
 def theorems(tmp_path_factory):
     return reproduce(
         tmp_path_factory.mktemp("theorems"), figures=["bounds", "lower-filtering", "lower-full"], rounds=20_000
-    )
+    ).results
 
 
 def test_mistakes_stay_below_the_bounds(theorems):
@@ -444,12 +445,21 @@ def test_a_row_of_bounds_by_hand(theorems):
 def test_adversaries_push_every_learner_above_the_lower_bound(theorems):
     rows = lower_bounds(theorems)
     assert {row.verdict for row in rows} == {"holds"}
-    segments = [row for row in rows if row.figure == "lower-filtering"]
+    segments = [row for row in rows if row.sweep == "lower-filtering"]
     assert {row.rounds for row in segments} == {50, 200, 968, 5000, 20_000}
     for row in segments:  # probe and play have the same seeds, so here chance plays no part
         assert row.mistakes >= row.bound == math.sqrt(row.rounds / 2) / 2
-    fresh = {row.adversary: row.bound for row in rows if row.figure == "lower-full"}
+    fresh = {row.adversary: row.bound for row in rows if row.sweep == "lower-full"}
     assert fresh == {f"fresh:K=3,B={B}": pytest.approx(((B * B - 1) * 9 + 1) * 2 / 3) for B in (2, 4, 8)}
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 5])
+def test_the_filtering_lower_bound_holds_for_any_number_of_repeats(tmp_path, repeats):
+    rows = lower_bounds(reproduce(tmp_path, figures=["lower-filtering"], rounds=1000, repeats=repeats).results)
+    assert len(rows) == 6 * 3
+    assert {row.runs for row in rows} == {repeats}
+    for row in rows:
+        assert row.mistakes >= row.bound
 
 
 def test_examining_a_run(theorems):
@@ -477,7 +487,7 @@ def test_examining_a_run(theorems):
 
 
 def test_the_learner_of_the_bounds_is_the_theorem_s(theorems):
-    from gappletron.experiments.runner import player
+    from gappletron.experiments.runner import learner_of
 
     run = next(
         run
@@ -486,12 +496,12 @@ def test_the_learner_of_the_bounds_is_the_theorem_s(theorems):
     )
     plain = Gappletron(SmoothHinge(), ProjectedOGD(1.414214))
     expected = tuned(plain, "high-probability", FeedbackGraph.bandit(3), max_norm=1.0)
-    assert player(run.task) == expected
+    assert learner_of(run.task) == expected
 
 
 def test_one_run_tells_nothing_about_a_bound_that_is_attained():
     row = Lower("lower-full", "fresh:K=3,B=2", "gapsmh", 100, 1, 16.0, 0.0, 18.67)
-    assert row.verdict == "too few runs to tell"
+    assert row.verdict == "unknown: too few runs"
     assert row._replace(mistakes=19.0).verdict == "holds"
-    assert row._replace(runs=40, error=0.5).verdict == "is broken"
+    assert row._replace(runs=40, error=0.5).verdict == "is violated"
     assert row._replace(runs=40, error=1.0).verdict == "holds"

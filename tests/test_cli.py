@@ -142,8 +142,8 @@ def test_the_graph_in_the_json(tmp_path):
         "name": "label-efficient",
         "actions": 4,
         "classes": 3,
-        "revealing": [3],
-        "dominating_set": [3],
+        "revealing": ["query"],
+        "dominating_set": ["query"],
         "rho": 1,
     }
     graph = result(tmp_path, SMALL, "--graph", "full")["graph"]
@@ -157,7 +157,7 @@ def test_the_table(tmp_path):
     title, header, _, row = out.splitlines()
     assert (code, err) == (0, "")
     assert title == f"{SMALL}, bandit graph"
-    assert header.split() == ["learner", "mean", "error", "min", "max", "labels", "seen", "ns", "a", "round"]
+    assert header.split() == ["learner", "mean", "error", "min", "max", "labels", "seen", "ns", "per", "round"]
     nanoseconds = sum(run["seconds"] for run in runs) / 360 * 1e9
     assert row.split() == [
         "gapsmh",
@@ -224,6 +224,17 @@ def test_graphs_and_the_revealing_class(tmp_path):
     )
 
 
+def test_the_revealing_class_of_a_file_must_be_named(svm, tmp_path):
+    told = sentence("run", svm, "--graph", "filtering")
+    assert "the filtering graph needs the class that reveals, because the order of the classes 0, 1, 2 was" in told
+    code, out, _ = ended("run", svm, "--graph", "filtering", "--revealing", 1, "--json", tmp_path / "a.json")
+    assert code == 0
+    assert out.startswith(f"{svm}, filtering graph, 1 reveals\n")
+    assert json.loads((tmp_path / "a.json").read_text())["graph"]["revealing"] == [1]
+    assert result(tmp_path, svm, "--graph", "filtering:revealing=1")["graph"]["revealing"] == [1]
+    assert result(tmp_path, svm, "--graph", "filtering", "--classes", "2,0,1")["graph"]["revealing"] == [2]
+
+
 def test_exploration_gamma_and_tuning(tmp_path):
     graph = FeedbackGraph.filtering(3)
     stream = open_stream(SMALL)
@@ -232,6 +243,7 @@ def test_exploration_gamma_and_tuning(tmp_path):
         ("--exploration", "paper"): Gappletron(exploration=Paper()),
         ("--exploration", "paper", "--gamma", "0.2"): Gappletron(exploration=Paper(0.2)),
         ("--gamma", "0.2"): Gappletron(exploration=gappletron.TopUp(0.2)),
+        ("--exploration", "top-up:gamma=2"): Gappletron(exploration=gappletron.TopUp(2.0)),
         ("--gamma", "0"): Gappletron(exploration=gappletron.TopUp(0.0)),
         **{
             ("--tuning", name): tuned(named("gapsmh"), name, graph, max_norm=stream.max_norm)
@@ -245,7 +257,7 @@ def test_exploration_gamma_and_tuning(tmp_path):
         assert exploration == {"piece": type(learner.exploration).__name__, "gamma": learner.exploration.gamma}
         gammas.add(exploration["gamma"])
         assert mistakes(document) == by_library(learner, SMALL, graph)
-    assert len(gammas) == 7
+    assert len(gammas) == 8
     # With X^2 = 20: L = 4 X^2, h = 1, K = 3, rho = 1, so gamma = sqrt(3 * 80) / 2.
     by_hand = math.sqrt(3 * 4 * stream.max_norm**2) / 2
     assert expected["--tuning", "expectation"].exploration.gamma == pytest.approx(by_hand)
@@ -296,6 +308,34 @@ def test_features_classes_and_the_largest_norm(svm, tmp_path):
     assert gammas[1] == pytest.approx(3 * gammas[0])
 
 
+@pytest.mark.parametrize(
+    ("options", "openings"),
+    [
+        ([], 2),
+        (["--features", 6], 2),
+        (["--classes", "0,1,2"], 2),
+        (["--max-norm", 9], 2),
+        (["--tuning", "theory"], 2),
+        (["--rounds", 5], 2),
+        (["--features", 6, "--classes", "0,1,2"], 1),
+        (["--features", 6, "--classes", "0,1,2", "--bias", "--normalize", "unit"], 1),
+        (["--features", 6, "--classes", "0,1,2", "--tuning", "theory"], 2),
+        (["--features", 6, "--classes", "0,1,2", "--tuning", "only-t", "--learner", "banditron"], 2),
+        (["--features", 6, "--classes", "0,1,2", "--tuning", "theory", "--max-norm", 9], 1),
+    ],
+)
+def test_a_file_is_read_once_to_play_after_at_most_one_scan(options, openings, svm, monkeypatch):
+    """However many learners and repeats play."""
+    opened = []
+    reader = gappletron.streams.svmlight._opened
+    monkeypatch.setattr(
+        "gappletron.streams.svmlight._opened", lambda path, name: opened.append(path) or reader(path, name)
+    )
+    code, _, err = ended("run", svm, "--learner", "gapsmh", "--learner", "gaphin", "--repeats", 2, *options)
+    assert (code, err) == (0, "")
+    assert opened == [str(svm)] * openings
+
+
 def test_plain_gzip_and_arrays_agree(svm, tmp_path):
     packed = tmp_path / "data.gz"
     packed.write_bytes(gzip.compress(svm.read_bytes()))
@@ -311,7 +351,7 @@ def test_a_graph_file(svm, tmp_path):
     path = tmp_path / "graph.json"
     path.write_text(json.dumps({"classes": ["2", "0", "1"], "edges": [["1", "0"], ["1", "1"], ["1", "2"]]}))
     document = result(tmp_path, svm, "--graph", path)
-    assert (document["graph"]["revealing"], document["graph"]["rho"]) == ([2], 1)
+    assert (document["graph"]["revealing"], document["graph"]["rho"]) == (["1"], 1)
     with interpreted():
         stream = open_stream(svm, classes=[2, 0, 1])
         assert mistakes(document) == by_library("gapsmh", stream, FeedbackGraph.filtering([2, 0, 1], revealing=1))
@@ -343,6 +383,24 @@ def test_version_and_help():
         "plot",
     ):
         assert f"--{option} " in told.output
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], []])
+def test_help_loads_no_heavy_library(arguments):
+    """The import of NumPy would double the time."""
+    code = (
+        "import sys\n"
+        "from gappletron import cli\n"
+        f"sys.argv = ['gappletron', *{arguments!r}]\n"
+        "try:\n"
+        "    cli.main()\n"
+        "finally:\n"
+        "    print(*sys.modules, file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "ersion" in done.stdout or "gappletron" in done.stdout
+    assert "typer" in done.stderr.split()
+    assert not {"numpy", "numba", "scipy", "matplotlib", "rich", "sklearn", "pandas"} & set(done.stderr.split())
 
 
 # ---------------------------------------------------------------------------------------------------------- user errors
@@ -390,7 +448,7 @@ def test_bad_places(svm, tmp_path):
     assert "is a directory" in sentence("run", tmp_path)
     packed = tmp_path / "cut.gz"
     packed.write_bytes(gzip.compress(svm.read_bytes())[:-20])
-    assert "cut off" in sentence("run", packed)
+    assert "truncated" in sentence("run", packed)
     packed.write_bytes(gzip.compress(svm.read_bytes())[:60] + b"\xff" * 200)
     assert "corrupt" in sentence("run", packed)
     assert "the features and the classes" in sentence("run", "-")
@@ -417,13 +475,16 @@ def graph_file(tmp_path, document):
         (["--learner", "gapsmh", "--learner", "gapsmh"], "given twice"),
         (["--graph", "bandits"], "there is no graph 'bandits', did you mean 'bandit'? Choose one of 'bandit'"),
         (["--graph", "none.json"], "none.json"),
-        (["--graph", "filtering", "--revealing", "9"], "there is no class '9': choose one of '0', '1', '2'"),
-        (["--graph", "x.json", "--revealing", "1"], "leave it out"),
+        (["--graph", "filtering", "--revealing", "9"], "there is no class '9': choose one of 0, 1, 2"),
+        (["--graph", "x.json", "--revealing", "1"], "omit it"),
         (["--revealing", "1"], "revealing"),
         (["--exploration", "epsilon"], "'epsilon': choose one of"),
         (["--tuning", "best"], "'best': choose one of 'expectation'"),
         (["--optimizer", "adam"], "there is no optimizer 'adam'"),
-        (["--optimizer", "fixed-ogd:rate"], "not a number"),
+        (["--optimizer", "fixed-ogd:rate"], "expected key=value in 'fixed-ogd:rate', not 'rate'"),
+        (["--exploration", "top-up:rate=1"], "there is no setting 'rate': choose one of 'gamma'"),
+        (["--graph", "filtering:reveal=1"], "there is no setting 'reveal', did you mean 'revealing'?"),
+        (["--graph", "filtering:revealing=1", "--revealing", "1"], "give one of them"),
         (["--optimizer", "fixed-ogd:speed=1"], "'speed'"),
         (["--optimizer", "fixed-ogd:rate=nan"], "rate"),
         (["--optimizer", "fixed-ogd:rate=-1"], "above 0"),
@@ -439,9 +500,9 @@ def graph_file(tmp_path, document):
         (["--seed=-1"], "seed must be at least 0"),
         (["--seed", str(10**40)], "seed must be at most"),
         (["--jobs", "0"], "jobs must be at least 1"),
-        (["--features", "5"], "features= is for files"),
-        (["--classes", "0,1"], "classes= is for files"),
-        (["--max-norm", "1"], "max_norm= is for files"),
+        (["--features", "5"], "features= is only for files"),
+        (["--classes", "0,1"], "classes= is only for files"),
+        (["--max-norm", "1"], "max_norm= is only for files"),
     ],
 )
 def test_a_bad_option(options, words):
@@ -460,7 +521,7 @@ def test_a_bad_option(options, words):
         ("T=1.5", "whole number"),
         ("noise=2", "at most 1"),
         ("noise=nan", "finite"),
-        ("K", "not key=number"),
+        ("K", "expected key=value in 'synthetic:K', not 'K'"),
         ("k=3", "there is no setting"),
         ("K=3,K=4", "twice"),
         ("K=three", "not a number"),
@@ -520,9 +581,9 @@ def test_an_input_is_not_written_over(svm, tmp_path):
     link = tmp_path / "link.json"
     link.symlink_to(svm)
     for path in (svm, link):
-        assert "would be written over" in sentence("run", svm, "--json", path)
+        assert "would be overwritten" in sentence("run", svm, "--json", path)
     graph = graph_file(tmp_path, {"classes": [0, 1, 2], "edges": [[0, 0], [0, 1], [0, 2]]})
-    assert "would be written over" in sentence("run", svm, "--graph", graph, "--json", graph)
+    assert "would be overwritten" in sentence("run", svm, "--graph", graph, "--json", graph)
     assert svm.read_bytes() == before
 
 
@@ -586,7 +647,7 @@ def test_the_graph_command_with_names_and_files(tmp_path):
         (["bandit", "--classes", "a,a"], "compare equal"),
         (["bandit", "--classes", "9" * 5000], "number"),
         (["apple-tasting", "--classes", "3"], "exactly 2"),
-        ([path, "--classes", "3"], "leave it out"),
+        ([path, "--classes", "3"], "omit it"),
         ([path, "--plot", path], ".png, .svg or .pdf"),
         ([tmp_path / "none.json"], "none.json"),
         ([tmp_path / "none" / "x.json"], "x.json"),
@@ -654,6 +715,55 @@ def test_a_pipe_that_breaks_late_leaves_what_was_measured(svm, tmp_path):
     assert ran.stderr.count(b"\n") == 1
     assert b"gapsmh" in ran.stdout
     assert mistakes(json.loads(path.read_text())) == by_library("gapsmh", svm, "bandit")
+
+
+def stopping_with(patch, error, after=1):
+    """Let every play end with this error after some chunks."""
+    play_all = gappletron.Runs.__iter__
+
+    def play_some(self):
+        chunks = play_all(self)
+        for _ in range(after):
+            yield next(chunks)
+        raise error
+
+    patch.setattr(gappletron.Runs, "__iter__", play_some)
+
+
+@pytest.mark.parametrize("command", [["run", SMALL], ["demo", "--rounds", 20, "--repeats", 1]])
+def test_an_error_while_playing_is_reported_after_what_was_measured(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stopping_with(monkeypatch, gappletron.UserError("the stream broke: repair it"))
+    code, out, err = ended(*command)
+    assert (code, err) == (2, "gappletron: the stream broke: repair it\n")
+    assert out.count("gapsmh") == 1
+    stopping_with(monkeypatch, gappletron.UserError("it broke at once: repair it"), after=0)
+    assert ended(*command) == (2, "", "gappletron: it broke at once: repair it\n")
+
+
+@pytest.mark.parametrize("command", [["run", SMALL], ["demo", "--rounds", 20, "--repeats", 1]])
+def test_ctrl_c_while_playing(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stopping_with(monkeypatch, KeyboardInterrupt())
+    code, out, err = ended(*command)
+    assert (code, out.count("gapsmh")) == (130, 1)
+    assert "stopped: what follows is what was measured" in err
+    stopping_with(monkeypatch, KeyboardInterrupt(), after=0)
+    assert ended(*command) == (130, "", "stopped before anything was measured\n")
+
+
+@pytest.mark.parametrize("error", [gappletron.UserError("the stream broke: repair it"), KeyboardInterrupt()])
+def test_a_full_disk_does_not_hide_what_ended_playing(error, tmp_path, monkeypatch):
+    stopping_with(monkeypatch, error)
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    code, out, err = ended("run", SMALL, "--json", tmp_path / "result.json")
+    assert "gapsmh" in out
+    assert "No space left on device" in err
+    if isinstance(error, KeyboardInterrupt):
+        assert code == 130
+    else:
+        assert code == 2
+        assert err.endswith("gappletron: the stream broke: repair it\n")
 
 
 def test_ctrl_c_leaves_what_was_measured(tmp_path, long_stream):
@@ -746,7 +856,7 @@ def test_names_that_the_terminal_cannot_show(svm, tmp_path):
     assert b"\\udcff" in ran.stdout
     ran = process("graph", "bandit", "--classes", "ä,ö,ü", env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert (ran.returncode, ran.stderr) == (0, b"")
-    assert b"only whether it is right itself" in ran.stdout
+    assert b"only whether it is correct" in ran.stdout
 
 
 # ------------------------------------------------------------------------------------------------------------- surprise

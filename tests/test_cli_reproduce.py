@@ -49,7 +49,39 @@ def test_it_leaves_what_it_says(here):
 def test_again_it_plays_nothing(here):
     code, _, err = ended("reproduce", "--figure", "lower-full", "--rounds", 500, "--repeats", 1, "--jobs", 1, cwd=here)
     assert code == 0
-    assert "runs are stored already" in err
+    assert "runs are already stored" in err
+
+
+def test_everything_is_selected_summarised_and_judged_once(tmp_path, monkeypatch, capsys):
+    from gappletron import cli
+    from gappletron.experiments import claims, sweeps
+    from gappletron.experiments.summary import Summary
+
+    listed, judged, summarised = [], [], []
+    real_tasks, real_init = sweeps.tasks, Summary.__init__
+
+    def tasks(sweep, *numbers):
+        listed.append(sweep)
+        return real_tasks(sweep, *numbers)
+
+    def init(self, results):
+        some = list(results)
+        summarised.append(len(some))
+        real_init(self, some)
+
+    def test(summary):
+        judged.append(summary)
+        yield claims.Check("everywhere", True, "")
+
+    monkeypatch.setattr(sweeps, "tasks", tasks)
+    monkeypatch.setattr(Summary, "__init__", init)
+    monkeypatch.setattr(claims, "CLAIMS", (claims.Claim("x", "ours", ("full",), "All is well.", "true", test),))
+    cli.reproduce(tmp_path, ["full", "lower-full"], rounds=40, repeats=1)
+    runs = 27 * 6 + 14
+    assert capsys.readouterr().out.startswith(f"1 of 1 claims hold\n{runs} runs;")
+    assert len(listed) == len(set(listed)) == 4  # the sweep "full" and three of "lower-full"
+    assert summarised.count(runs) == 1  # a figure's own summary is of its own runs
+    assert len(judged) == 1
 
 
 def test_export(here):
@@ -73,7 +105,7 @@ def test_the_bounds_of_a_stored_run(here):
     assert f"mistakes {mistakes:,}, surrogate regret" in out
     assert "best comparator with norm at most 1.41421 (--radius sets another): loss" in out
     assert "full-expectation-separable" in out
-    assert "it needs a comparator without loss, and the best in the ball loses" in out  # these data are noisy
+    assert "it needs a comparator with zero loss, and the best in the ball has loss" in out  # these data are noisy
     assert (
         "full-expectation                 E[mistakes] <= sum l_t(U) + value, value = 48.0\n" in out
     )  # K L h^2 / 2 with h = 4
@@ -89,13 +121,13 @@ def test_the_bounds_of_a_stored_run(here):
         (("reproduce", "--jobs", "0"), "jobs must be"),
         (("reproduce", "--figure", "lower-full", "--rounds", "9"), "give more rounds"),
         (("reproduce", "--out", "results/report.html"), "is a file"),
-        (("export", "all.txt"), "let its name end in .csv or .parquet"),
+        (("export", "all.txt"), "use a name that ends in .csv or .parquet"),
         (("export", "all.csv", "--results", "elsewhere"), "run `gappletron reproduce --out elsewhere` first"),
         (("export", "nowhere/all.csv"), "there is no folder"),
         (("bound",), "name either a learner"),
         (("bound", "gapsmh", "--run", HINGE), "name either a learner"),
         (("bound", "gapsmh", "--plot", "x.png"), "--plot draws a stored run"),
-        (("bound", "--run", HINGE[:-2]), f"the nearest is {HINGE!r}"),
+        (("bound", "--run", HINGE[:-2]), f"the closest id is {HINGE!r}"),
         (("bound", "--run", "nothing"), "there is no stored run"),
         (("bound", "--run", HINGE, "--rounds", "7"), "with --run give only"),
         (("bound", "--run", HINGE, "--radius", "50"), "give a smaller --radius"),
@@ -108,6 +140,17 @@ def test_errors_are_one_sentence(here, arguments, message):
     assert message in err
     assert err.startswith("gappletron: ")
     assert err.count("\n") == 1
+
+
+def test_the_bounds_of_a_store_without_runs(tmp_path):
+    """As after a command that was stopped before its first run was finished."""
+    from gappletron.experiments.store import Store
+
+    with Store(tmp_path / "results"):
+        pass
+    code, out, err = ended("bound", "--run", HINGE, cwd=tmp_path)
+    assert (code, out) == (2, "")
+    assert err == "gappletron: no run in 'results' is finished: run `gappletron reproduce --out results` first\n"
 
 
 def test_ctrl_c_keeps_what_is_finished(tmp_path):
@@ -136,7 +179,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.splitlines()[-1] == (
-        "stopped: the runs finished so far are kept in results, and the same command goes on from there"
+        "stopped: the finished runs are stored in results, and the same command continues from there"
     )
     assert 3 <= stored() < 891
 

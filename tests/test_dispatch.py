@@ -28,13 +28,11 @@ from gappletron import (
     LogisticBaseK,
     Loss,
     Paper,
-    ProjectedOGD,
     SmoothHinge,
     TopUp,
     UserError,
     play,
 )
-from gappletron._dispatch import parsed, rebuilt, spelled
 from gappletron.numerics import rival
 from problems import row_of, state_of
 
@@ -159,27 +157,6 @@ def test_pieces_are_immutable():
         TopUp().gamma = 2.0
     with pytest.raises(AttributeError):
         TopUp().other = 2.0
-
-
-@pytest.mark.parametrize("learner", [Gappletron(), Gappletron(Hinge(0.3), ProjectedOGD(2), Paper(0.1))])
-def test_spelled_and_rebuilt(learner):
-    assert rebuilt(json.loads(json.dumps(spelled(learner)))) == learner
-
-
-def test_parsed():
-    assert parsed(gappletron.Optimizer, "ada-grad", "optimizer") == AdaGrad()
-    assert parsed(gappletron.Optimizer, "fixed-ogd:rate=0.5,radius=2", "optimizer") == FixedOGD(0.5, 2)
-    for text in (
-        "",
-        "nonsense",
-        "smooth-hinge",
-        "fixed-ogd:rate",
-        "fixed-ogd:rate=x",
-        "fixed-ogd:speed=1",
-        "fixed-ogd:rate=-1",
-    ):
-        with pytest.raises(UserError):
-            parsed(gappletron.Optimizer, text, "optimizer")
 
 
 # -------------------------------------------------------------------------------------------------- pieces of one's own

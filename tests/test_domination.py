@@ -191,7 +191,7 @@ def test_solver_that_lies_is_caught(monkeypatch):
         x, status, message = np.array([1.0, 0.0, 0.0]), 0, "optimal"
 
     monkeypatch.setattr(scipy.optimize, "milp", lambda *args, **options: Wrong)
-    with pytest.raises(RuntimeError, match="gave a set that is none"):
+    with pytest.raises(RuntimeError, match="returned a set that does not dominate"):
         domination._first_by_solver(np.eye(3, dtype=bool))
 
 

@@ -53,7 +53,7 @@ def test_a_distribution_that_equals_the_reference(graph, rule, gap, gamma, befor
     assert rate == pytest.approx(expected_rate, rel=1e-14)
     name = "top-up" if rule is TopUp else "paper"
     np.testing.assert_allclose(
-        p, reference.DISTRIBUTIONS[name](graph.visible, graph.dominating_set, greedy, gap, rate), rtol=0, atol=1e-12
+        p, reference.DISTRIBUTIONS[name](graph.visible, graph.dominating_indices, greedy, gap, rate), rtol=0, atol=1e-12
     )
 
 
@@ -190,7 +190,7 @@ def test_the_profiles_are_the_minimal_triples(graph):
     """Against the definition: of the triples (shown by y*, n_y, k_y), those that no other is below in every entry."""
     first, *columns = profiles(graph)
     K = graph.n_classes
-    n, k = graph.visible[:K].sum(axis=0), graph.visible[list(graph.dominating_set)].sum(axis=0)
+    n, k = graph.visible[:K].sum(axis=0), graph.visible[list(graph.dominating_indices)].sum(axis=0)
     for star in range(K):
         triples = {(int(graph.visible[star, y]), int(n[y]), int(k[y])) for y in range(K)}
         minimal = {

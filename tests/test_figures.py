@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import statistics
 from collections import defaultdict
@@ -13,10 +14,13 @@ from matplotlib.colors import to_rgba
 from matplotlib.container import ErrorbarContainer
 
 from gappletron._validate import UserError
-from gappletron.experiments.drawing import STYLES, style_of
+from gappletron.experiments.claims import verdicts
+from gappletron.experiments.drawing import STYLES, in_order, style_of
 from gappletron.experiments.figures import DRAWINGS, caption, draw, save
+from gappletron.experiments.report import render
+from gappletron.experiments.summary import Summary
 from gappletron.experiments.sweeps import FIGURES, SWEEPS, selected, tasks
-from gappletron.learners import names
+from gappletron.learners import REGISTERED, names
 from pictures import BY_ID, faked, fakes, lines, panels, result_of
 
 if TYPE_CHECKING:
@@ -68,10 +72,53 @@ def spread(rates: list[float]) -> tuple[float, float, float]:
 
 
 def test_there_is_a_distinct_style_for_every_learner() -> None:
-    assert set(STYLES) == set(names())
-    assert len({style.label for style in STYLES.values()}) == len(STYLES)
-    assert len({style.marker for style in STYLES.values()}) == len(STYLES)  # told apart in grey, too
+    assert set(STYLES) == {entrant.learner.partition(":")[0] for sweep in SWEEPS for entrant in sweep.entrants}
+    styles = [style_of(name) for name in names()]
+    assert len({style.label for style in styles}) == len(styles)
+    assert len({style.marker for style in styles}) == len(styles)  # told apart in grey, too
     assert style_of("label-efficient-perceptron:b=0.1") == STYLES["label-efficient-perceptron"]
+
+
+@pytest.fixture
+def new_learners(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Thirty learners that no figure knows, registered after all others and not in alphabetical order."""
+    added = [f"new-{number}" for number in range(30, 0, -1)]
+    for name in added:
+        monkeypatch.setitem(REGISTERED, name, REGISTERED["gapsmh"])
+    return added
+
+
+def test_new_learners_look_different(new_learners: list[str]) -> None:
+    others = [name for name in names() if name not in STYLES]
+    assert others[-30:] == new_learners
+    looks = [style_of(name)[1:] for name in names()]
+    assert len(set(looks)) == len(looks)
+    assert {style_of(name).colour for name in others}.isdisjoint(style.colour for style in STYLES.values())
+    assert style_of("new-7:gamma=3") == style_of("new-7")
+    assert style_of("new-7").label == "new-7"
+    mixed = ["new-1", "perceptron", "new-2", "unregistered", "gaplog"]
+    assert in_order(mixed) == ["gaplog", "perceptron", "new-2", "new-1", "unregistered"]
+    assert style_of("unregistered") == style_of("unregistered:gamma=1")
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.id)
+def test_a_new_learner_is_drawn(figure: Figure, new_learners: list[str]) -> None:
+    """The runs of GapSmH once more under the names of two new learners."""
+    rng = random.Random(0)
+    found = selected(figure.sweeps, 1000, 1)
+    found += [
+        dataclasses.replace(task, learner=name, id=task.id.replace("gapsmh", name))
+        for name in new_learners[:2]
+        for task in found
+        if task.learner == "gapsmh"
+    ]
+    results = [faked(task, rng) for task in found]
+    shown = [text.get_text().replace("\n", " ") for text in draw(figure, results).legends[0].get_texts()]
+    assert [label for label in shown if label.startswith("new-")] == ["new-30", "new-29"]
+    assert max(map(shown.index, {style.label for style in STYLES.values()} & set(shown))) < shown.index("new-30")
+    assert caption(figure, results)
+    summary = Summary(results)
+    assert "new-30" in render(results, summary, verdicts(summary), [])
 
 
 @pytest.mark.parametrize(
@@ -102,7 +149,7 @@ def naive_cells(
     rates: dict[tuple[int, int, float, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
         task = result.task
-        if task.figure == figure.sweeps[0] and (figure.tunings is None or task.tuning in figure.tunings):
+        if task.sweep == figure.sweeps[0] and (figure.tunings is None or task.tuning in figure.tunings):
             rates[task.classes, task.features, task.noise, task.learner][task.tuning].append(result.outcome.error_rate)
     return {
         key: min(((tuning, spread(found)) for tuning, found in by_tuning.items()), key=lambda pair: pair[1][0])
@@ -243,7 +290,7 @@ def test_exploration_sets_the_two_rules_side_by_side() -> None:
             }
             less += sum(ours < paper for paper, ours in wanted)
             total += len(wanted)
-        assert f"{less} of {total} times on the {name} graph" in words
+        assert f"{less} of {total} cases on the {name} graph" in words
 
 
 # ----------------------------------------------------------------------------------------------------------- odd tables
@@ -277,7 +324,7 @@ def test_tiny_horizons() -> None:
 
 def test_runs_of_different_length_are_not_averaged() -> None:
     mixed = fakes("full", rounds=100, repeats=1) + fakes("full", rounds=200, repeats=1)
-    with pytest.raises(UserError, match="T = 100 and 200: draw those of one T at a time"):
+    with pytest.raises(UserError, match="T = 100 and 200: draw the runs of one T at a time"):
         draw(BY_ID["full"], mixed)
 
 
@@ -288,7 +335,7 @@ def test_captions_count(everything: list[Result]) -> None:
     words = caption(BY_ID["bandit-best"], everything)
     assert "T = 100,000" in words
     assert "mean of 2 runs," in words
-    assert "least and the greatest" in words
+    assert "the minimum and the maximum error rate" in words
     assert "K = 6, 9 and 12 classes (rows) and d = 80, 120 and 160 features (columns)" in words
     assert "all parameters 1 except T" in caption(BY_ID["bandit-only-t"], everything)
     assert "parameters that theory suggests" in caption(BY_ID["filtering-theory"], everything)

@@ -49,7 +49,7 @@ def graphs(draw):
     graph = FeedbackGraph(visible, names[:n_classes], names, name=draw(st.text(max_size=9)))
     if draw(st.booleans()):
         return graph
-    own = draw(st.sets(st.sampled_from(range(graph.n_actions)))) | set(graph.dominating_set)
+    own = draw(st.sets(st.sampled_from(range(graph.n_actions)))) | set(graph.dominating_indices)
     return FeedbackGraph(visible, names[:n_classes], names, name=graph.name, dominating_set=[names[i] for i in own])
 
 
@@ -97,7 +97,7 @@ def test_presets_by_hand(name, n_classes):
 @pytest.mark.parametrize(("name", "n_classes"), FACTS)
 def test_facts_about_presets_by_hand(name, n_classes):
     graph = FeedbackGraph.preset(name, n_classes)
-    found = graph.revealing, graph.revealing_classes, graph.dominating_set, graph.observability
+    found = graph.revealing_indices, graph.revealing_classes, graph.dominating_indices, graph.observability
     assert found == FACTS[name, n_classes]
     assert graph.rho == len(graph.dominating_set)
     assert graph.dominating_set_is_exact
@@ -123,9 +123,9 @@ def test_the_papers_spam_filter():
 
 
 def test_filtering_with_chosen_classes():
-    assert FeedbackGraph.filtering(["a", "b", "c"], revealing="b").revealing == (1,)
-    assert FeedbackGraph.filtering(["a", "b", "c"], revealing=["c", "a"]).revealing == (0, 2)
-    assert FeedbackGraph.filtering(["a", None, "c"], revealing=[None]).revealing == (1,)
+    assert FeedbackGraph.filtering(["a", "b", "c"], revealing="b").revealing == ("b",)
+    assert FeedbackGraph.filtering(["a", "b", "c"], revealing=["c", "a"]).revealing == ("a", "c")
+    assert FeedbackGraph.filtering(["a", None, "c"], revealing=[None]).revealing == (None,)
     assert FeedbackGraph.filtering(3, revealing=np.array([2])).revealing == (2,)
 
 
@@ -144,7 +144,8 @@ def test_closure_completes_one_missing_edge_only():
     graph = FeedbackGraph([[1, 1, 0, 1], [0, 1, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 1, 1]])
     assert rows(graph) == [[1, 1, 1, 1], [0, 1, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1], [1, 1, 1, 1]]
     assert graph.completed == ((0, 2), (4, 0))
-    assert graph.revealing == (0, 3, 4)
+    assert graph.revealing_indices == (0, 3, 4)
+    assert graph.revealing == (0, 3, "query")
     assert graph.revealing_classes == (0, 3)
 
 
@@ -156,9 +157,7 @@ def test_closure_can_make_a_class_observable():
 @settings(max_examples=100, deadline=None)
 @given(graphs())
 def test_closure_is_idempotent_and_never_removes(graph):
-    again = FeedbackGraph(
-        graph.visible, graph.classes, graph.actions, dominating_set=[graph.actions[i] for i in graph.dominating_set]
-    )
+    again = FeedbackGraph(graph.visible, graph.classes, graph.actions, dominating_set=graph.dominating_set)
     assert again == graph
     assert again.completed == ()
     assert not (graph.visible.sum(axis=1) == graph.n_classes - 1).any()
@@ -185,12 +184,31 @@ def test_the_matrix_is_copied():
 
 def test_own_dominating_set():
     graph = FeedbackGraph(np.ones((3, 3)), ["a", "b", "c"], dominating_set=["c", "a"])
-    assert graph.dominating_set == (0, 2)
+    assert graph.dominating_set == ("a", "c")
+    assert graph.dominating_indices == (0, 2)
     assert graph.rho == 2
     assert not graph.dominating_set_is_exact
     assert graph.dominating_set_is_given
     assert graph != FeedbackGraph.full(["a", "b", "c"])
     assert FeedbackGraph.full(3) == FeedbackGraph(np.ones((3, 3)), dominating_set=[0])
+
+
+def test_sets_of_actions_are_names_and_their_indices_are_apart():
+    """With the classes 2, 0, 1 an index taken for a name would be another action."""
+    for graph in (
+        FeedbackGraph.filtering([2, 0, 1]),
+        FeedbackGraph.filtering([2, 0, 1], revealing=[0, 1]),
+        FeedbackGraph.bandit([2, 0, 1]),
+        FeedbackGraph.label_efficient([2, 0, 1], query=3),
+        FeedbackGraph([[1, 1, 0], [0, 0, 0], [0, 0, 1], [1, 1, 1]], [2, 0, 1], [2, 0, 1, 5]),
+    ):
+        again = FeedbackGraph(graph.visible, graph.classes, graph.actions, dominating_set=graph.dominating_set)
+        assert again == graph
+        assert graph.dominating_set == tuple(graph.actions[i] for i in graph.dominating_indices)
+        assert graph.revealing == tuple(a for a in graph.actions if len(graph.reveals(a)) == 3)
+        assert graph.revealing == tuple(graph.actions[i] for i in graph.revealing_indices)
+        assert graph.revealing_classes == tuple(a for a in graph.revealing if a in graph.classes)
+    assert FeedbackGraph.filtering([2, 0, 1]).dominating_set == FeedbackGraph.filtering([2, 0, 1]).revealing == (2,)
 
 
 EYE = np.eye(3, dtype=int)
@@ -199,11 +217,11 @@ EYE = np.eye(3, dtype=int)
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: FeedbackGraph.bandit(1), "a problem needs at least 2 classes, but 1 was given: name two or more"),
-        (lambda: FeedbackGraph.full([]), "a problem needs at least 2 classes, but 0 were given: name two or more"),
+        (lambda: FeedbackGraph.bandit(1), "a graph needs at least 2 classes, but 1 was given: name two or more"),
+        (lambda: FeedbackGraph.full([]), "a graph needs at least 2 classes, but 0 were given: name two or more"),
         (
             lambda: FeedbackGraph(np.ones((1, 1))),
-            "a problem needs at least 2 classes, but 1 was given: name two or more",
+            "a graph needs at least 2 classes, but 1 was given: name two or more",
         ),
         (lambda: FeedbackGraph.bandit(-4), "the number of classes must be at least 0, not -4"),
         (lambda: FeedbackGraph.bandit(True), "the number of classes must be a whole number, not True"),
@@ -255,11 +273,11 @@ EYE = np.eye(3, dtype=int)
         ),
         (
             lambda: FeedbackGraph(EYE, actions=[0, 2, 1]),
-            "action 2 is 2 where class 1 was expected: name the classes first, in their order, then the rest",
+            "action 2 is 2 where class 1 was expected: list the classes first, in order, then the extra actions",
         ),
         (
             lambda: FeedbackGraph(EYE, actions=[0, True, 2]),
-            "action 2 is True where class 1 was expected: name the classes first, in their order, then the rest",
+            "action 2 is True where class 1 was expected: list the classes first, in order, then the extra actions",
         ),
         (
             lambda: FeedbackGraph([[0, 0], [0, 0], [1, 1]], ["query", "a"]),
@@ -279,8 +297,7 @@ EYE = np.eye(3, dtype=int)
         ),
         (
             lambda: FeedbackGraph(EYE, ["a", "b", "c"], dominating_set=["b"]),
-            "the dominating set ['b'] leaves out 'a', 'c': add actions that observe every class, or leave "
-            "the choice to the package",
+            "the dominating set ['b'] does not observe 'a', 'c': add actions that do, or omit dominating_set",
         ),
         (lambda: FeedbackGraph(EYE, dominating_set=[0, 1, 2, 3]), "there is no action 3: choose one of 0, 1, 2"),
         (
@@ -304,7 +321,7 @@ EYE = np.eye(3, dtype=int)
         ),
         (
             lambda: FeedbackGraph.preset("bandit", 3, revealing=0),
-            "the bandit graph has no revealing class to choose: leave it out, or use filtering",
+            "the bandit graph has no revealing class to choose: omit revealing, or use filtering",
         ),
         (lambda: FeedbackGraph.from_edges(2, [(0, 0), (1, 2)]), "edge 2: there is no class 2: choose one of 0, 1"),
         (lambda: FeedbackGraph.from_edges(2, [("0", 0)]), "edge 1: there is no action '0': choose one of 0, 1"),
@@ -323,12 +340,12 @@ EYE = np.eye(3, dtype=int)
         (lambda: FeedbackGraph.from_edges(2, 7), "edges must be a list, not a int"),
         (
             lambda: FeedbackGraph.from_edges(3, [], actions=[0, 1]),
-            "there are only 2 actions where class 2 was expected: name the classes first, in their order, "
-            "then the rest",
+            "there are only 2 actions where class 2 was expected: list the classes first, in order, then the extra "
+            "actions",
         ),
         (
             lambda: FeedbackGraph.from_networkx([[1]]),
-            "a networkx graph is wanted, not a list: give a Graph or a DiGraph",
+            "expected a networkx graph, not a list: give a Graph or a DiGraph",
         ),
     ],
 )
@@ -377,8 +394,8 @@ def test_arrays_are_what_kernels_expect(graph):
         assert not array.flags.writeable
     assert [array.dtype for array in found] == [np.bool_, np.bool_, np.bool_, np.int64]
     assert (found.observers == graph.visible.T).all()
-    assert tuple(np.flatnonzero(found.revealing)) == graph.revealing
-    assert tuple(found.dominating) == graph.dominating_set
+    assert tuple(np.flatnonzero(found.revealing)) == graph.revealing_indices
+    assert tuple(found.dominating) == graph.dominating_indices
     assert graph.arrays is found
 
 
@@ -439,8 +456,28 @@ def test_nothing_can_be_changed():
 
 def test_repr_and_str():
     graph = FeedbackGraph.label_efficient(3)
-    assert repr(graph) == "FeedbackGraph('label-efficient': 3 classes, 4 actions, 3 edges, rho 1)"
-    assert str(graph) == "label-efficient (3 classes, 4 actions, 3 edges, rho 1)"
+    assert repr(graph) == "FeedbackGraph('label-efficient': 3 classes, 4 actions, 3 edges, rho 1, 'query' reveals)"
+    assert str(graph) == "label-efficient (3 classes, 4 actions, 3 edges, rho 1, 'query' reveals)"
+    assert repr(FeedbackGraph.bandit(3)) == "FeedbackGraph('bandit': 3 classes, 3 actions, 3 edges, rho 3)"
+    assert str(FeedbackGraph.full(3)) == "full (3 classes, 3 actions, 9 edges, rho 1)"
+
+
+@pytest.mark.parametrize(
+    ("graph", "caption"),
+    [
+        (FeedbackGraph.bandit(3), "bandit graph"),
+        (FeedbackGraph.full(3), "full graph"),
+        (FeedbackGraph.filtering(["junk", "legit"], revealing="legit"), "filtering graph, 'legit' reveals"),
+        (FeedbackGraph.filtering(9, revealing=[8, 1]), "filtering graph, 1, 8 reveal"),
+        (FeedbackGraph.filtering(9, revealing=[*range(1, 9)]), "filtering graph, 1, 2, 3 and 5 more reveal"),
+        (FeedbackGraph.label_efficient(3), "label-efficient graph, 'query' reveals"),
+        (FeedbackGraph.filtering(["x" * 99, "y", "z"]), f"filtering graph, '{'x' * 18}… reveals"),
+        (FeedbackGraph([[1, 1], [0, 0]]), "graph, 0 reveals"),
+    ],
+)
+def test_captions_name_the_revealing_actions(graph, caption):
+    assert graph.caption == caption
+    assert graph.draw().axes[0].get_title() == caption
 
 
 # Edges and networkx
@@ -452,8 +489,8 @@ def test_edges_rebuild_the_graph(graph, random):
     edges = [(action, name) for action in graph.actions for name in graph.reveals(action)]
     edges += edges[:3]
     random.shuffle(edges)
-    own = [graph.actions[i] for i in graph.dominating_set]
-    assert FeedbackGraph.from_edges(graph.classes, edges, graph.actions, dominating_set=own) == graph
+    again = FeedbackGraph.from_edges(graph.classes, edges, graph.actions, dominating_set=graph.dominating_set)
+    assert again == graph
 
 
 def test_edges_may_be_arrays():
@@ -544,11 +581,11 @@ def test_json_as_documented(tmp_path):
             b'{"classes": [1, 2], "edges": [], "weights": 3}',
             "there is no key 'weights': choose one of 'classes', 'actions', 'edges', 'name', 'dominating_set'",
         ),
-        (b'{"classes": [1, 2], "classes": [1, 2], "edges": []}', "the key 'classes' is there twice: keep one"),
+        (b'{"classes": [1, 2], "classes": [1, 2], "edges": []}', "the key 'classes' is given twice: keep one"),
         (b'{"classes": 2, "edges": []}', '"classes" is a number: write a list of names'),
         (
             b'{"classes": [1, 2.0], "edges": []}',
-            'entry 2 of "classes" holds a fraction: names may be strings, whole numbers, true, false or null',
+            'entry 2 of "classes" holds a float: names may be strings, whole numbers, true, false or null',
         ),
         (
             b'{"classes": [1, [2]], "edges": []}',
@@ -562,10 +599,10 @@ def test_json_as_documented(tmp_path):
             b'{"classes": ["a", "a"], "edges": []}',
             "the names 'a' and 'a' compare equal: every class needs a name of its own",
         ),
-        (b'{"classes": ["a"], "edges": []}', "a problem needs at least 2 classes, but 1 was given: name two or more"),
+        (b'{"classes": ["a"], "edges": []}', "a graph needs at least 2 classes, but 1 was given: name two or more"),
         (
             b'{"classes": [1, 2], "actions": [2, 1], "edges": []}',
-            "action 1 is 2 where class 1 was expected: name the classes first, in their order, then the rest",
+            "action 1 is 2 where class 1 was expected: list the classes first, in order, then the extra actions",
         ),
         (b'{"classes": [1, 2], "edges": {}}', '"edges" is an object: write a list of [action, class] pairs'),
         (b'{"classes": [1, 2], "edges": [[1, 1], [2]]}', "edge 2 is not a pair: write it as [action, class]"),
@@ -581,8 +618,7 @@ def test_json_as_documented(tmp_path):
         (b'{"classes": [1, 2], "edges": [[1, 1]], "name": 4}', '"name" is a number: write a string'),
         (
             b'{"classes": [1, 2, 3], "edges": [[1, 1], [2, 2], [3, 3]], "dominating_set": [1]}',
-            "the dominating set [1] leaves out 2, 3: add actions that observe every class, or leave the "
-            "choice to the package",
+            "the dominating set [1] does not observe 2, 3: add actions that do, or omit dominating_set",
         ),
         (
             b'{"classes": [1, ' + b"9" * 5000 + b'], "edges": []}',
@@ -730,13 +766,13 @@ def test_an_old_file_is_replaced_whole_with_ordinary_permissions(tmp_path):
 @pytest.mark.parametrize(
     ("graph", "phrases"),
     [
-        (FeedbackGraph.full(3), ["the label, whatever it is: 0, 1, 2", "there is nothing to explore"]),
+        (FeedbackGraph.full(3), ["every label: 0, 1, 2", "no exploration is needed"]),
         (
             FeedbackGraph.bandit(["a", "b", "c"]),
             [
-                "only whether it is right itself: 'a', 'b', 'c'",
+                "only whether it is correct: 'a', 'b', 'c'",
                 "Observability: strong",
-                "rho = 3, the smallest possible",
+                "rho = 3, minimum",
                 "sqrt(9 T)",
                 "about 949 mistakes",
             ],
@@ -746,7 +782,7 @@ def test_an_old_file_is_replaced_whole_with_ordinary_permissions(tmp_path):
             FeedbackGraph.label_efficient(4),
             ["4 classes, 5 actions (1 of them extra: 'query'), 4 edges", "nothing: 0, 1, 2, 3", "Observability: weak"],
         ),
-        (FeedbackGraph.from_networkx(networkx.cycle_graph(5)), ["some of the classes: 0, 1, 2, 3, 4"]),
+        (FeedbackGraph.from_networkx(networkx.cycle_graph(5)), ["some classes: 0, 1, 2, 3, 4"]),
         (FeedbackGraph(np.ones((3, 3)), dominating_set=[0, 1]), ["(rho = 2, a smaller one may exist)"]),
         (FeedbackGraph.disease_prevention(9), ["5 -> 5 and 3 more."]),
     ],

@@ -29,7 +29,7 @@ from gappletron import (
     play,
     tuned,
 )
-from gappletron._dispatch import rebuilt, spelled
+from gappletron.spelling import rebuilt, spelled
 from problems import random_graph, small_stream
 
 FEATURES = 5

@@ -705,28 +705,6 @@ def test_a_saved_run_continues_compiled(folder):
         assert_continues(Gappletron(), graph, when, folder)
 
 
-def test_copies_of_a_file_know_only_their_own_receipts(folder, plain):
-    model, x = train(a_model(), rounds=5), [1.0, 0, 0, 0, 0]
-    waiting = model.act(x)
-    model.save(folder / "copied.npz")
-    lost = model.act(x)
-    one, other = (Online.load(folder / "copied.npz") for _ in range(2))
-    foreign, own = other.act(x), one.act(x)
-    assert lost.serial == foreign.serial == own.serial
-    assert len({lost.session, foreign.session, own.session}) == 3
-    with refused(one, folder, "is not from this model"):
-        one.learn(foreign.id, foreign.action)
-    with refused(one, folder, "was issued after the model was saved"):
-        one.learn(lost.id, lost.action)
-    with refused(model, folder, "is not from this model"):
-        model.learn(own.id, own.action)
-    one.learn(own.id, own.action)
-    for copy in (one, other, model):
-        copy.learn(waiting.id, waiting.action)
-        with refused(copy, folder, "already learned from"):
-            copy.learn(waiting.id, waiting.action)
-
-
 class Coin(Exploration):
     """An exploration rule from outside the package: the greedy class or the first action."""
 
@@ -758,7 +736,8 @@ def test_pieces_of_ones_own_must_be_named(folder, plain):
     loaded = Online.load(path, pieces=[Coin])
     assert loaded.learner == model.learner
     assert loaded_content(loaded, folder) == content(model, folder)
-    assert loaded_content(train(loaded, seed=7), folder) == content(train(model, seed=7), folder)
+    anew = {"sessions": None}
+    assert content(train(loaded, seed=7), folder) | anew == content(train(model, seed=7), folder) | anew
     assert loaded._player._state.arrays["exploration.tosses"].tolist() == [40]
 
 
@@ -1014,11 +993,14 @@ def test_what_a_header_must_not_say(saved, folder):
         {"expired": [-1]},
         {"sessions": []},
         {"sessions": 7},
-        {"sessions": [[7, 0]]},
-        {"sessions": [["", 0]]},
-        {"sessions": [["a", 1]]},
-        {"sessions": [["a", 0], ["b", 26]]},
-        {"sessions": [["a", 0], ["b", 9], ["c", 8]]},
+        {"sessions": [[7, 0, 25]]},
+        {"sessions": [["", 0, 25]]},
+        {"sessions": [["a", 0]]},
+        {"sessions": [["a", 0, 26]]},
+        {"sessions": [["a", 0, 24]]},
+        {"sessions": [["a", 23, 25]]},
+        {"sessions": [["a", 0, 9], ["b", 8, 25]]},
+        {"sessions": [["a", 25, 0]]},
         {"feature_limit": 0},
         {"feature_limit": "x"},
     ):

@@ -131,7 +131,7 @@ def test_label_efficient_perceptron_is_its_transcription(graph, b):
 
 
 def exp3_reference(graph, y, gamma, eta):
-    actions, losses = reference.exp3_g(y, graph.visible, graph.dominating_set, gamma, eta, draws_of(3, len(y)))
+    actions, losses = reference.exp3_g(y, graph.visible, graph.dominating_indices, gamma, eta, draws_of(3, len(y)))
     return actions, -losses[: graph.n_classes, np.newaxis]
 
 
@@ -690,7 +690,7 @@ def test_exp3_keeps_the_inequality_of_exponential_weights(seed, classes, extra, 
     learner, x = Exp3G(gamma, eta), row_of([1.0], classes)
     state, plan = state_of(learner, 1, classes, N).tuple, learner.plan(graph)
     scores, p = np.zeros(classes), np.zeros(N)
-    explored = np.bincount(graph.dominating_set, minlength=N) / graph.rho
+    explored = np.bincount(graph.dominating_indices, minlength=N) / graph.rho
     ours = squares = 0.0
     losses = np.zeros(N)
     for y in rng.choice(classes, size=80, p=rng.dirichlet(np.ones(classes))):

@@ -71,7 +71,7 @@ def test_every_figure_alone_makes_a_report(tmp_path, figure):
     text = (tmp_path / "report.html").read_text()
     assert f'id="figure-{figure}"' in text
     assert [path.name for path in sorted((tmp_path / "figures").iterdir())] == [f"{figure}.png", f"{figure}.svg"]
-    assert "is broken" not in text
+    assert "is violated" not in text
 
 
 def test_a_part_of_the_figures_makes_a_report_too(tmp_path):
@@ -79,7 +79,14 @@ def test_a_part_of_the_figures_makes_a_report_too(tmp_path):
     text = (tmp_path / "report.html").read_text()
     assert 'id="figure-full"' in text
     assert 'id="figure-bounds"' not in text
-    assert "No bounds are about the figures that were asked for." in text
+    assert "No bounds are about the requested figures." in text
+
+
+@pytest.mark.parametrize("repeats", [2, 3])
+def test_the_number_of_probes_is_that_of_the_runs(tmp_path, repeats):
+    reproduce(tmp_path, figures=["lower-filtering"], rounds=60, repeats=repeats)
+    text = " ".join((tmp_path / "report.html").read_text().split())
+    assert f"averaged over the repeats of the sweep ({repeats} runs)." in text
 
 
 @contextlib.contextmanager

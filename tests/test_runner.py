@@ -6,6 +6,7 @@ import contextlib
 import csv
 import dataclasses
 import json
+import logging
 import multiprocessing
 import os
 import signal
@@ -18,11 +19,11 @@ from pathlib import Path
 
 import pytest
 
-from gappletron import UserError, play
-from gappletron._dispatch import source_hash
+from gappletron import FixedOGD, UserError, play
+from gappletron._dispatch import from_json, json_ready, rebuilt, source_hash, spelled
 from gappletron.experiments import runner
 from gappletron.experiments.reproduce import reproduce
-from gappletron.experiments.runner import execute, graph_of, player, prepare
+from gappletron.experiments.runner import execute, graph_of, learner_of, prepare
 from gappletron.experiments.store import COLUMNS, Outcome, Result, Store, read_results, write_table
 from gappletron.experiments.sweeps import selected
 from gappletron.progress import View
@@ -30,7 +31,7 @@ from gappletron.progress import View
 FREE = ("seconds", "machine", "finished_at")
 NEEDED = [
     "id",
-    "figure",
+    "sweep",
     "graph",
     "exploration",
     "learner",
@@ -67,10 +68,10 @@ class Watching(View):
         self.missing = None
         self.done = 0
 
-    def begun(self, tasks, missing):
+    def begun(self, runs, missing):
         self.missing = len(missing)
 
-    def finished(self, result):
+    def finished(self, sweep, rounds):
         self.done += 1
 
 
@@ -93,13 +94,24 @@ def test_a_row_is_what_play_says():
     assert outcome.sources == source_hash()
 
 
+@pytest.mark.parametrize("figure", ["bandit", "label-efficient", "bounds", "lower-filtering", "lower-full"])
+def test_the_stored_parameters_are_the_learner(figure):
+    """Also where a number is infinite, which JSON cannot hold."""
+    for task in {(task.graph, task.learner, task.tuning): task for task in selected([figure], rounds=1000)}.values():
+        parameters = json.dumps(json_ready(spelled(player(task))))
+        outcome = dataclasses.replace(result_for(task).outcome, parameters=parameters)
+        assert Result(task, outcome).learner == player(task)
+    endless = FixedOGD(rate=0.5)
+    assert rebuilt(from_json(json.loads(json.dumps(json_ready(spelled(endless)), allow_nan=False)))) == endless
+
+
 def test_the_table_has_its_columns_and_is_sorted(undisturbed):
     with (undisturbed / "results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert set(NEEDED) <= set(rows[0])
     assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
     assert len(rows) == 27 * (3 * 2 + 3)
-    assert {row["figure"] for row in rows} == {"full"}
+    assert {row["sweep"] for row in rows} == {"full"}
     assert {row["seed"] for row in rows} == {"0"}
 
 
@@ -138,6 +150,18 @@ def test_only_what_matches_is_taken(tmp_path):
     reproduce(tmp_path, figures=["lower-filtering"], rounds=50, repeats=1, view=view)
     assert view.missing == 3
     assert [result.task for result in read_results(tmp_path)] == tasks
+
+
+def test_runs_against_the_adversary_depend_on_the_number_of_repeats(tmp_path):
+    """A stored run is not used where its turned segment was found with another number of repeats."""
+    figures = {"figures": ["lower-filtering"], "rounds": 50}
+    reproduce(tmp_path / "twice", repeats=2, **figures)
+    view = Watching()
+    reproduce(tmp_path / "twice", repeats=3, view=view, **figures)
+    learners = 6
+    assert view.missing == learners * (1 + 3)  # the third repeat without a turned segment, and all with one
+    reproduce(tmp_path / "once", repeats=3, **figures)
+    assert table_of(tmp_path / "twice") == table_of(tmp_path / "once")
 
 
 def test_other_rounds_live_beside_them(tmp_path):
@@ -279,6 +303,28 @@ def test_what_is_no_store_is_refused(tmp_path):
     assert (other / "results.sqlite").read_bytes() == before
 
 
+OF_VERSION_0_1 = (
+    "id figure graph exploration learner tuning optimizer classes features noise rounds stream repeat seed parameters "
+    "max_norm mistakes labels_seen explored blind_rounds error_rate rate_sum loss_sum comparator_loss comparator_gap "
+    "curve version sources machine seconds finished_at"
+)
+
+
+def test_a_store_of_version_0_1_is_refused(tmp_path):
+    """Its column "figure" is now called "sweep"."""
+    path = tmp_path / "results.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"CREATE TABLE runs ({', '.join(OF_VERSION_0_1.split())})")
+    before = path.read_bytes()
+    for opened in (Store, read_results):
+        with pytest.raises(
+            UserError, match=r"another version of gappletron, with other columns: move it away"
+        ) as error:
+            opened(tmp_path)
+        assert "\n" not in str(error.value)
+    assert path.read_bytes() == before
+
+
 def test_a_damaged_store_is_one_sentence(tmp_path):
     with Store(tmp_path) as store:
         for task in selected(["bandit"], rounds=10, repeats=1):
@@ -310,7 +356,7 @@ def test_tables_in_both_formats(undisturbed, tmp_path):
     assert columns["mistakes"] == [result.outcome.mistakes for result in results]
     assert columns["noise"] == [result.task.noise for result in results]
     assert columns["comparator_loss"] == [None] * len(results)
-    with pytest.raises(UserError, match=r"end in \.csv or \.parquet"):
+    with pytest.raises(UserError, match=r"ends in \.csv or \.parquet"):
         write_table(results, tmp_path / "all.xlsx")
 
 
@@ -380,8 +426,8 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_table(cluster, undisturbed
     address, workers = cluster
 
     class Killing(Watching):
-        def finished(self, result):
-            super().finished(result)
+        def finished(self, sweep, rounds):
+            super().finished(sweep, rounds)
             if self.done == 30:
                 workers[0].kill()
 
@@ -411,3 +457,44 @@ def test_no_cluster_is_one_sentence():
         patch.setattr(module, "SECONDS_TO_CONNECT", 1)
         with pytest.raises(UserError, match="no Dask scheduler at"), module.dask_executor("tcp://127.0.0.1:9", print):
             pass
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        (None, "has no worker"),
+        ({"a": "other"}, "has other sources"),
+        (ImportError("no numba"), "cannot import gappletron"),
+    ],
+)
+def test_dask_logs_again_after_an_error(monkeypatch, sources, message):
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed")
+    from gappletron.experiments.cluster import dask_executor
+
+    class Client:
+        """A cluster that is refused: its workers have these sources, or raise, or are not there."""
+
+        def __init__(self, address, timeout):
+            pass
+
+        def nthreads(self):
+            return {}
+
+        def wait_for_workers(self, n_workers, timeout):
+            if sources is None:
+                raise TimeoutError
+
+        def run(self, function):
+            if isinstance(sources, Exception):
+                raise sources
+            return sources
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(distributed, "Client", Client)
+    logger = logging.getLogger("distributed")
+    monkeypatch.setattr(logger, "level", logging.INFO)
+    with pytest.raises(UserError, match=message), dask_executor("tcp://127.0.0.1:9", print):
+        pass
+    assert logger.level == logging.INFO

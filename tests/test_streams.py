@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
-from gappletron import streams
+from gappletron import FeedbackGraph, Runs, play, streams
 from gappletron._dispatch import _specialised, interpreted
 from gappletron._validate import UserError
 from gappletron.streams import (
@@ -222,7 +222,7 @@ def test_given_classes_fix_the_positions():
         ([[1], [2]], [0, 1, 2], "2 rows and y has 3 labels"),
         ([[1], [2]], [0], "2 rows and y has 1 labels"),
         ([[1], [2]], 3, "must be a sequence"),
-        ([[1], [2]], "ab", "not one text"),
+        ([[1], [2]], "ab", "not a string"),
         ([[1], [2]], [[0], [1]], "list"),
         ([[1], [2]], np.array([[0], [1]]), "one dimension"),
         ([[1], [2]], [0, 0.5], "in row 1 of y the class 0.5 is a float"),
@@ -388,10 +388,10 @@ def test_open_stream(tmp_path):
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
-        ("synthetic:K=3", {"features": 3}, "features= is for files"),
-        ("digits", {"classes": [0, 1]}, "classes= is for files"),
-        ((ROWS, LABELS), {"max_norm": 1.0}, "max_norm= is for files"),
-        ((ROWS,), {}, "2 parts, not 1"),
+        ("synthetic:K=3", {"features": 3}, "features= is only for files"),
+        ("digits", {"classes": [0, 1]}, "classes= is only for files"),
+        ((ROWS, LABELS), {"max_norm": 1.0}, "max_norm= is only for files"),
+        ((ROWS,), {}, "not a tuple of 1"),
         (np.array(ROWS), {}, "a ndarray is not a stream"),
         (None, {}, "a NoneType is not a stream"),
         ("sinthetic:K=3", {}, "there is no file 'sinthetic:K=3': .*synthetic:K=9"),
@@ -403,6 +403,70 @@ def test_open_stream(tmp_path):
 def test_open_stream_errors(data, options, message):
     with pytest.raises(UserError, match=message):
         open_stream(data, **options)
+
+
+def test_a_stream_knows_whether_the_order_of_its_classes_was_given(tmp_path):
+    path = tmp_path / "file.svm"
+    path.write_text("0 1:1\n1 2:1\n1 2:1\n")
+    foreign = Foreign([0, 1, 2], [0, 1], [1, 1], [0, 1])
+    for given_by, wanted in (
+        ("synthetic:K=3", True),
+        ("digits", True),
+        ("unit-vectors", True),
+        ("segments:R=2", True),
+        (foreign, True),
+        (ArrayStream(ROWS, LABELS, classes=["b", "a", "c"]), True),
+        (SvmlightFile(path, classes=[1, 0]), True),
+        ((ROWS, LABELS), False),
+        (path, False),
+        (SvmlightFile(path, features=2), False),
+    ):
+        opened = open_stream(given_by)
+        assert opened.classes_given is wanted
+        assert limited(opened, 2).classes_given is wanted
+        assert transformed(opened, bias=True).classes_given is wanted
+        assert stream.Remembered(limited(opened, 2)).classes_given is wanted
+
+
+MAIL = ([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], ["legit", "junk", "legit"])
+
+
+@pytest.mark.parametrize("preset", ["filtering", "apple-tasting"])
+def test_the_revealing_class_must_be_named_where_the_order_comes_from_the_data(preset, tmp_path):
+    message = (
+        f"the {preset} graph needs the class that reveals, because the order of the classes 'junk', 'legit' was "
+        f"derived from the data: name it, for example '{preset}:revealing=junk'"
+    )
+    path = tmp_path / "mail.svm"
+    path.write_text("0 1:1\n1 2:1\n1 2:1\n")
+    with interpreted():
+        with pytest.raises(UserError, match=rf"\A{message}\Z"):
+            play("gapsmh", MAIL, preset)
+        with pytest.raises(UserError, match="needs the class that reveals"):
+            play("gapsmh", transformed(limited(ArrayStream(*MAIL), 2), bias=True), preset)
+        with pytest.raises(UserError, match="needs the class that reveals"):
+            play("gapsmh", path, preset)
+        for name in ("junk", "legit"):
+            named_one = play("gapsmh", MAIL, preset, revealing=name)
+            assert named_one.title == f"arrays, {preset} graph, '{name}' reveals"
+            assert named_one.plot().axes[0].get_title() == named_one.title
+            assert play("gapsmh", MAIL, f"{preset}:revealing={name}").title == named_one.title
+            graph = FeedbackGraph.filtering(["junk", "legit"], revealing=name)
+            assert named_one[0].labels_seen == play("gapsmh", MAIL, graph)[0].labels_seen
+        ordered = Runs("gapsmh", ArrayStream(*MAIL, classes=["legit", "junk"]), preset)
+        assert ordered.graph.revealing == ("legit",)
+        assert Runs("gapsmh", MAIL, "bandit").graph.is_bandit
+
+
+def test_revealing_goes_with_a_preset(tmp_path):
+    FeedbackGraph.bandit(["junk", "legit"]).to_json(tmp_path / "graph.json")
+    for graph in (FeedbackGraph.bandit(["junk", "legit"]), tmp_path / "graph.json"):
+        with pytest.raises(UserError, match="revealing is only for presets"):
+            play("gapsmh", MAIL, graph, revealing="legit")
+    with pytest.raises(UserError, match="the bandit graph has no revealing class to choose"):
+        play("gapsmh", MAIL, "bandit", revealing="legit")
+    with pytest.raises(UserError, match="there is no class 'legal', did you mean 'legit'"):
+        play("gapsmh", MAIL, "filtering", revealing="legal")
 
 
 def test_public_names():
@@ -473,13 +537,13 @@ def test_a_foreign_stream_is_brought_into_the_kernels_types():
         (([0, 1, 2], [0, 1], [1.0, 1.0], [0, 2]), "labels must be positions from 0 to 1"),
         (([0, 1, 2], [0, 1], [1.0, np.nan], [0, 1]), "values must be finite"),
         (([0, 1, 3], [0, 1], [1.0, 1.0], [0, 1]), r"indices and values must have indptr\[-1\] entries"),
-        (([1, 1, 2], [0, 1], [1.0, 1.0], [0, 1]), "indptr must begin at 0"),
-        (([0, 2, 1], [0], [1.0], [0, 1]), "indptr must begin at 0, never fall"),
+        (([1, 1, 2], [0, 1], [1.0, 1.0], [0, 1]), "indptr must start at 0"),
+        (([0, 2, 1], [0], [1.0], [0, 1]), "indptr must start at 0, must not decrease"),
         (([0, 1], [0], [1.0], [0, 1]), "one entry more than labels"),
-        (([[0, 1]], [0], [1.0], [0]), "its arrays must be flat"),
-        (([0, 1], ["a"], [1.0], [0]), "is not made of flat arrays of numbers"),
-        (([0, 2, 2], [1, 0], [1.0, 1.0], [0, 1]), "indices must rise within a row"),
-        (([0, 2, 2], [1, 1], [1.0, 1.0], [0, 1]), "indices must rise within a row"),
+        (([[0, 1]], [0], [1.0], [0]), "its arrays must be one-dimensional"),
+        (([0, 1], ["a"], [1.0], [0]), "is not made of one-dimensional arrays of numbers"),
+        (([0, 2, 2], [1, 0], [1.0, 1.0], [0, 1]), "indices must increase within a row"),
+        (([0, 2, 2], [1, 1], [1.0, 1.0], [0, 1]), "indices must increase within a row"),
     ],
 )
 @pytest.mark.parametrize(

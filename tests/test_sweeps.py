@@ -8,30 +8,30 @@ from collections import Counter
 
 import pytest
 
-from gappletron import FeedbackGraph, UserError, named
-from gappletron.experiments.runner import graph_of, marks, player, stream_of
+from gappletron import FeedbackGraph, UserError, named, quietest_segment
+from gappletron.experiments.runner import graph_of, marks, learner_of, stream_of
 from gappletron.experiments.sweeps import FIGURES, SWEEPS, drawable, selected, tasks
 from gappletron.streams import Synthetic
 
 ALL = selected()
-BY_FIGURE = {name: [task for task in ALL if task.figure == name] for name in {task.figure for task in ALL}}
+BY_SWEEP = {name: [task for task in ALL if task.sweep == name] for name in {task.sweep for task in ALL}}
 
 
 def test_the_paper_s_sweeps_have_the_runs_of_the_notes():
     cells = set(itertools.product((6, 9, 12), (80, 120, 160), (0.0, 0.05, 0.1)))
     for name in ("bandit", "filtering", "full"):
-        assert {(task.classes, task.features, task.noise) for task in BY_FIGURE[name]} == cells
-    assert len(BY_FIGURE["bandit"]) == 27 * 6 * 2 * 10
-    assert len(BY_FIGURE["filtering"]) == 27 * 4 * 2 * 10
-    assert len(BY_FIGURE["full"]) == 27 * (3 * 10 + 3)
-    everyone = Counter((task.learner, task.tuning) for task in BY_FIGURE["bandit"])
+        assert {(task.classes, task.features, task.noise) for task in BY_SWEEP[name]} == cells
+    assert len(BY_SWEEP["bandit"]) == 27 * 6 * 2 * 10
+    assert len(BY_SWEEP["filtering"]) == 27 * 4 * 2 * 10
+    assert len(BY_SWEEP["full"]) == 27 * (3 * 10 + 3)
+    everyone = Counter((task.learner, task.tuning) for task in BY_SWEEP["bandit"])
     assert set(everyone) == {
         (name, tuning)
         for tuning in ("theory", "only-t")
         for name in ("gaplog", "gaphin", "gapsmh", "pnewtron", "soba-diag", "banditron-iw")
     }
     assert set(everyone.values()) == {270}
-    assert Counter(task.repeat for task in BY_FIGURE["full"] if task.learner == "perceptron") == {0: 27}
+    assert Counter(task.repeat for task in BY_SWEEP["full"] if task.learner == "perceptron") == {0: 27}
 
 
 def test_ids_are_unique_and_stay_as_they_are():
@@ -49,51 +49,68 @@ def test_ids_are_unique_and_stay_as_they_are():
     assert [task.id for task in ALL] == sorted(task.id for task in ALL)
 
 
+@pytest.mark.parametrize("repeats", [None, 1, 5])
+def test_the_turned_segment_is_decided_by_the_repeats_of_the_sweep(repeats):
+    """The number is part of the stream's name, so of the task, but not of its id."""
+    lower = selected(["lower-filtering"], rounds=50, repeats=repeats)
+    expected = {"segments:R=5", f"segments:R=5,turned=quietest,repeats={repeats or 20}"}
+    assert {task.stream for task in lower} == expected
+    assert {task.id.split("/")[2] for task in lower} == {"segments:R=5", "segments:R=5,turned=quietest"}
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 3])
+def test_an_adversary_probes_with_the_runs_of_the_sweep(repeats):
+    for task in selected(["lower-filtering"], rounds=200, repeats=repeats):
+        if "turned" in task.stream:
+            root = math.isqrt(task.rounds // 2)
+            assert stream_of(task).turned == quietest_segment(learner_of(task), root, repeats=repeats).segment
+
+
 def test_the_figures_use_the_paper_s_exploration_and_losses():
     gaps = [
         task
         for name in ("bandit", "filtering", "full", "label-efficient")
-        for task in BY_FIGURE[name]
+        for task in BY_SWEEP[name]
         if task.learner.startswith("gap")
     ]
     assert {task.exploration for task in gaps} == {"paper"}
     assert {task.learner for task in gaps} == {"gaplog", "gaphin", "gapsmh"}
     assert {task.optimizer for task in gaps} == {""}
-    assert {task.exploration for task in BY_FIGURE["exploration"]} == {"top-up"}
+    assert {task.exploration for task in BY_SWEEP["exploration"]} == {"top-up"}
 
 
-def task_of(figure, learner, tuning, cell=(9, 120, 0.05)):
+def task_of(sweep, learner, tuning, cell=(9, 120, 0.05)):
     return next(
         task
-        for task in BY_FIGURE[figure]
+        for task in BY_SWEEP[sweep]
         if task.learner == learner and task.tuning == tuning and (task.classes, task.features, task.noise) == cell
     )
 
 
 def test_the_numbers_in_the_players_are_those_of_the_notes():
     X, T, K, d = Synthetic(9, 120, 0.05).max_norm, 100_000, 9, 120
-    assert player(task_of("bandit", "gapsmh", "theory")).exploration.gamma == pytest.approx(
+    assert learner_of(task_of("bandit", "gapsmh", "theory")).exploration.gamma == pytest.approx(
         math.sqrt(K * K * 4 * X**2) / 2
     )
-    assert player(task_of("bandit", "gaphin", "theory")).exploration.gamma == pytest.approx(
+    assert learner_of(task_of("bandit", "gaphin", "theory")).exploration.gamma == pytest.approx(
         math.sqrt(K * K * 2 * X**2) / 2
     )
-    gaplog = player(task_of("bandit", "gaplog", "theory"))
+    gaplog = learner_of(task_of("bandit", "gaplog", "theory"))
     assert gaplog.exploration.gamma == pytest.approx(math.sqrt(K * K * X**2 / math.log(K)) / 2)
-    assert player(task_of("filtering", "gapsmh", "theory")).exploration.gamma == pytest.approx(
+    assert learner_of(task_of("filtering", "gapsmh", "theory")).exploration.gamma == pytest.approx(
         math.sqrt(K * 4 * X**2) / 2
     )
-    assert player(task_of("bandit", "gaplog", "only-t")).exploration.gamma == 1.0
-    assert player(task_of("bandit", "banditron-iw", "theory")).gamma == pytest.approx((K * X**2 / T) ** (1 / 3))
-    assert player(task_of("filtering", "banditron-iw", "theory")).gamma == pytest.approx((X**2 / T) ** (1 / 3))
-    assert player(task_of("bandit", "banditron-iw", "only-t")).gamma == pytest.approx(T ** (-1 / 3))
-    assert player(task_of("bandit", "pnewtron", "theory")).gamma == pytest.approx((d * K / T) ** (1 / 3))
-    assert player(task_of("full", "perceptron", "")) == named("perceptron")
+    assert learner_of(task_of("bandit", "gaplog", "only-t")).exploration.gamma == 1.0
+    assert learner_of(task_of("bandit", "banditron-iw", "theory")).gamma == pytest.approx((K * X**2 / T) ** (1 / 3))
+    assert learner_of(task_of("filtering", "banditron-iw", "theory")).gamma == pytest.approx((X**2 / T) ** (1 / 3))
+    assert learner_of(task_of("bandit", "banditron-iw", "only-t")).gamma == pytest.approx(T ** (-1 / 3))
+    assert learner_of(task_of("bandit", "pnewtron", "theory")).gamma == pytest.approx((d * K / T) ** (1 / 3))
+    assert learner_of(task_of("full", "perceptron", "")) == named("perceptron")
 
 
 def test_graphs_and_streams():
-    assert graph_of(task_of("filtering", "gapsmh", "theory")).revealing == (0,)
-    assert graph_of(BY_FIGURE["lower-filtering"][0]).revealing == (1,)
+    assert graph_of(task_of("filtering", "gapsmh", "theory")).revealing_indices == (0,)
+    assert graph_of(BY_SWEEP["lower-filtering"][0]).revealing_indices == (1,)
     assert graph_of(task_of("label-efficient", "gapsmh", "theory")).n_actions == 10
     assert isinstance(graph_of(ALL[0]), FeedbackGraph)
     assert stream_of(selected(["full"], rounds=50)[0]).rounds == 50
@@ -102,14 +119,14 @@ def test_graphs_and_streams():
 def test_every_learner_that_can_play_meets_each_adversary():
     from gappletron import names
 
-    for figure in ("lower-filtering", "lower-full"):
-        graph = graph_of(BY_FIGURE[figure][0])
-        assert {task.learner for task in BY_FIGURE[figure]} == set(names(graph))
+    for sweep in ("lower-filtering", "lower-full"):
+        graph = graph_of(BY_SWEEP[sweep][0])
+        assert {task.learner for task in BY_SWEEP[sweep]} == set(names(graph))
 
 
 def test_every_player_can_play_its_graph():
-    for task in {(task.figure, task.graph, task.learner, task.tuning): task for task in ALL}.values():
-        assert player(task).refusal(graph_of(task)) is None
+    for task in {(task.sweep, task.graph, task.learner, task.tuning): task for task in ALL}.values():
+        assert learner_of(task).refusal(graph_of(task)) is None
 
 
 def test_fewer_repeats_and_rounds():

@@ -189,9 +189,9 @@ def test_parse():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("k=9", "no setting of a synthetic stream 'k'"),
-        ("K=9,K=9", "K is given twice"),
-        ("K=nine", "K='nine' in a synthetic stream is not a number"),
+        ("k=9", "'synthetic:k=9': there is no setting 'k'"),
+        ("K=9,K=9", "'synthetic:K=9,K=9' sets 'K' twice"),
+        ("K=nine", "K=nine in 'synthetic:K=nine' is not a number"),
         ("K=9.5", "the number of classes K must be a whole number"),
         ("K=1", "at least 2"),
         ("T=1e999", "T must be a whole number"),
@@ -202,8 +202,8 @@ def test_parse():
         ("d=101", "the nearest is 120"),
         ("d=1", "the nearest is 40"),
         ("seed=-1", "seed must be at least 0"),
-        ("K=9,,d=120", "is not key=number"),
-        ("K", "is not key=number"),
+        ("K=9,,d=120", "expected key=value in 'synthetic:K=9,,d=120', not ''"),
+        ("K", "expected key=value in 'synthetic:K', not 'K'"),
     ],
 )
 def test_parse_errors(spec, message):

@@ -10,14 +10,20 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
+import gappletron.streams
+import gappletron.tuning
 from gappletron.comparator import Comparator
+from gappletron.experiments import figures, report, runner, theorem_figures, theorems
+from gappletron.experiments.claims import verdicts
 from gappletron.experiments.drawing import STYLES
 from gappletron.experiments.figures import caption, draw
-from gappletron.experiments.runner import graph_of, marks, player
+from gappletron.experiments.runner import graph_of, marks, learner_of
 from gappletron.experiments.store import Result
-from gappletron.experiments.sweeps import selected
+from gappletron.experiments.summary import Summary
+from gappletron.experiments.sweeps import FIGURES, selected
 from gappletron.experiments.theorem_figures import mistakes_and_bounds
 from gappletron.experiments.theorems import Examined, bounds_of
+from gappletron.streams import FreshFeatures, Segments
 from gappletron.theory import bounds
 from pictures import BY_ID, fakes, lines, panels, result_of
 
@@ -55,14 +61,62 @@ def test_bounds_are_drawn_over_the_mistakes() -> None:
                 for t, value in list(zip(at, bound, strict=True))[::5]:
                     found = {
                         each.theorem: each
-                        for each in bounds(player(runs[0].task), graph_of(runs[0].task), rounds=int(t), max_norm=1.0)
+                        for each in bounds(
+                            learner_of(runs[0].task), graph_of(runs[0].task), rounds=int(t), max_norm=1.0
+                        )
                     }[theorem]
                     assert found.refusal is None
                     assert value == pytest.approx(found.value + (0.0 if noise == 0.0 else 200.0 * t / 2000))
     words = caption(BY_ID["bounds"], results)
     assert "T = 2,000" in words
     assert "the mean of 3 runs" in words
-    assert words.endswith("No theorem covers GapLog here.")
+    assert words.endswith("No theorem applies to GapLog here.")
+
+
+def test_bounds_are_those_of_the_stored_parameters() -> None:
+    """Twice the radius that was stored is twice h, and four times K L h^2 / 2."""
+    results = [
+        result
+        for result in fakes("bounds", rounds=500)
+        if result.task.graph == "full" and result.task.learner == "gapsmh" and result.task.noise > 0.0
+    ]
+    wider = [
+        dataclasses.replace(
+            result,
+            outcome=dataclasses.replace(
+                result.outcome, parameters=result.outcome.parameters.replace("1.414214", "2.828428")
+            ),
+        )
+        for result in results
+    ]
+    values = [lines(panels(draw(BY_ID["bounds"], some))[0], "GapSmH: bound")[0][1][0] for some in (results, wider)]
+    spread_loss = 0.1 * 1  # the comparator's loss in the first round: 0.1 T, evenly over T
+    assert values[1] - spread_loss == pytest.approx(4 * (values[0] - spread_loss))
+
+
+def refused(*_: object, **__: object) -> None:
+    raise AssertionError("drawing must not tune a learner or open a stream")
+
+
+def test_drawing_needs_the_stored_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = fakes(rounds=1000, repeats=2)
+    for module, names in (
+        (runner, ("player", "stream_of", "tuned", "play", "open_stream", "quietest_segment", "best_comparator")),
+        (theorems, ("stream_of", "play", "best_comparator")),
+        (gappletron.tuning, ("tuned",)),
+        (gappletron.streams, ("open_stream",)),
+        (Segments, ("chunks",)),
+        (FreshFeatures, ("chunks",)),
+    ):
+        for name in names:
+            monkeypatch.setattr(module, name, refused)
+    for module in (figures, theorem_figures, theorems, report):
+        assert not {"player", "open_stream", "tuned"} & set(vars(module))
+    for figure in FIGURES:
+        draw(figure, results)
+        assert "no data" not in caption(figure, results)
+    summary = Summary(results)
+    assert "upper-bounds" in report.render(results, summary, verdicts(summary), [])
 
 
 def test_bounds_need_a_comparator() -> None:
@@ -81,11 +135,11 @@ def test_one_run_and_its_bounds() -> None:
         if task.learner != "gapsmh":
             continue
         lost = result.outcome.comparator_loss or 0.0
-        found = Examined(result, player(task), 1.0, Comparator(np.zeros((3, 3)), lost, 0.0), bounds_of(result))
+        found = Examined(result, learner_of(task), 1.0, Comparator(np.zeros((3, 3)), lost, 0.0), bounds_of(result))
         (ax,) = panels(mistakes_and_bounds(found))
         wanted = {
             bound.theorem: bound.value + (0.0 if bound.separable else lost)
-            for bound in bounds(player(task), graph_of(task), rounds=500, max_norm=1.0)
+            for bound in bounds(learner_of(task), graph_of(task), rounds=500, max_norm=1.0)
             if bound.refusal is None
             and bound.theorem.startswith("full-") == (task.graph == "full")
             and (task.noise == 0.0 or not bound.separable)

@@ -21,7 +21,6 @@ import contextlib
 import functools
 import hashlib
 import inspect
-import math
 import re
 import sys
 import typing
@@ -35,7 +34,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, NullCache
 from numba.core.errors import NumbaError
 from numba.extending import models, overload, overload_method, register_jitable, register_model, typeof_impl
 
-from gappletron._validate import UserError, listing, number, unknown, whole
+from gappletron._validate import UserError, number, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +43,6 @@ __all__ = ["Piece", "compiled", "helper", "interpreted"]
 
 PACKAGE = Path(__file__).parent
 F = TypeVar("F", bound="Callable[..., Any]")
-P = TypeVar("P", bound="Piece")
 
 OPTIONS = {"error_model": "numpy", "_nrt": False, "forceinline": True}
 
@@ -93,7 +91,8 @@ def compiled(method: F) -> F:
 
 
 _declared: dict[str, tuple[str, ...]] = {}
-_of_the_package: dict[str, Any] = {}
+package_pieces: dict[str, Any] = {}
+"""The pieces that the package itself defines and that were imported so far, by the names of their classes."""
 
 
 def _declare(method: Callable[..., Any], family: str) -> None:
@@ -175,7 +174,7 @@ class PieceType(type):
                     f"{'it' if len(missing) == 1 else 'them'}"
                 )
             if _ours(cls):
-                _of_the_package[name] = cls
+                package_pieces[name] = cls
         return cls
 
     def __setattr__(cls, key: str, value: Any) -> None:
@@ -325,120 +324,6 @@ def _normal(value: Any, kind: type, name: str) -> Any:
     return value
 
 
-def spelled(piece: Piece) -> dict[str, Any]:
-    """A piece as plain data with its class's name, for JSON, run ids and files.
-
-    >>> from gappletron import FixedOGD
-    >>> spelled(FixedOGD(rate=2))
-    {'piece': 'FixedOGD', 'rate': 2.0, 'radius': inf}
-    """
-    plain = {key: spelled(value) if isinstance(value, Piece) else value for key, value in piece._asdict().items()}
-    return {"piece": type(piece).__name__, **plain}
-
-
-def json_ready(value: Any) -> Any:
-    """A spelled piece as JSON can hold it, which knows no infinity: a radius that is infinite is written as text.
-
-    >>> json_ready({"radius": math.inf, "rate": 0.5})
-    {'radius': 'inf', 'rate': 0.5}
-    """
-    if isinstance(value, dict):
-        return {key: json_ready(entry) for key, entry in value.items()}
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def rebuilt(data: dict[str, Any], own: tuple[type[Piece], ...] = ()) -> Any:
-    """The piece that :func:`spelled` wrote; `own` are classes from outside the package that it may be made of.
-
-    >>> rebuilt({'piece': 'FixedOGD', 'rate': 2.0, 'radius': 3.0})
-    FixedOGD(rate=2.0, radius=3.0)
-    """
-    known = {**_of_the_package, **{cls.__name__: cls for cls in own}}
-    name = data["piece"]
-    if name not in known:
-        raise UserError(f"it uses the piece {name!r}, which is not part of gappletron: pass its class in pieces=")
-    return known[name](
-        **{
-            key: rebuilt(value, own) if isinstance(value, dict) else value
-            for key, value in data.items()
-            if key != "piece"
-        }
-    )
-
-
-def in_kebab_case(name: str) -> str:
-    """How a command line spells a class's name.
-
-    >>> in_kebab_case("ScaleFreeFTRL"), in_kebab_case("TopUp")
-    ('scale-free-ftrl', 'top-up')
-    """
-    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", name).lower()
-
-
-def parsed(family: type[Piece], text: str, kind: str) -> Any:
-    """A member of a family as a command line spells it: its name, and numbers of one's own.
-
-    >>> from gappletron import Optimizer
-    >>> parsed(Optimizer, "projected-ogd:radius=5", "optimizer")
-    ProjectedOGD(radius=5.0)
-    """
-    members = {in_kebab_case(name): cls for name, cls in _of_the_package.items() if issubclass(cls, family)}
-    name, _, numbers = text.partition(":")
-    if name not in members:
-        raise unknown(name, kind, sorted(members))
-    return with_numbers(members[name](), numbers_by_name(numbers, text), text)
-
-
-def numbers_by_name(numbers: str, text: str) -> dict[str, float]:
-    """What a user wrote behind a name, as in ``rate=0.5,radius=2``; `text` is the whole of it, for errors.
-
-    >>> numbers_by_name("rate=0.5,radius=2", "fixed-ogd:rate=0.5,radius=2")
-    {'rate': 0.5, 'radius': 2.0}
-    """
-    given: dict[str, float] = {}
-    for entry in filter(None, numbers.split(",")):
-        key, _, value = (part.strip() for part in entry.partition("="))
-        if key in given:
-            raise UserError(f"{text!r} sets {key!r} twice: keep one")
-        try:
-            given[key] = float(value)
-        except ValueError:
-            raise UserError(f"{entry!r} in {text!r} is not a number by its name: write it as in gamma=2") from None
-    return given
-
-
-def numbers_of(piece: Piece) -> list[str]:
-    """The names of the numbers of a piece and of the pieces in it, each as often as it occurs.
-
-    >>> from gappletron import named
-    >>> numbers_of(named("gaphin"))
-    ['kappa', 'scale', 'gamma']
-    """
-    return [
-        name
-        for field, value in piece._asdict().items()
-        for name in (numbers_of(value) if isinstance(value, Piece) else [field] if isinstance(value, float) else [])
-    ]
-
-
-def with_numbers(piece: P, given: dict[str, float], text: str) -> P:
-    """`piece` with these numbers in place of its own, or of those of the pieces in it."""
-    known = numbers_of(piece)
-    for key in given:
-        if known.count(key) != 1:
-            raise UserError(f"{text!r} sets {key!r}, but the numbers there are to set are: {listing(known) or 'none'}")
-    return _with_numbers(piece, given)
-
-
-def _with_numbers(piece: P, given: dict[str, float]) -> P:
-    return piece.replace(
-        **{
-            field: _with_numbers(value, given) if isinstance(value, Piece) else given.get(field, value)
-            for field, value in piece._asdict().items()
-        }
-    )
-
-
 # ---------------------------------------------------------------------------------------------------------- compilation
 
 _interpreted: ContextVar[bool] = ContextVar("interpreted", default=False)
@@ -560,6 +445,16 @@ def ready(function: F, *arguments: Any) -> F:
                 f"arrays belong into the state). Numba said: {innermost(str(error))}"
             ) from error
     return kernel
+
+
+def can_be_loaded(function: Callable[..., Any], *arguments: Any) -> bool:
+    """Whether `function` is compiled for these arguments already, here or in the on-disk cache (or never goes there)."""
+    kernel = specialised(function, *arguments)
+    if kernel is function or isinstance(kernel._cache, NullCache):  # type: ignore[attr-defined]
+        return True
+    signature = tuple(map(numba.typeof, arguments))
+    loaded = kernel._cache.load_overload(signature, kernel.targetctx)  # type: ignore[attr-defined]
+    return signature in kernel.overloads or loaded is not None  # type: ignore[attr-defined]
 
 
 def innermost(message: str) -> str:

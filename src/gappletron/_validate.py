@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import difflib
 import math
+import numbers
 import operator
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ class UserError(ValueError):
     >>> FeedbackGraph.bandit(1)
     Traceback (most recent call last):
         ...
-    gappletron._validate.UserError: a problem needs at least 2 classes, but 1 was given: name two or more
+    gappletron._validate.UserError: a graph needs at least 2 classes, but 1 was given: name two or more
     """
 
 
@@ -71,7 +71,7 @@ def number(
         ...
     gappletron._validate.UserError: gamma must be a number, not '3'
     """
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):  # NumPy's numbers are Real, its bool is not
         raise UserError(f"{name} must be a number, not {value!r}")
     try:
         result = float(value)
@@ -91,10 +91,11 @@ def number(
 def whole(value: object, name: str, *, least: int = 0, most: int = 2**62) -> int:
     """`value` as an int within the limits, or a UserError that names it.
 
+    >>> import numpy as np
     >>> whole(np.int32(7), "repeats", least=1)
     7
     """
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, bool):
         raise UserError(f"{name} must be a whole number, not {value!r}")
     try:
         result = operator.index(value)  # type: ignore[arg-type]
@@ -110,6 +111,7 @@ def whole(value: object, name: str, *, least: int = 0, most: int = 2**62) -> int
 def label(value: Any, name: str) -> Label:
     """`value` with a NumPy scalar unboxed, if it can name a class or an action.
 
+    >>> import numpy as np
     >>> label(np.str_("ham"), "class"), label(np.int64(3), "class")
     ('ham', 3)
     >>> label(3.5, "class")
@@ -117,7 +119,8 @@ def label(value: Any, name: str) -> Label:
         ...
     gappletron._validate.UserError: class 3.5 is a float: names may be str, int, bool or None
     """
-    plain = value.item() if isinstance(value, np.generic) else value
+    numpy = sys.modules.get("numpy")  # a NumPy scalar exists only where NumPy was imported, which takes its time
+    plain = value.item() if numpy is not None and isinstance(value, numpy.generic) else value
     if plain is None or type(plain) in (str, int, bool):
         return plain
     raise UserError(f"{name} {value!r} is a {type(plain).__name__}: names may be str, int, bool or None")

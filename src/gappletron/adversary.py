@@ -1,4 +1,4 @@
-"""The adversary of the filtering lower bound: it plays a learner to find out where that learner does not look."""
+"""The adversary of the filtering lower bound: it plays a learner to find the segment in which it explores least."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["GRAPH", "Probe", "quietest_segment"]
 
 GRAPH = FeedbackGraph.filtering(2, revealing=1)
-"""The graph of the theorem: class 1 reveals, class 0 is blind."""
+"""The graph of the theorem: class 1 reveals the label, class 0 reveals nothing."""
 
 
 class Probe(NamedTuple):
-    """What a learner does where all labels are 0, on average over its runs.
+    """How a learner plays the stream on which all labels are 0, averaged over its runs.
 
-    `segment` is the one in which it plays 1 least often, `plays` how often it does so there, and `mistakes` how often
-    in all.
+    `segment` is the segment in which it plays 1 least often, `plays` the number of times that it does so there, and
+    `mistakes` the number of times in all segments.
 
     >>> Probe(segment=3, plays=0.25, mistakes=9.5).segment
     3
@@ -37,14 +37,14 @@ class Probe(NamedTuple):
 def quietest_segment(
     learner: Learner | str, root: int, *, repeats: int = 32, seed: int = 0, jobs: int | None = None
 ) -> Probe:
-    """The segment of :class:`~gappletron.streams.adversarial.Segments` where the learner plays 1 least often (the first
-    such).
+    """The segment of :class:`~gappletron.streams.adversarial.Segments` in which the learner plays 1 least often (the
+    first one if there are several).
 
-    It is the segment to turn (Theorem "apple lower bound"): either the learner plays 1 at most half a time there, in
-    expectation, or it makes R mistakes where no segment is turned. The expectation is estimated by playing that stream
-    `repeats` times. Play the turned stream with the same `repeats` and `seed`, and nothing is left to chance: the
-    theorem is true of a learner that draws one of these seeds, so the larger of the two averages is at least
-    ``Segments.lower_bound``.
+    This is the segment to turn (Theorem "apple lower bound"): either the learner plays 1 there at most 0.5 times in
+    expectation, or it makes R mistakes on the stream without a turned segment. The expectation is estimated by playing
+    that stream `repeats` times. If the turned stream is played with the same `repeats` and `seed`, the bound holds
+    exactly: the theorem applies to a learner that draws one of these seeds at random, so the larger of the two averages
+    is at least ``Segments.lower_bound``.
 
     >>> from gappletron import play
     >>> from gappletron.adversary import GRAPH, quietest_segment
@@ -57,7 +57,7 @@ def quietest_segment(
     """
     stream = Segments(root)
     runs = play({"learner": learner}, stream, GRAPH, repeats=repeats, seed=seed, jobs=jobs, curve=stream.segment_ends)
-    # Without a turned segment, playing 1 and a mistake are the same; whole numbers, so that a tie is one.
+    # Without a turned segment, every play of 1 is a mistake. The sums are integers, so that ties are exact.
     plays = np.sum([np.diff(run.curve.mistakes, prepend=0) for run in runs], axis=0)
     segment = int(np.argmin(plays))
     return Probe(segment, float(plays[segment]) / len(runs), float(plays.sum()) / len(runs))

@@ -26,10 +26,10 @@ import numpy as np
 from gappletron._dispatch import ready
 from gappletron._validate import UserError, fits_in_memory, number
 from gappletron._vectors import lanes_for
+from gappletron.graphs import class_positions, open_graph
 from gappletron.losses import Loss
 from gappletron.numerics import LARGEST_VALUE, Row, add_outer, dot
 from gappletron.player import NO_ROWS
-from gappletron.runs import class_positions, graph_for
 from gappletron.streams import open_stream
 from gappletron.streams.stream import frozen, largest_norm
 
@@ -202,7 +202,7 @@ class _Search:
         progress: Callable[[int, int], None] | None,
     ) -> None:
         stream = open_stream(stream)
-        graph = graph_for(graph, stream.classes)
+        graph = open_graph(graph, stream.classes)
         self._shape = stream.features, graph.n_classes
         size = stream.features * graph.n_classes
         self._memory = min(MAX_MEMORY, max(MIN_MEMORY, 2**22 // size))

@@ -1,9 +1,8 @@
-"""Dominating sets: the fewest actions that between them observe every class.
+"""Dominating sets: the fewest actions that together observe every class.
 
 Everything here works on the visibility matrix alone: `visible[i, y]` says that playing action `i` reveals whether the
 label is class `y`. A dominating set is a set of rows that covers every column, so finding the smallest one is set
-cover. No class is exempt because its own action is a member: a self-loop counts only if it is there (networkx's
-definition differs).
+cover. A class is not covered by its own action unless that action has a self-loop (networkx's definition differs).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ __all__ = [
 ]
 
 EXACT_ACTIONS = 60
-"""Graphs with at most this many actions get a minimum dominating set, larger ones what :func:`dominating_set` says."""
+"""Graphs with at most this many actions get a minimum dominating set; for larger ones see :func:`dominating_set`."""
 
 _COMPARED_ACTIONS = 2000  # comparing all pairs of actions costs the cube: 0.2 s at this size
 _TRIED_SUBSETS = 50_000  # some 20 ms; importing the solver takes longer
@@ -39,7 +38,7 @@ _BLOCK = 16  # weights of 2**15 times the solver's integrality tolerance of 1e-6
 
 
 class DominatingSet(NamedTuple):
-    """Members in ascending order, and whether there is proof that no smaller set exists."""
+    """Members in ascending order, and whether it is proved that no smaller set exists."""
 
     members: tuple[int, ...]
     exact: bool
@@ -78,8 +77,8 @@ def greedy_dominating_set(visible: ArrayLike) -> tuple[int, ...]:
 def minimum_dominating_set(visible: ArrayLike) -> tuple[int, ...]:
     """A smallest dominating set and, among those, the lexicographically first.
 
-    Exact at any size and without a time limit, so it may take very long on large graphs: :func:`dominating_set` knows
-    when not to ask. The answer is a property of the matrix, not of the solver: after the size is known, the lowest
+    Exact at any size and without a time limit, so it may take very long on large graphs; :func:`dominating_set` uses
+    the greedy set there. The result depends on the matrix alone, not on the solver: once the size is known, the lowest
     indices are decided first.
 
     >>> minimum_dominating_set([[1, 1, 1, 1, 0, 0], [1, 0, 1, 0, 1, 0], [0, 1, 0, 1, 0, 1]])
@@ -93,14 +92,14 @@ def minimum_dominating_set(visible: ArrayLike) -> tuple[int, ...]:
 def dominating_set(visible: ArrayLike) -> DominatingSet:
     """The minimum dominating set where that is quick, otherwise the greedy one.
 
-    Exact for up to :data:`EXACT_ACTIONS` actions, and for larger graphs when settling the obvious (an action that
-    reveals everything, a class with a single observer, an action that sees no more than an earlier one) leaves at most
-    that many to choose from. So bandits, full information, filtering and label efficient graphs of any size are exact.
+    Exact for up to :data:`EXACT_ACTIONS` actions, and for larger graphs if at most that many remain after simple
+    reductions (an action that reveals every label, a class with a single observer, an action that reveals no more than
+    an earlier one). So bandits, full information, filtering and label efficient graphs of any size are exact.
 
     The limit was measured with scipy 1.17's HiGHS on one core. Of 192 random graphs with 60 classes and no extra action
     (edge probabilities .02 to .5, with and without self-loops, directed and undirected) the slowest took 1.3 s; of 36
-    random regular graphs, the hardest that we found, the slowest took 3.2 s. With 80 actions the slowest took 6 s, with
-    100 over 20 s.
+    random regular graphs, the hardest that were found, the slowest took 3.2 s. With 80 actions the slowest took 6 s,
+    with 100 over 20 s.
 
     >>> dominating_set(np.eye(5, dtype=bool))
     DominatingSet(members=(0, 1, 2, 3, 4), exact=True)
@@ -188,7 +187,7 @@ def _complete(
         members += actions[rows[list(_first_by_trying(part) or _first_by_solver(part))]].tolist()
     result = tuple(sorted(members))
     if not is_dominating(matrix, result):
-        raise RuntimeError(f"internal error: {result} was found as a dominating set and is none")
+        raise RuntimeError(f"internal error: {result} is not a dominating set")
     return result
 
 
@@ -270,10 +269,10 @@ def _solve(
         weights, integrality=1, bounds=Bounds(lower, upper), constraints=constraints, options={"mip_rel_gap": 0.0}
     )
     if result.x is None or result.status != 0:
-        raise RuntimeError(f"the integer programme for the dominating set was not solved: {result.message}")
+        raise RuntimeError(f"the integer program for the dominating set was not solved: {result.message}")
     chosen = np.asarray(np.rint(result.x) > 0)
     if not is_dominating(part, np.flatnonzero(chosen)) or (size is not None and chosen.sum() != size):
         raise RuntimeError(
-            "the integer programme for the dominating set gave a set that is none: please report the graph"
+            "the integer program for the dominating set returned a set that does not dominate: please report the graph"
         )
     return chosen

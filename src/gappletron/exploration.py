@@ -164,7 +164,7 @@ def profiles(graph: FeedbackGraph) -> TopUpTable:
     """
     K = graph.n_classes
     visible = graph.visible[:K]
-    n, k = visible.sum(axis=0), graph.visible[list(graph.dominating_set)].sum(axis=0)
+    n, k = visible.sum(axis=0), graph.visible[list(graph.dominating_indices)].sum(axis=0)
     pairs, which = np.unique(np.column_stack([n, k]), axis=0, return_inverse=True)  # sorted by n, then by k
     members = np.zeros((K, len(pairs)), np.float32)
     members[np.arange(K), which.ravel()] = 1.0

@@ -1,4 +1,4 @@
-"""Pictures of feedback graphs: nodes and arrows, or the matrix where there are too many of them."""
+"""Drawings of feedback graphs: nodes and arrows, or the matrix of a large graph."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graph_view import GraphView
 
 DRAWN_ACTIONS, DRAWN_EDGES, DRAWN_EXTRA = 24, 100, 6
-"""With more nodes or arrows than these a drawing is a ball of wool, and the matrix says more."""
+"""A graph with more nodes or arrows than this is drawn as its matrix."""
 
 _BLUE, _SKY, _ORANGE, _VERMILLION, _GREY = (
     "#0072B2",
@@ -31,8 +31,8 @@ _BLUE, _SKY, _ORANGE, _VERMILLION, _GREY = (
 )  # Okabe and Ito, and a grey
 
 
-def drawn(graph: FeedbackGraph, path: str | os.PathLike[str] | None, ax: Axes | None) -> Figure:
-    """What :meth:`FeedbackGraph.draw` draws."""
+def drawn(graph: GraphView, path: str | os.PathLike[str] | None, ax: Axes | None) -> Figure:
+    """The figure of :meth:`FeedbackGraph.draw`."""
     if path is not None:
         _files.figure_kind(path)
     if ax is None:
@@ -44,19 +44,19 @@ def drawn(graph: FeedbackGraph, path: str | os.PathLike[str] | None, ax: Axes | 
         _draw_nodes(graph, ax)
     else:
         _draw_matrix(graph, ax)
-    figure: Figure = cast("Any", ax.figure).figure  # the axes may stand in a part of a figure: this is the whole
+    figure: Figure = cast("Any", ax.figure).figure  # the whole figure, also where the axes are in a subfigure
     if path is not None:
         _files.save_figure(figure, path)
     return figure
 
 
 def _caption(name: Label, most: int = 14) -> str:
-    """A name as a figure can show it: short, and without characters that have no picture."""
+    """A name for a figure: short, and without characters that cannot be printed."""
     text = str(name)
     return shortened(text if text.isprintable() and text.strip() else repr(name), most)
 
 
-def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
+def _draw_nodes(graph: GraphView, ax: Axes) -> None:
     from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 
     n_classes, visible = graph.n_classes, graph.visible
@@ -65,7 +65,7 @@ def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
     centres = _centres(graph)
     inside = max(map(len, captions)) <= 3 and radius > 0.1
     for i, y in np.argwhere(visible).tolist():
-        colour, width = (_VERMILLION, 1.3) if i in graph.revealing else (_GREY, 1.1)
+        colour, width = (_VERMILLION, 1.3) if i in graph.revealing_indices else (_GREY, 1.1)
         style: dict[str, Any] = {
             "arrowstyle": "-|>,head_length=5,head_width=2.6",
             "color": colour,
@@ -78,8 +78,8 @@ def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
             bend = 0.16 if i < n_classes and visible[y, i] else 0.0
             ax.add_patch(FancyArrowPatch(path=_arrow(centres[i], centres[y], radius * 1.06, bend), **style))
     for i, (x, y) in enumerate(centres.tolist()):
-        fill = _ORANGE if i in graph.revealing else "white"
-        edge, line = (_BLUE, 3.2) if i in graph.dominating_set else ("black", 1.0)
+        fill = _ORANGE if i in graph.revealing_indices else "white"
+        edge, line = (_BLUE, 3.2) if i in graph.dominating_indices else ("black", 1.0)
         looks: dict[str, Any] = {"facecolor": fill, "edgecolor": edge, "linewidth": line, "zorder": 3}
         if i < n_classes:
             ax.add_patch(Circle((x, y), radius, **looks))
@@ -108,17 +108,17 @@ def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
     reach = 1.0 + radius * 3.3
     high = reach + (0.0 if inside else 0.2)
     ax.set(xlim=(-reach, reach), ylim=(-high, high), aspect="equal")
-    ax.set_title(_caption(graph.name, 60), parse_math=False)
+    ax.set_title(_caption(graph.caption, 90), parse_math=False)
     ax.set_axis_off()
     _legend(graph, ax)
 
 
-def _centres(graph: FeedbackGraph) -> NDArray[np.float64]:
+def _centres(graph: GraphView) -> NDArray[np.float64]:
     """The classes on the unit circle, clockwise from the top; extra actions in the middle, several on a small
     circle.
     """
     extra = graph.n_actions - graph.n_classes
-    # Half a step off: else a ring of extra actions would hide behind the straight lines to the classes.
+    # Half a step off, so that the straight lines to the classes do not cover the extra actions.
     inner = 0.4 if extra > 1 else 0.0
     angles = np.concatenate([np.arange(graph.n_classes) / graph.n_classes, (np.arange(extra) + 0.5) / max(extra, 1)])
     lengths = np.repeat([1.0, inner], [graph.n_classes, extra])
@@ -151,7 +151,7 @@ def _loop(centre: NDArray[np.float64], radius: float) -> Any:
     return Curve(points, [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4])
 
 
-def _legend(graph: FeedbackGraph, ax: Axes) -> None:
+def _legend(graph: GraphView, ax: Axes) -> None:
     from matplotlib.lines import Line2D
 
     def marker(text: str, shape: str, fill: str, edge: str, width: float) -> Line2D:
@@ -173,16 +173,16 @@ def _legend(graph: FeedbackGraph, ax: Axes) -> None:
     if graph.revealing:
         entries.append(marker("reveals every label", "o", _ORANGE, "black", 1.0))
     entries.append(marker("dominating set", "o", "white", _BLUE, 3.0))
-    entries.append(Line2D([], [], color=_GREY, marker=">", markevery=[1], label="playing one shows the other"))
+    entries.append(Line2D([], [], color=_GREY, marker=">", markevery=[1], label="the action reveals the class"))
     ax.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, frameon=False)
 
 
-def _draw_matrix(graph: FeedbackGraph, ax: Axes) -> None:
+def _draw_matrix(graph: GraphView, ax: Axes) -> None:
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
     shades = graph.visible.astype(np.int8)
-    shades[list(graph.revealing)] = 2
+    shades[list(graph.revealing_indices)] = 2
     ax.imshow(shades, cmap=ListedColormap(["#f2f2f2", _SKY, _ORANGE]), vmin=0, vmax=2, interpolation="nearest")
     for axis, names in ((ax.yaxis, graph.actions), (ax.xaxis, graph.classes)):
         step = max(1, math.ceil(len(names) / 30))
@@ -190,10 +190,10 @@ def _draw_matrix(graph: FeedbackGraph, ax: Axes) -> None:
         axis.set_ticks(list(places), [_caption(names[i]) for i in places], fontsize=7, parse_math=False)
     ax.tick_params(axis="x", rotation=90)
     ax.set(xlabel="class", ylabel="action played", aspect="equal")
-    ax.set_title(_caption(graph.name, 60), parse_math=False)
+    ax.set_title(_caption(graph.caption, 90), parse_math=False)
     if graph.n_actions > graph.n_classes:
         ax.axhline(graph.n_classes - 0.5, color="black", linewidth=0.8)
-    members = list(graph.dominating_set)
+    members = list(graph.dominating_indices)
     dots = ax.plot(
         [1.02] * len(members),
         members,
@@ -205,7 +205,7 @@ def _draw_matrix(graph: FeedbackGraph, ax: Axes) -> None:
         transform=ax.get_yaxis_transform(),
         label="dominating set",
     )
-    entries = [Patch(facecolor=_SKY, label="shown"), Patch(facecolor="#f2f2f2", edgecolor="#999999", label="hidden")]
+    entries = [Patch(facecolor=_SKY, label="revealed"), Patch(facecolor="#f2f2f2", edgecolor="#999999", label="hidden")]
     if graph.revealing:
         entries.insert(0, Patch(facecolor=_ORANGE, label="reveals every label"))
     ax.legend(

@@ -13,7 +13,7 @@ from gappletron._validate import UserError, shortened, unknown
 if TYPE_CHECKING:
     import os
 
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graph_view import GraphView
 
 FILE_BYTES = 2**28
 FILE_KEYS = ("classes", "actions", "edges", "name", "dominating_set")
@@ -27,7 +27,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise UserError("it is nested too deeply: a graph needs lists of names and of pairs, nothing deeper") from None
 
 
-def written(graph: FeedbackGraph) -> bytes:
+def written(graph: GraphView) -> bytes:
     """The file of a graph. The edges are those that were given: the closure adds the others again."""
     given = graph.visible.copy()
     for edge in graph.completed:
@@ -36,7 +36,7 @@ def written(graph: FeedbackGraph) -> bytes:
     if graph.n_actions > graph.n_classes:
         lines.append(f'  "actions": {json.dumps(graph.actions)}')
     if graph.dominating_set_is_given:
-        lines.append(f'  "dominating_set": {json.dumps([graph.actions[i] for i in graph.dominating_set])}')
+        lines.append(f'  "dominating_set": {json.dumps(graph.dominating_set)}')
     pairs = [json.dumps([graph.actions[i], graph.classes[y]]) for i, y in np.argwhere(given)]
     lines.append('  "edges": [\n    ' + ",\n    ".join(pairs) + "\n  ]")
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
@@ -74,7 +74,7 @@ def _read_json(path: str | os.PathLike[str]) -> object:
     except ValueError as error:
         raise UserError(f"it cannot be read ({error}): name a readable file") from None
     if len(content) > FILE_BYTES:
-        raise UserError(f"it is larger than {FILE_BYTES >> 20} MiB: that is hardly a graph")
+        raise UserError(f"it is larger than {FILE_BYTES >> 20} MiB: a graph file must be smaller")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -96,7 +96,7 @@ def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise UserError(f"the key {shortened(twice)!r} is there twice: keep one")
+        raise UserError(f"the key {shortened(twice)!r} is given twice: keep one")
     return found
 
 
@@ -127,5 +127,5 @@ def _json_names(document: dict[str, Any], key: str) -> list[Any]:
 
 def _json_name(value: object, place: str) -> None:
     if isinstance(value, list | dict | float):
-        what = "a fraction" if isinstance(value, float) else _json_kind(value)
+        what = "a float" if isinstance(value, float) else _json_kind(value)
         raise UserError(f"{place} holds {what}: names may be strings, whole numbers, true, false or null")

@@ -1,4 +1,4 @@
-"""A feedback graph in words, numbers and letters, for people at a terminal."""
+"""A feedback graph as text: titles, a description, the matrix."""
 
 from __future__ import annotations
 
@@ -10,20 +10,45 @@ import numpy as np
 from gappletron._validate import listing, shortened
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graph_view import GraphView
 
 MATRIX_ACTIONS, MATRIX_CLASSES = 40, 24
 
 
-def described(graph: FeedbackGraph) -> str:
-    """What :meth:`FeedbackGraph.describe` says."""
+NAMES_IN_CAPTION, LETTERS_IN_CAPTION = 3, 20
+
+
+def caption(graph: GraphView) -> str:
+    """The text of :attr:`FeedbackGraph.caption`."""
+    title = graph.name if graph.name == "graph" else f"{graph.name} graph"
+    who = revealers(graph)
+    return f"{title}, {who}" if who else title
+
+
+def revealers(graph: GraphView) -> str:
+    """Which actions reveal every label, in short; empty if none or all of them do.
+
+    >>> from gappletron import FeedbackGraph
+    >>> revealers(FeedbackGraph.filtering(9, revealing=[2, 3, 5, 7])), revealers(FeedbackGraph.bandit(9))
+    ('2, 3, 5 and 1 more reveal', '')
+    """
+    names = graph.revealing
+    if not 0 < len(names) < graph.n_actions:
+        return ""
+    shown = ", ".join(shortened(repr(name), LETTERS_IN_CAPTION) for name in names[:NAMES_IN_CAPTION])
+    more = f" and {len(names) - NAMES_IN_CAPTION} more" if len(names) > NAMES_IN_CAPTION else ""
+    return f"{shown}{more} reveal{'s' if len(names) == 1 else ''}"
+
+
+def described(graph: GraphView) -> str:
+    """The text of :meth:`FeedbackGraph.describe`."""
     extra = graph.n_actions - graph.n_classes
     lines = [
         f"Feedback graph {graph.name!r}: {graph.n_classes} classes, {graph.n_actions} actions"
         + (f" ({extra} of them extra: {listing(graph.actions[graph.n_classes :])})" if extra else "")
         + f", {graph.n_edges} edge{'s' if graph.n_edges > 1 else ''}.",
         "",
-        "What each action shows",
+        "What each action reveals",
         *(f"  {what}: {listing(graph.actions[i] for i in members)}" for what, members in _kinds(graph) if members),
     ]
     if graph.completed:
@@ -32,31 +57,31 @@ def described(graph: FeedbackGraph) -> str:
         "",
         *_observability_in_words(graph),
         "",
-        f"Dominating set: {listing(graph.actions[i] for i in graph.dominating_set)} (rho = {graph.rho}, "
-        + ("the smallest possible" if graph.dominating_set_is_exact else "a smaller one may exist")
+        f"Dominating set: {listing(graph.dominating_set)} (rho = {graph.rho}, "
+        + ("minimum" if graph.dominating_set_is_exact else "a smaller one may exist")
         + ").",
     ]
     if graph.is_full_information:
         lines.append(
-            "  It is never needed: every prediction shows the label, so there is nothing to explore, and the\n"
+            "  It is not used: every prediction reveals the label, so no exploration is needed, and the\n"
             "  surrogate regret does not grow with the number of rounds."
         )
     else:
         product = graph.rho * graph.n_classes
         lines.append(
-            "  Exploring means playing one of these; between them they see every class. The surrogate regret is\n"
+            "  Exploration plays one of these actions; together they reveal every class. The surrogate regret is\n"
             f"  of order sqrt(rho K T) = sqrt({product} T): about {math.sqrt(product * 1e5):,.0f} mistakes over "
-            "T = 100,000 rounds, constants aside."
+            "T = 100,000 rounds, up to constants."
         )
     return "\n".join(lines)
 
 
-def _kinds(graph: FeedbackGraph) -> list[tuple[str, list[int]]]:
+def _kinds(graph: GraphView) -> list[tuple[str, list[int]]]:
     counts = graph.visible.sum(axis=1)
     kinds: dict[str, list[int]] = {
-        "the label, whatever it is": [],
-        "only whether it is right itself": [],
-        "some of the classes": [],
+        "every label": [],
+        "only whether it is correct": [],
+        "some classes": [],
         "nothing": [],
     }
     everything, itself, some, nothing = kinds.values()
@@ -72,32 +97,30 @@ def _kinds(graph: FeedbackGraph) -> list[tuple[str, list[int]]]:
     return list(kinds.items())
 
 
-def _observability_in_words(graph: FeedbackGraph) -> list[str]:
+def _observability_in_words(graph: GraphView) -> list[str]:
     if graph.observability == "strong":
-        return ["Observability: strong. Every class is seen by its own action or by every other action."]
+        return ["Observability: strong. Every class is revealed by its own action or by every other action."]
     hidden = [graph.classes[y] for y in np.flatnonzero(~graph.strongly_observed())]
     return [
-        f"Observability: weak. Neither its own action nor every other action sees {listing(hidden)},",
-        "  so learning about such a class means playing, at times, something that looks worse.",
+        f"Observability: weak. Neither its own action nor every other action reveals {listing(hidden)},",
+        "  so learning such a class requires playing actions that look worse.",
     ]
 
 
-def _closure_in_words(graph: FeedbackGraph) -> list[str]:
+def _closure_in_words(graph: GraphView) -> list[str]:
     pairs = [f"{graph.actions[i]!r} -> {graph.classes[y]!r}" for i, y in graph.completed]
     more = len(pairs) - 6
     shown = ", ".join(pairs[:6]) + (f" and {more} more" if more > 0 else "")
     return [
         f"Added edge{'s' if len(pairs) > 1 else ''}: {shown}.",
-        "  An action that sees all classes but one sees that one as well: a label that is none of the others is it.",
+        "  An action that reveals all classes but one also reveals that one: a label that is none of the others is it.",
     ]
 
 
-def matrix(graph: FeedbackGraph) -> str:
-    """What :meth:`FeedbackGraph.as_text` shows."""
+def matrix(graph: GraphView) -> str:
+    """The text of :meth:`FeedbackGraph.as_text`."""
     if graph.n_actions > MATRIX_ACTIONS or graph.n_classes > MATRIX_CLASSES:
-        return (
-            f"(The matrix of {graph.n_actions} x {graph.n_classes} is too large for a terminal: draw it into a file.)"
-        )
+        return f"(The matrix of {graph.n_actions} x {graph.n_classes} is too large to print: use draw() or --plot.)"
     columns = [shortened(str(name), 8) for name in graph.classes]
     rows = [shortened(str(name), 16) for name in graph.actions]
     left = max(map(len, [*rows, "action played"]))
@@ -106,6 +129,6 @@ def matrix(graph: FeedbackGraph) -> str:
         cells = "  ".join(
             ("#" if seen else ".").center(len(column)) for seen, column in zip(graph.visible[i], columns, strict=True)
         )
-        mark = "*" if i in graph.dominating_set else " "
+        mark = "*" if i in graph.dominating_indices else " "
         lines.append(f"{name:{left}} {mark} {cells}".rstrip())
-    return "\n".join([*lines, "", "# shows whether the label is the column's class; * is in the dominating set"])
+    return "\n".join([*lines, "", "# reveals whether the label is the class of the column; * is in the dominating set"])

@@ -1,4 +1,4 @@
-"""Feedback graphs: what is seen depends on what is played.
+"""Feedback graphs: what is observed depends on what is played.
 
 A graph with K classes and N >= K actions is an N x K matrix of zeros and ones. Entry `[i, y]` says that playing action
 `i` reveals whether the label is class `y`. The first K actions predict the classes; an extra action (the label query of
@@ -8,14 +8,14 @@ label efficient classification) predicts nothing and always counts as a mistake.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from gappletron import _files, graph_files, graph_words
+from gappletron import _files, graph_files, graph_words, spelling
 from gappletron._validate import Label, UserError, fits_in_memory, label, labels, listing, unknown, whole
 from gappletron.domination import dominating_set as find_dominating_set, is_dominating
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["FeedbackGraph", "GraphArrays", "Plan"]
+__all__ = ["FeedbackGraph", "GraphArrays", "Plan", "class_positions", "open_graph"]
 
 
 class GraphArrays(NamedTuple):
-    """A graph as compiled code sees it: C-contiguous and read-only arrays.
+    """A graph for compiled code: C-contiguous and read-only arrays.
 
     >>> FeedbackGraph.filtering(2).arrays.observers.astype(int)
     array([[1, 0],
@@ -38,9 +38,9 @@ class GraphArrays(NamedTuple):
     visible: NDArray[np.bool_]
     """N x K: playing the action (row) reveals whether the label is the class (column)."""
     observers: NDArray[np.bool_]
-    """K x N, the transpose, so that a class's observers lie side by side."""
+    """K x N, the transpose, so that the observers of a class are contiguous."""
     revealing: NDArray[np.bool_]
-    """N: the action reveals the label, whatever it is."""
+    """N: the action reveals every label."""
     dominating: NDArray[np.int64]
     """The members of the dominating set, ascending."""
     sole_observer: NDArray[np.int64]
@@ -65,24 +65,24 @@ class Plan(NamedTuple):
 class FeedbackGraph:
     """Which actions reveal which labels; immutable, compared and hashed by value (the name aside).
 
-    An action that sees all classes but one is given the missing edge: a label that is none of K-1 classes is the last
-    one, so nothing is added that the learner could not know. (The paper calls for this; it makes bandit feedback with
-    two classes full information.)
+    An action that reveals all classes but one gets the missing edge: a label that is none of K-1 classes is the last
+    one, so the learner knows it anyway. (The paper requires this; it makes bandit feedback with two classes full
+    information.)
 
     Parameters
     ----------
     visible
-        N x K matrix of 0 and 1 (or of booleans) with N >= K: `visible[i, y]` where action `i` shows whether the label
-        is `y`.
+        N x K matrix of 0 and 1 (or of booleans) with N >= K: `visible[i, y]` is 1 where action `i` reveals whether the
+        label is `y`.
     classes
         K names (str, int, bool or None), by default 0 to K-1.
     actions
         N names of which the first K are the classes. By default an extra action is called "query", and several are
         called "query 1", "query 2" and so on.
     name
-        A caption for reports.
+        The name in titles and messages.
     dominating_set
-        Names of actions that together observe every class, when another set than the smallest is wanted.
+        Names of actions that together observe every class, to use them instead of a minimum set.
 
     >>> graph = FeedbackGraph([[1, 0, 0], [0, 0, 0], [0, 0, 1], [0, 1, 0]], classes=["a", "b", "c"])
     >>> graph
@@ -96,11 +96,10 @@ class FeedbackGraph:
     classes: tuple[Label, ...]
     actions: tuple[Label, ...]
     name: str
-    dominating_set: tuple[int, ...]
-    """Indices of actions, ascending, that together observe every class."""
+    dominating_indices: tuple[int, ...]
+    """Indices of the actions of the dominating set, ascending."""
     dominating_set_is_exact: bool
-    """Whether the package has proof that no dominating set is smaller (a set of the user's is not examined for this).
-    """
+    """Whether no dominating set is smaller; False if that was not proved, as for a set that the user chose."""
     dominating_set_is_given: bool
     """Whether the user chose the dominating set."""
     completed: tuple[tuple[int, int], ...]
@@ -114,7 +113,9 @@ class FeedbackGraph:
         "apple-tasting",
         "disease-prevention",
     )
-    """What :meth:`preset` knows."""
+    """The names that :meth:`preset` accepts."""
+    BY_REVEALING_CLASS: ClassVar[tuple[str, ...]] = ("filtering", "apple-tasting")
+    """The presets in which some class reveals, by default the first."""
 
     def __init__(
         self,
@@ -135,7 +136,7 @@ class FeedbackGraph:
             )
         if not isinstance(name, str):
             raise UserError(f"the name of a graph must be a str, not {type(name).__name__}")
-        put = object.__setattr__  # the class is frozen for everyone but its constructor
+        put = object.__setattr__  # the class is frozen
         put(self, "classes", _class_labels(n_classes if classes is None else classes))
         if len(self.classes) != n_classes:
             raise UserError(
@@ -158,7 +159,7 @@ class FeedbackGraph:
         else:
             members = self._own_dominating_set(dominating_set)
             exact = len(members) == 1
-        put(self, "dominating_set", members)
+        put(self, "dominating_indices", members)
         put(self, "dominating_set_is_exact", exact)
         put(self, "dominating_set_is_given", dominating_set is not None)
 
@@ -168,12 +169,12 @@ class FeedbackGraph:
         if not is_dominating(self.visible, members):
             out = [self.classes[y] for y in np.flatnonzero(~self.visible[list(members)].any(axis=0))]
             raise UserError(
-                f"the dominating set {list(chosen)!r} leaves out {listing(out)}: "
-                "add actions that observe every class, or leave the choice to the package"
+                f"the dominating set {list(chosen)!r} does not observe {listing(out)}: "
+                "add actions that do, or omit dominating_set"
             )
         return members
 
-    # What a graph is made of
+    # Properties
 
     @property
     def n_classes(self) -> int:
@@ -190,27 +191,47 @@ class FeedbackGraph:
         """The number of edges, those of the closure included."""
         return int(self.visible.sum())
 
-    @cached_property
-    def revealing(self) -> tuple[int, ...]:
-        """Indices of the actions that reveal the label, whatever it is.
+    @property
+    def dominating_set(self) -> tuple[Label, ...]:
+        """The names of actions that together observe every class, in the order of :attr:`actions`.
 
-        >>> FeedbackGraph.label_efficient(3).revealing
+        >>> FeedbackGraph.filtering(["work", "inbox"], revealing="inbox").dominating_set
+        ('inbox',)
+        """
+        return tuple(self.actions[i] for i in self.dominating_indices)
+
+    @cached_property
+    def revealing_indices(self) -> tuple[int, ...]:
+        """Indices of the actions that reveal every label, ascending.
+
+        >>> FeedbackGraph.label_efficient(3).revealing_indices
         (3,)
         """
         return tuple(np.flatnonzero(self.visible.all(axis=1)).tolist())
 
     @property
-    def revealing_classes(self) -> tuple[int, ...]:
-        """Indices of the revealing actions that are classes; |Q| in the theorems counts these.
+    def revealing(self) -> tuple[Label, ...]:
+        """The names of the actions that reveal every label, in the order of :attr:`actions`.
 
-        >>> FeedbackGraph.label_efficient(3).revealing_classes
+        >>> FeedbackGraph.label_efficient(["cat", "dog"]).revealing
+        ('query',)
+        """
+        return tuple(self.actions[i] for i in self.revealing_indices)
+
+    @property
+    def revealing_classes(self) -> tuple[Label, ...]:
+        """The names of the classes whose actions reveal every label; |Q| in the theorems counts these.
+
+        >>> FeedbackGraph.filtering(["work", "inbox"], revealing="inbox").revealing_classes
+        ('inbox',)
+        >>> FeedbackGraph.label_efficient(["cat", "dog"]).revealing_classes
         ()
         """
-        return tuple(i for i in self.revealing if i < self.n_classes)
+        return tuple(self.classes[i] for i in self.revealing_indices if i < self.n_classes)
 
     @property
     def is_full_information(self) -> bool:
-        """Whether every class's action reveals the label, whatever it is.
+        """Whether the action of every class reveals every label.
 
         >>> FeedbackGraph.bandit(2).is_full_information, FeedbackGraph.bandit(3).is_full_information
         (True, False)
@@ -219,7 +240,7 @@ class FeedbackGraph:
 
     @property
     def is_bandit(self) -> bool:
-        """Whether this is bandit feedback: no extra action, and each shows its own class and no other (before the
+        """Whether this is bandit feedback: no extra action, and each action reveals only its own class (before the
         closure).
 
         >>> FeedbackGraph.bandit(2).is_bandit, FeedbackGraph.full(3).is_bandit
@@ -232,14 +253,14 @@ class FeedbackGraph:
     @property
     def rho(self) -> int:
         """The size of the dominating set."""
-        return len(self.dominating_set)
+        return len(self.dominating_indices)
 
     @cached_property
     def observability(self) -> Literal["strong", "weak"]:
-        """Strong when every class is seen by its own action or by every other action, else weak.
+        """Strong if every class is revealed by its own action or by every other action, else weak.
 
         This is the notion of Alon et al. (2015) for N x K graphs: only the classes have to be observed, because the
-        loss of an extra action is known to be 1. (Graphs that leave a class unobserved cannot be made.)
+        loss of an extra action is known to be 1. (A graph in which no action observes some class is an error.)
 
         >>> FeedbackGraph.bandit(3).observability, FeedbackGraph.filtering(3).observability
         ('strong', 'weak')
@@ -247,7 +268,7 @@ class FeedbackGraph:
         return "strong" if self.strongly_observed().all() else "weak"
 
     def strongly_observed(self) -> NDArray[np.bool_]:
-        """For every class, whether its own action or every other action sees it."""
+        """For every class, whether its own action or every other action reveals it."""
         own = self.visible[np.arange(self.n_classes), np.arange(self.n_classes)]
         by_all_others = self.visible.sum(axis=0) - own == self.n_actions - 1
         return np.asarray(own | by_all_others)
@@ -263,7 +284,7 @@ class FeedbackGraph:
             self.visible,
             _frozen(np.array(self.visible.T, dtype=np.bool_, order="C")),
             _frozen(np.asarray(self.visible.all(axis=1))),
-            _frozen(np.array(self.dominating_set, dtype=np.int64)),
+            _frozen(np.array(self.dominating_indices, dtype=np.int64)),
             _frozen(np.where(self.visible.sum(axis=0) == 1, self.visible.argmax(axis=0), -1).astype(np.int64)),
         )
 
@@ -300,7 +321,7 @@ class FeedbackGraph:
         return place
 
     def reveals(self, action: Label) -> tuple[Label, ...]:
-        """The classes that playing the action shows.
+        """The classes that the action reveals.
 
         >>> FeedbackGraph.apple_tasting().reveals("ham"), FeedbackGraph.apple_tasting().reveals("spam")
         (('ham', 'spam'), ())
@@ -361,7 +382,7 @@ class FeedbackGraph:
                 f"no action would reveal the new class {new!r}: name at least one in revealed_by (or {new!r} itself in "
                 "reveals)"
             )
-        kept = [self.actions[i] for i in self.dominating_set] if self.dominating_set_is_given else None
+        kept = self.dominating_set if self.dominating_set_is_given else None
         if kept is not None and not is_dominating(
             _close(edges), tuple(_place(item, "action", actions) for item in kept)
         ):
@@ -399,7 +420,7 @@ class FeedbackGraph:
 
     @cached_property
     def _value(self) -> tuple[object, ...]:
-        return tuple(self._places), self.n_classes, self.visible.tobytes(), self.dominating_set
+        return tuple(self._places), self.n_classes, self.visible.tobytes(), self.dominating_indices
 
     def __eq__(self, other: object) -> bool:
         return self._value == other._value if isinstance(other, FeedbackGraph) else NotImplemented
@@ -414,19 +435,22 @@ class FeedbackGraph:
                 object.__setattr__(self, key, _frozen(value) if key == "visible" else value)
 
     def __repr__(self) -> str:
-        return (
-            f"FeedbackGraph({self.name!r}: {self.n_classes} classes, {self.n_actions} actions, {self.n_edges} edges, "
-            f"rho {self.rho})"
-        )
+        return f"FeedbackGraph({self.name!r}: {self._summary})"
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.n_classes} classes, {self.n_actions} actions, {self.n_edges} edges, rho {self.rho})"
+        return f"{self.name} ({self._summary})"
+
+    @property
+    def _summary(self) -> str:
+        counts = f"{self.n_classes} classes, {self.n_actions} actions, {self.n_edges} edges, rho {self.rho}"
+        who = graph_words.revealers(self)
+        return f"{counts}, {who}" if who else counts
 
     # Presets
 
     @classmethod
     def full(cls, classes: int | Iterable[Any]) -> FeedbackGraph:
-        """Full information: every action shows the label. `classes` is a number or the names.
+        """Full information: every action reveals the label. `classes` is a number or the names.
 
         >>> FeedbackGraph.full(3)
         FeedbackGraph('full': 3 classes, 3 actions, 9 edges, rho 1)
@@ -436,7 +460,7 @@ class FeedbackGraph:
 
     @classmethod
     def bandit(cls, classes: int | Iterable[Any]) -> FeedbackGraph:
-        """Bandit feedback: an action shows only whether it was right. With two classes that is full information.
+        """Bandit feedback: an action reveals only whether it was correct. With two classes that is full information.
 
         >>> FeedbackGraph.bandit(["cat", "dog", "fox"]).reveals("dog")
         ('dog',)
@@ -446,7 +470,7 @@ class FeedbackGraph:
 
     @classmethod
     def filtering(cls, classes: int | Iterable[Any], revealing: Any = None) -> FeedbackGraph:
-        """Multiclass filtering: a revealing class shows the label, the other actions show nothing.
+        """Multiclass filtering: a revealing class reveals the label, the other actions reveal nothing.
 
         `revealing` is a class or a list of classes, by default the first class (as in the paper's experiments).
 
@@ -458,11 +482,11 @@ class FeedbackGraph:
 
     @classmethod
     def apple_tasting(cls, classes: int | Iterable[Any] = ("ham", "spam"), revealing: Any = None) -> FeedbackGraph:
-        """Apple tasting, alias spam filtering: two classes of which one reveals, by default the first.
+        """Apple tasting, also called spam filtering: two classes of which one reveals, by default the first.
 
-        The default is the paper's example with the edges (ham, ham) and (ham, spam): a message that is delivered gets
-        read, and the reader says whether it was spam; a message that is filed as spam is never looked at. Name the
-        revealing class when your first class is the blind one.
+        The default is the example of the paper with the edges (ham, ham) and (ham, spam): a delivered message is read,
+        and the reader says whether it was spam; a message that is filed as spam is never read. Pass `revealing` if your
+        first class is not the one that reveals.
 
         >>> FeedbackGraph.apple_tasting().visible.astype(int)
         array([[1, 1],
@@ -495,7 +519,7 @@ class FeedbackGraph:
 
     @classmethod
     def label_efficient(cls, classes: int | Iterable[Any], query: Label = "query") -> FeedbackGraph:
-        """Label efficient classification: predictions show nothing, the extra action `query` buys the label.
+        """Label efficient classification: predictions reveal nothing, the extra action `query` reveals the label.
 
         >>> graph = FeedbackGraph.label_efficient(["cat", "dog"], query="ask")
         >>> graph.reveals("cat"), graph.reveals("ask")
@@ -508,11 +532,11 @@ class FeedbackGraph:
 
     @classmethod
     def disease_prevention(cls, classes: int | Iterable[Any]) -> FeedbackGraph:
-        """Predicting a class hides that class only: where people are vaccinated, nobody learns what would have
-        happened.
+        """Predicting a class reveals all classes but that one: vaccination of an area hides what would have happened
+        there.
 
-        With one label a round this is full information: an outbreak that is seen in none of the other areas would have
-        been in this one. The closure adds exactly these edges, so the graph equals :meth:`full`.
+        With one label per round this is full information: an outbreak that is observed in none of the other areas would
+        have been in this one. The closure adds exactly these edges, so the graph equals :meth:`full`.
 
         >>> FeedbackGraph.disease_prevention(3) == FeedbackGraph.full(3)
         True
@@ -522,10 +546,10 @@ class FeedbackGraph:
 
     @classmethod
     def preset(cls, name: str, classes: int | Iterable[Any], revealing: Any = None) -> FeedbackGraph:
-        """A preset by its name on the command line (see :attr:`PRESETS`).
+        """A preset by its name (see :attr:`PRESETS`).
 
-        >>> FeedbackGraph.preset("filtering", 4, revealing=[0, 2]).revealing
-        (0, 2)
+        >>> FeedbackGraph.preset("filtering", ["a", "b", "c"], revealing=["a", "c"]).revealing
+        ('a', 'c')
         """
         if name == "filtering":
             return cls.filtering(classes, revealing)
@@ -540,10 +564,10 @@ class FeedbackGraph:
         if not isinstance(name, str) or name not in plain:
             raise unknown(name, "graph", cls.PRESETS)
         if revealing is not None:
-            raise UserError(f"the {name} graph has no revealing class to choose: leave it out, or use filtering")
+            raise UserError(f"the {name} graph has no revealing class to choose: omit revealing, or use filtering")
         return plain[name](classes)
 
-    # Other ways in and out
+    # Conversions
 
     @classmethod
     def from_edges(
@@ -555,7 +579,7 @@ class FeedbackGraph:
         name: str = "graph",
         dominating_set: Iterable[Any] | None = None,
     ) -> FeedbackGraph:
-        """A graph from pairs (action, class) of names; naming an edge twice does no harm.
+        """A graph from pairs (action, class) of names; duplicate edges are ignored.
 
         Extra actions are named in `actions`, after the classes.
 
@@ -587,9 +611,8 @@ class FeedbackGraph:
     ) -> FeedbackGraph:
         """A graph from a networkx graph: the nodes are the classes, in their order, an edge goes from action to class.
 
-        Nodes with the attribute `extra=True` are extra actions. An undirected edge counts in both directions (towards
-        an extra action there is nothing to see, so there only the way out counts). Self-loops are not added: draw those
-        you mean.
+        Nodes with the attribute `extra=True` are extra actions. An undirected edge counts in both directions, except
+        that no edge leads to an extra action. Self-loops are not added.
 
         >>> import networkx
         >>> path = networkx.path_graph(["a", "b", "c"])
@@ -601,7 +624,7 @@ class FeedbackGraph:
         except ImportError:
             raise UserError("networkx is not installed: pip install networkx") from None
         if not isinstance(graph, networkx.Graph):
-            raise UserError(f"a networkx graph is wanted, not a {type(graph).__name__}: give a Graph or a DiGraph")
+            raise UserError(f"expected a networkx graph, not a {type(graph).__name__}: give a Graph or a DiGraph")
         extra = {node for node, data in graph.nodes(data=True) if data.get("extra") is True}
         classes = [node for node in graph if node not in extra]
         edges = list(graph.edges())
@@ -624,7 +647,7 @@ class FeedbackGraph:
         >>> file = pathlib.Path(tempfile.mkdtemp()) / "graph.json"
         >>> _ = file.write_text('{"classes": ["a", "b"], "edges": [["a", "a"], ["a", "b"]]}')
         >>> FeedbackGraph.from_json(file).revealing
-        (0,)
+        ('a',)
         """
         try:
             return cls.from_edges(**graph_files.read(path))
@@ -632,7 +655,7 @@ class FeedbackGraph:
             raise UserError(f"graph file {os.fspath(path)}: {error}") from None
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
-        """Write a file that :meth:`from_json` reads back as an equal graph; the file appears whole or not at all.
+        """Write a file that :meth:`from_json` reads back as an equal graph; an existing file is replaced atomically.
 
         The edges are those that were given: the closure adds the others again.
 
@@ -645,28 +668,37 @@ class FeedbackGraph:
         with _files.replacing(path) as file:
             file.write(graph_files.written(self))
 
-    # For people
+    # Text and drawings
+
+    @property
+    def caption(self) -> str:
+        """A title for tables and plots: the name, and the actions that reveal every label if only some do.
+
+        >>> FeedbackGraph.apple_tasting().caption, FeedbackGraph.bandit(3).caption
+        ("apple-tasting graph, 'ham' reveals", 'bandit graph')
+        """
+        return graph_words.caption(self)
 
     def describe(self) -> str:
-        """The graph in words and numbers.
+        """A description of the graph.
 
         >>> print(FeedbackGraph.apple_tasting().describe())
         Feedback graph 'apple-tasting': 2 classes, 2 actions, 2 edges.
         <BLANKLINE>
-        What each action shows
-          the label, whatever it is: 'ham'
+        What each action reveals
+          every label: 'ham'
           nothing: 'spam'
         <BLANKLINE>
-        Observability: strong. Every class is seen by its own action or by every other action.
+        Observability: strong. Every class is revealed by its own action or by every other action.
         <BLANKLINE>
-        Dominating set: 'ham' (rho = 1, the smallest possible).
-          Exploring means playing one of these; between them they see every class. The surrogate regret is
-          of order sqrt(rho K T) = sqrt(2 T): about 447 mistakes over T = 100,000 rounds, constants aside.
+        Dominating set: 'ham' (rho = 1, minimum).
+          Exploration plays one of these actions; together they reveal every class. The surrogate regret is
+          of order sqrt(rho K T) = sqrt(2 T): about 447 mistakes over T = 100,000 rounds, up to constants.
         """
         return graph_words.described(self)
 
     def as_text(self) -> str:
-        """The matrix as a terminal can show it.
+        """The matrix as text.
 
         >>> print(FeedbackGraph.label_efficient(["cat", "dog"]).as_text())
         action played   cat  dog
@@ -674,7 +706,7 @@ class FeedbackGraph:
         dog              .    .
         query         *  #    #
         <BLANKLINE>
-        # shows whether the label is the column's class; * is in the dominating set
+        # reveals whether the label is the class of the column; * is in the dominating set
         """
         return graph_words.matrix(self)
 
@@ -690,6 +722,103 @@ class FeedbackGraph:
         from gappletron import graph_drawing
 
         return graph_drawing.drawn(self, path, ax)
+
+
+# Graphs by name, and the classes of a stream in a graph
+
+
+def open_graph(
+    graph: FeedbackGraph | str | os.PathLike[str],
+    classes: int | Iterable[Any],
+    revealing: Any = None,
+    *,
+    classes_given: bool = True,
+) -> FeedbackGraph:
+    """The graph that `graph` names: a FeedbackGraph, a file that ends in ``.json``, or a preset for these classes.
+
+    The class that reveals is part of the text, ``"filtering:revealing=ham"``, or is given as `revealing`: a class, or a
+    list of them. A class is found by its name, or by its text where that is unique, so ``"1"`` finds the class 1.
+    By default the first class reveals; where `classes_given` is False (their order was derived from data), there is no
+    default.
+
+    >>> open_graph("bandit", 3)
+    FeedbackGraph('bandit': 3 classes, 3 actions, 3 edges, rho 3)
+    >>> open_graph("filtering:revealing=ham", ["spam", "ham"]).caption
+    "filtering graph, 'ham' reveals"
+    """
+    is_file = isinstance(graph, str | os.PathLike) and os.fspath(graph).endswith(".json")
+    if revealing is not None and (is_file or isinstance(graph, FeedbackGraph)):
+        raise UserError("revealing is only for presets, and this graph has edges of its own: omit it")
+    if isinstance(graph, FeedbackGraph):
+        return graph
+    if is_file:
+        return FeedbackGraph.from_json(graph)
+    name, settings = spelling.split(graph) if isinstance(graph, str) else (graph, {})
+    if name not in FeedbackGraph.PRESETS:
+        raise unknown(name, "graph", [*FeedbackGraph.PRESETS, "FILE.json"])
+    names = _class_labels(classes)
+    by_first = name in FeedbackGraph.BY_REVEALING_CLASS
+    spelling.check_settings(settings, ["revealing"] if by_first else [], str(graph))
+    if settings and revealing is not None:
+        raise UserError(
+            f"{graph!r} names the class that reveals, and so does revealing={revealing!r}: give one of them"
+        )
+    chosen = settings.get("revealing", revealing)
+    if by_first and chosen is None and not classes_given:
+        raise UserError(
+            f"the {name} graph needs the class that reveals, because the order of the classes {listing(names)} was "
+            f"derived from the data: name it, for example '{name}:revealing={names[0]}'"
+        )
+    if isinstance(chosen, list | tuple | np.ndarray):
+        chosen = [_class_meant(item, names) for item in chosen]
+    elif chosen is not None:
+        chosen = _class_meant(chosen, names)
+    return FeedbackGraph.preset(str(name), names, chosen)
+
+
+def class_positions(stream_classes: Sequence[Label], graph: FeedbackGraph) -> NDArray[np.int64] | None:
+    """For each of the stream's classes its position in the graph, or None where the two agree.
+
+    A class that the graph does not have is looked for by its text, since a file's 1 may be a graph file's "1".
+
+    >>> class_positions([0, 1, 2], FeedbackGraph.bandit(["2", "0", "1"]))
+    array([1, 2, 0])
+    """
+    found = _matched(stream_classes, graph.classes)
+    for name, place in zip(stream_classes, found, strict=True):
+        if place is None:
+            raise UserError(
+                f"the stream has the class {name!r}, but the graph {graph.name!r} knows only "
+                f"{listing(graph.classes)}: make the graph for the stream's classes, {listing(stream_classes)}"
+            )
+    if len(set(found)) < len(found):
+        raise UserError(
+            f"several of the stream's classes {listing(stream_classes)} are one class of the graph {graph.name!r}: "
+            "make the graph for the stream's classes"
+        )
+    return None if found == list(range(graph.n_classes)) else np.array(found, dtype=np.int64)
+
+
+def _class_meant(name: Any, classes: tuple[Label, ...]) -> Label:
+    plain = _label(name, "revealing class")
+    (place,) = _matched([plain], classes)
+    if place is None:
+        raise unknown(plain, "class", classes)
+    return classes[place]
+
+
+def _matched(names: Iterable[Label], classes: Sequence[Label]) -> list[int | None]:
+    """For each name the position of the class with that type and value, else of the only class with that text."""
+    exact = {(type(name), name): place for place, name in enumerate(classes)}
+    by_text: dict[str, list[int]] = {}
+    for place, name in enumerate(classes):
+        by_text.setdefault(str(name), []).append(place)
+
+    def place_of(name: Label) -> int | None:
+        candidates = by_text.get(str(name), [])
+        return exact.get((type(name), name), candidates[0] if len(candidates) == 1 else None)
+
+    return [place_of(name) for name in names]
 
 
 # Checks
@@ -726,7 +855,7 @@ def _place(item: Label, kind: str, known: tuple[Label, ...]) -> int:
 def _enough_classes(n_classes: int) -> None:
     if n_classes < 2:
         raise UserError(
-            f"a problem needs at least 2 classes, but {n_classes} {'was' if n_classes == 1 else 'were'} given: "
+            f"a graph needs at least 2 classes, but {n_classes} {'was' if n_classes == 1 else 'were'} given: "
             "name two or more"
         )
 
@@ -777,7 +906,7 @@ def _action_labels(
                 else f"there are only {len(names)} actions"
             )
             raise UserError(
-                f"{there} where class {item!r} was expected: name the classes first, in their order, then the rest"
+                f"{there} where class {item!r} was expected: list the classes first, in order, then the extra actions"
             )
     return names
 

@@ -1,4 +1,4 @@
-"""What happened: the record of one run, and of the runs that were played side by side."""
+"""The results of runs: counts, curves, tables and plots."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
 from gappletron import _files
+from gappletron._validate import UserError
 from gappletron.engine import BLIND, EXPLORED, LABELS_SEEN, LOSSES, MISTAKES, RATES, Tally
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
+    import pandas
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Curve", "Histories", "History"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
-"""Okabe and Ito's palette, in the order in which lines are told apart best in print."""
+"""The palette of Okabe and Ito, ordered so that the first lines differ most in print."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +48,17 @@ class Curve:
 
     @property
     def error_rate(self) -> Floats:
-        """Mistakes a round, up to each of the rounds."""
+        """Mistakes per round, up to each of the rounds."""
         return self.mistakes / self.rounds
 
 
 @dataclass(frozen=True)
 class History:
-    """One run: a learner, a seed, and what it did.
+    """One run: a learner, a seed, and the results.
 
     `explored` counts the rounds whose action was not the greedy class, `blind_rounds` those whose greedy class does not
-    reveal (n_T), `rate_sum` is the sum of gamma_t, `loss_sum` that of the surrogate losses l_t(W_t) (None unless asked
-    for), and `seconds` is the time spent playing, without reading data or compiling.
+    reveal (n_T), `rate_sum` is the sum of gamma_t, `loss_sum` that of the surrogate losses l_t(W_t) (None unless
+    requested), and `seconds` is the time spent playing, without reading data or compiling.
 
     >>> from gappletron import play
     >>> history = play("gapsmh", "synthetic:K=3,d=40,noise=0,T=2000", "bandit", seed=1)[0]
@@ -80,7 +82,7 @@ class History:
 
     @property
     def error_rate(self) -> float:
-        """Mistakes a round."""
+        """Mistakes per round."""
         return self.mistakes / self.rounds if self.rounds else 0.0
 
 
@@ -104,7 +106,7 @@ def curve_of(tally: Tally, with_losses: bool) -> Curve:
 
 
 class Histories(Sequence[History]):
-    """The runs of one call to :func:`gappletron.play`; prints as a table and plots itself.
+    """The runs of one call to :func:`gappletron.play`; prints as a table, plots itself, and converts to pandas.
 
     >>> from gappletron import play
     >>> runs = play(["gapsmh", "gaphin"], "synthetic:K=3,d=40,T=500", "bandit", repeats=2)
@@ -152,15 +154,50 @@ class Histories(Sequence[History]):
     def __repr__(self) -> str:
         return f"<Histories of {', '.join(self.names)}: {len(self)} runs>"
 
-    def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Figure:
-        """Draw the error rate against the rounds: the mean of the repeats, and a band from the least to the most.
+    def to_frame(self) -> pandas.DataFrame:
+        """The runs as a pandas DataFrame, one row per run; `loss_sum` is NaN unless the losses were requested.
 
-        With `path`, also write it: PNG, SVG or PDF by the name's end.
+        >>> from gappletron import play
+        >>> runs = play(["gapsmh", "gaphin"], "synthetic:K=3,d=40,T=500", "bandit", repeats=2)
+        >>> runs.to_frame()[["name", "repeat", "rounds"]]
+             name  repeat  rounds
+        0  gapsmh       0     500
+        1  gapsmh       1     500
+        2  gaphin       0     500
+        3  gaphin       1     500
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise UserError("to_frame needs pandas, which is not installed: pip install 'gappletron[pandas]'") from None
+        columns = {column: [getattr(run, column) for run in self] for column in COLUMNS}
+        return pandas.DataFrame(columns).astype({"loss_sum": float})
+
+    def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Figure:
+        """Draw the error rate against the rounds: the mean of the repeats, and a band from minimum to maximum.
+
+        With `path`, also write it, as PNG, SVG or PDF by the suffix.
         """
         return error_curves(self, path, ax)
 
 
-HEADER = ("learner", "mean error", "min", "max", "labels seen", "ns a round")
+COLUMNS = (
+    "name",
+    "repeat",
+    "seed",
+    "rounds",
+    "mistakes",
+    "error_rate",
+    "labels_seen",
+    "explored",
+    "blind_rounds",
+    "rate_sum",
+    "loss_sum",
+    "seconds",
+)
+"""The columns of :meth:`Histories.to_frame`."""
+
+HEADER = ("learner", "mean error", "min", "max", "labels seen", "ns per round")
 
 
 def _row(name: str, runs: list[History]) -> tuple[str, ...]:
@@ -179,7 +216,7 @@ def _row(name: str, runs: list[History]) -> tuple[str, ...]:
 
 
 def error_curves(histories: Histories, path: str | Path | None, ax: Axes | None) -> Figure:
-    """The plot behind :meth:`Histories.plot`."""
+    """The plot of :meth:`Histories.plot`."""
     import numpy as np
     from matplotlib.figure import Figure
     from matplotlib.ticker import PercentFormatter
@@ -200,10 +237,10 @@ def error_curves(histories: Histories, path: str | Path | None, ax: Axes | None)
         if len(curves) > 1:
             banded = len(curves)
             ax.fill_between(shared, rates.min(axis=0), rates.max(axis=0), color=colour, alpha=0.18, linewidth=0)
-    what = f"round (mean of {banded} runs; band from least to most)" if banded else "round"
+    what = f"round (mean of {banded} runs; band from minimum to maximum)" if banded else "round"
     ax.set(xscale="log", xlabel=what, ylabel="mistakes so far / rounds so far", title=histories.title, ylim=(0, None))
     if max(run.rounds for run in histories) >= 1000:
-        ax.set_xlim(left=10)  # the first rounds are all chance, and their bands would hide the rest
+        ax.set_xlim(left=10)  # the first rounds are mostly noise, and their wide bands would hide the rest
     ax.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     ax.grid(alpha=0.25)
     if ax.lines:

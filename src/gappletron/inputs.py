@@ -125,22 +125,31 @@ def sparse_parts(x: Any, features: int | None) -> tuple[Any, Any]:
     if isinstance(x, tuple) and len(x) == 2:
         return x
     if hasattr(x, "tocsr"):
-        if features is not None and x.shape not in ((1, features), (features,)):
-            raise UserError(f"x has the shape {x.shape}: give one row of {features} features")
+        if not _is_one_row(x.shape, features):
+            raise UserError(f"x has the shape {x.shape}: give one row of {_how_many(features)} features")
         row = x.tocoo()
         return row.coords[-1] if hasattr(row, "coords") else row.col, row.data
     if isinstance(x, Mapping):  # after the sparse forms, of which one is a dict
         return list(x.keys()), list(x.values())
     dense = _array(x)
-    if features is None and dense.ndim == 1:
-        features = dense.size
-    if dense.shape not in ((features,), (1, features)):
-        raise UserError(f"x has the shape {dense.shape}: give {features} numbers, or a pair (indices, values)")
+    if not _is_one_row(dense.shape, features):
+        raise UserError(
+            f"x has the shape {dense.shape}: give {_how_many(features)} numbers, or a pair (indices, values)"
+        )
     if dense.dtype.kind not in "biuf":
         raise UserError(f"x has entries of type {dense.dtype}: give numbers")
     dense = dense.reshape(-1)
     (indices,) = np.nonzero(dense)
     return indices, dense[indices]
+
+
+def _is_one_row(shape: tuple[int, ...], features: int | None) -> bool:
+    """Whether this is the shape of one vector, of the right length where there is one."""
+    return len(shape) in (1, 2) and shape[:-1] in ((), (1,)) and features in (None, shape[-1])
+
+
+def _how_many(features: int | None) -> str:
+    return "any number of" if features is None else str(features)
 
 
 def _array(given: Any) -> NDArray[Any]:

@@ -84,7 +84,7 @@ def graph_header(graph: FeedbackGraph) -> dict[str, Any]:
         "classes": graph.classes,
         "actions": graph.actions,
         "name": graph.name,
-        "dominating_set": [graph.actions[i] for i in graph.dominating_set],
+        "dominating_set": graph.dominating_set,
         "dominating_set_is_given": graph.dominating_set_is_given,
         "dominating_set_is_exact": graph.dominating_set_is_exact,
     }
@@ -117,7 +117,7 @@ def _from_version_1(
         **header,
         "graph": about,
         "graphs": [],
-        "sessions": [[header["id"], 0]],
+        "sessions": [[header["id"], 0, header["rounds"]]],
         "feature_limit": None,
         "pending": [[*row, -1] for row in header["pending"]],
     }

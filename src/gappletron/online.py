@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import secrets
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -155,7 +155,8 @@ class Online:
             first = min(FIRST_FEATURES, self.feature_limit)
         self._player = Player(learner, graph, first, seed)
         self.pending_limit = whole(pending, "pending", least=1)
-        self._sessions = [(secrets.token_hex(6), 0)]
+        self._session = _new_session(0)
+        self._past: dict[str, Session] = {}
         self._pending: OrderedDict[int, Receipt] = OrderedDict()
         self._expired: deque[int] = deque(maxlen=self.pending_limit)
         self._player.compile_rounds()  # now rather than in the first round
@@ -210,7 +211,7 @@ class Online:
             x = self._grown_for(x, self.feature_limit)
         turn = self._player.act(x, graph)
         serial = self._player.rounds - 1
-        receipt = Receipt(self._sessions[-1][0], serial, turn)
+        receipt = Receipt(self._session.name, serial, turn)
         self._pending[serial] = receipt
         if len(self._pending) > self.pending_limit:
             self._expired.append(self._pending.popitem(last=False)[0])
@@ -256,16 +257,15 @@ class Online:
         if not number.isascii() or not number.isdigit() or len(number) > 18:
             raise foreign
         serial = int(number)
-        first, stop = self._serials_of(session)
-        if stop == 0 or serial < first:
-            raise foreign
-        if serial >= stop:
-            if session == self._sessions[-1][0]:
-                raise foreign
+        past = self._past.get(session)
+        if past is not None and serial >= past.stop:
             raise UserError(
                 f"the receipt {name!r} was issued after the model was saved, and the model was loaded since: what "
                 "happened in between is lost, so there is nothing to learn from; save more often"
             )
+        known = self._session._replace(stop=self.rounds) if session == self._session.name else past
+        if known is None or not known.first <= serial < known.stop:
+            raise foreign
         if serial in self._pending:
             return self._pending[serial]
         if serial in self._expired:
@@ -274,15 +274,6 @@ class Online:
                 "feedback sooner, or make the model with a larger pending="
             )
         raise UserError(f"the receipt {name!r} was already learned from (or expired long ago): feedback counts once")
-
-    def _serials_of(self, session: str) -> tuple[int, int]:
-        """The serial numbers that a session gave out, from the first to before the second; (0, 0) if it is unknown."""
-        stop = self.rounds
-        for name, first in reversed(self._sessions):
-            if name == session:
-                return first, stop
-            stop = first
-        return 0, 0
 
     def predict(self, x: Any) -> Label:
         """The greedy class for x; draws nothing and changes nothing."""
@@ -369,7 +360,7 @@ class Online:
         turns = [receipt._turn for receipt in self._pending.values()]
         graphs = list(dict.fromkeys(turn.graph for turn in turns if turn.graph is not self.graph))
         header |= {
-            "sessions": self._sessions,
+            "sessions": [*self._past.values(), self._session._replace(stop=self.rounds)],
             "feature_limit": self.feature_limit,
             "pending_limit": self.pending_limit,
             "expired": list(self._expired),
@@ -424,26 +415,46 @@ class Online:
         model.pending_limit = whole(header["pending_limit"], "pending", least=1)
         model._expired = deque((whole(serial, "a serial") for serial in header["expired"]), maxlen=model.pending_limit)
         model._pending = OrderedDict()
-        model._sessions = _sessions(header["sessions"], model.rounds)
+        past = _sessions(header["sessions"], model.rounds)
         for serial, turn in _turns(header, arrays, model):
-            session = next(name for name, first in reversed(model._sessions) if first <= serial)
+            session = next((each.name for each in past if each.first <= serial < each.stop), None)
+            if session is None:
+                raise UserError("a waiting receipt belongs to no session: the file is damaged")
             model._pending[serial] = Receipt(session, serial, turn)
-        # Receipts of this copy are its own: another copy of the file, or a later one, does not know them.
-        kept = [pair for pair in model._sessions if pair[1] < model.rounds][-MOST_SESSIONS:]
-        model._sessions = [*kept, (secrets.token_hex(6), model.rounds)]
+        needed = {receipt.session for receipt in model._pending.values()}
+        kept = [each for place, each in enumerate(past, MOST_SESSIONS) if place >= len(past) or each.name in needed]
+        model._past = {each.name: each for each in kept}
+        # The receipts of this copy are its own: other copies of the file do not know them.
+        model._session = _new_session(model.rounds)
         return model
 
 
-def _sessions(rows: list[Any], rounds: int) -> list[tuple[str, int]]:
-    """The sessions of a file, checked: each with the number of its first receipt, ascending."""
+class Session(NamedTuple):
+    """One time that a model was made or loaded: its receipts have the serial numbers from `first` to before `stop`."""
+
+    name: str
+    first: int
+    stop: int
+
+
+def _new_session(first: int) -> Session:
+    return Session(secrets.token_hex(6), first, first)
+
+
+def _sessions(rows: list[Any], rounds: int) -> list[Session]:
+    """The sessions of a file that gave out receipts, checked."""
     least, found = 0, []
-    for name, first in rows:
+    for name, first, stop in rows:
         if not isinstance(name, str) or not name:
             raise UserError("a session's name is not a text: the file is damaged")
-        least = whole(first, "the first receipt of a session", least=least, most=rounds)
-        found.append((name, least))
-    if not found or (found[0][1] != 0 and len(found) < MOST_SESSIONS):
-        raise UserError("the sessions do not begin with the first receipt: the file is damaged")
+        session = Session(
+            name,
+            whole(first, "the first receipt of a session", least=least, most=rounds),
+            whole(stop, "the end of a session", least=first, most=rounds),
+        )
+        least = session.stop
+        if session.stop > session.first:
+            found.append(session)
     return found
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron import model_files
-from gappletron._dispatch import entry, in_mode, is_interpreted, rebuilt, specialised, spelled
+from gappletron._dispatch import can_be_loaded, entry, in_mode, is_interpreted, specialised
 from gappletron._packed import packed
 from gappletron._validate import UserError, whole
 from gappletron._vectors import lanes_for
@@ -36,6 +36,7 @@ from gappletron.inputs import Checker, Vector, batches_of
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner, Round
 from gappletron.numerics import LARGEST_VALUE, UNSEEN_LABEL
+from gappletron.spelling import rebuilt, spelled
 from gappletron.state import Sizes, State
 from gappletron.streams.stream import frozen
 
@@ -259,9 +260,18 @@ class Player:
 
     def compile(self, record: Counts | Losses | None = None) -> None:
         """Compile, or load from the cache, what :meth:`advance` needs."""
+        self._kernel(advance, *self._nothing_to_play(record))
+
+    def is_compiled(self, record: Counts | Losses | None = None) -> bool:
+        """Whether :meth:`compile` would find its code in memory or in the cache."""
+        with in_mode(self._interpreted):
+            return can_be_loaded(advance, *self._nothing_to_play(record))
+
+    def _nothing_to_play(self, record: Counts | Losses | None) -> tuple[Any, ...]:
+        """The arguments of :func:`~gappletron.engine.advance` without a round."""
         tally, rows = new_tally(NO_MARKS), Rows(*NO_ROWS, np.zeros(0), np.zeros(0))
         record = Counts() if record is None else record
-        self._kernel(advance, self.learner, self._state.tuple, self._plan, rows, self._desk, tally, record)
+        return self.learner, self._state.tuple, self._plan, rows, self._desk, tally, record
 
     def _kernel(self, function: Any, *arguments: Any) -> Any:
         """The machine code of a function for the player's types, which change only with the padded width."""

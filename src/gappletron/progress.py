@@ -1,28 +1,28 @@
-"""How far long work is: bars on a terminal, a plain line now and then elsewhere, always on the standard error."""
+"""Progress of long operations on the standard error: bars on a terminal, a plain line every few seconds elsewhere."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rich.progress import Progress, TaskID
 
-    from gappletron.experiments.store import Result
-    from gappletron.experiments.sweeps import Figure, Task
-
 __all__ = ["View", "progress", "sweep_view"]
 
 SECONDS_BETWEEN_LINES = 5.0
 
+Run: TypeAlias = tuple[str, int]
+"""The sweep of a run, by its id, and its number of rounds."""
+
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Something to call with what is done and how much there is; it shows nothing for what is over at once."""
+    """A function to call with the work done and the total; short operations show nothing."""
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -38,37 +38,48 @@ def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
             nonlocal last
             if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
                 last = time.monotonic()
-                _say(f"{what}: {done:,}" + (f" of {total:,}" if total else ""))
+                _print(f"{what}: {done:,}" + (f" of {total:,}" if total else ""))
 
         yield show
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
 class View:
-    """Who is told how far a sweep is; this one says nothing."""
+    """Receives the progress of a sweep; this one shows nothing.
+
+    >>> class Counting(View):
+    ...     done = 0
+    ...
+    ...     def finished(self, sweep, rounds):
+    ...         self.done += 1
+    >>> view = Counting()
+    >>> view.finished("bandit", 1000)
+    >>> view.done
+    1
+    """
 
     def compiling(self, done: int, total: int) -> None:
-        """So many of the learners' loops are compiled."""
+        """`done` of `total` loops are compiled."""
 
     def left_out(self, figures: Sequence[str]) -> None:
-        """Figures that were asked for and have no runs at this T."""
+        """The requested figures that have no runs at this T."""
 
-    def begun(self, tasks: Sequence[Task], missing: Sequence[Task]) -> None:
-        """All runs, and those that are still to be played."""
+    def begun(self, runs: Sequence[Run], missing: Sequence[Run]) -> None:
+        """The runs start: all of them, and those that are not stored yet."""
 
-    def finished(self, result: Result) -> None:
-        """One more run is stored."""
+    def finished(self, sweep: str, rounds: int) -> None:
+        """A run of this sweep with this number of rounds is stored."""
 
-    def drawing(self, figure: Figure) -> None:
-        """All runs are stored, and this figure comes next."""
+    def drawing(self, figure: str) -> None:
+        """The figure with this id is drawn next."""
 
 
 @contextlib.contextmanager
 def sweep_view() -> Iterator[View]:
-    """What a sweep shows while it runs: a bar for each figure's runs and one for all, with the time that is left."""
+    """The view of the command line: one bar per sweep and one for all runs, with the time left; or plain lines."""
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -77,7 +88,7 @@ def sweep_view() -> Iterator[View]:
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.fields[runs]}"),
-            TextColumn("after"),
+            TextColumn("elapsed"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
@@ -88,20 +99,16 @@ def sweep_view() -> Iterator[View]:
         yield _Lines()
 
 
-def _no_runs(figures: Sequence[str]) -> str:
-    return f"{', '.join(figures)}: no runs at so few rounds, so left out"
+def _skipped(figures: Sequence[str]) -> str:
+    return f"{', '.join(figures)}: no runs with so few rounds, skipped"
 
 
-def _stored_already(tasks: Sequence[Task], missing: Sequence[Task]) -> str:
-    return (
-        f"{len(tasks) - len(missing):,} of {len(tasks):,} runs are stored already" if len(missing) < len(tasks) else ""
-    )
+def _stored_already(stored: int, runs: int) -> str:
+    return f"{stored:,} of {runs:,} runs are already stored"
 
 
 class _Lines(View):
-    """A line every few seconds. What is left is estimated from the rounds played so far, since runs differ in
-    length.
-    """
+    """A line every few seconds. The time left is estimated from the rounds played, because runs differ in length."""
 
     def __init__(self) -> None:
         self.last = time.monotonic()
@@ -115,33 +122,33 @@ class _Lines(View):
 
     def compiling(self, done: int, total: int) -> None:
         if self._is_time():
-            _say(f"compiling: {done} of {total} loops")
+            _print(f"compiling: {done} of {total} loops")
 
     def left_out(self, figures: Sequence[str]) -> None:
         if figures:
-            _say(_no_runs(figures))
+            _print(_skipped(figures))
 
-    def begun(self, tasks: Sequence[Task], missing: Sequence[Task]) -> None:
-        self.runs, self.done = len(tasks), len(tasks) - len(missing)
-        self.rounds, self.played = sum(task.rounds for task in missing), 0
+    def begun(self, runs: Sequence[Run], missing: Sequence[Run]) -> None:
+        self.runs, self.done = len(runs), len(runs) - len(missing)
+        self.rounds, self.played = sum(rounds for _, rounds in missing), 0
         self.start = time.monotonic()
         if self.done:
-            _say(_stored_already(tasks, missing))
+            _print(_stored_already(self.done, self.runs))
 
-    def finished(self, result: Result) -> None:
+    def finished(self, sweep: str, rounds: int) -> None:
         self.done += 1
-        self.played += result.task.rounds
+        self.played += rounds
         if self._is_time():
             left = (time.monotonic() - self.start) * (self.rounds / self.played - 1.0)
-            _say(f"{self.done:,} of {self.runs:,} runs, about {_in_words(left)} left")
+            _print(f"{self.done:,} of {self.runs:,} runs, about {_duration(left)} left")
 
-    def drawing(self, figure: Figure) -> None:
+    def drawing(self, figure: str) -> None:
         if self._is_time():
-            _say(f"drawing {figure.id}")
+            _print(f"drawing {figure}")
 
 
 class _Bars(View):
-    """A bar for each sweep and one for all, as long as the rounds there are."""
+    """One bar per sweep and one for all, measured in rounds."""
 
     def __init__(self, bars: Progress) -> None:
         self.bars = bars
@@ -152,42 +159,39 @@ class _Bars(View):
 
     def left_out(self, figures: Sequence[str]) -> None:
         if figures:
-            self.bars.console.print(_no_runs(figures))
+            self.bars.console.print(_skipped(figures))
 
-    def begun(self, tasks: Sequence[Task], missing: Sequence[Task]) -> None:
+    def begun(self, runs: Sequence[Run], missing: Sequence[Run]) -> None:
         self.bars.update(self.loops, visible=False)
-        if len(missing) < len(tasks):
-            self.bars.console.print(_stored_already(tasks, missing))
+        if len(missing) < len(runs):
+            self.bars.console.print(_stored_already(len(runs) - len(missing), len(runs)))
         self.rows: dict[str, TaskID] = {}
         self.counts: dict[str, list[int]] = {}
-        for name in [*dict.fromkeys(task.figure for task in tasks), "all"]:
-            some = [task for task in tasks if name in (task.figure, "all")]
-            open_ones = [task for task in missing if name in (task.figure, "all")]
-            self.counts[name] = [len(some) - len(open_ones), len(some)]
+        for name in [*dict.fromkeys(sweep for sweep, _ in runs), "all"]:
+            total = sum(name in (sweep, "all") for sweep, _ in runs)
+            left = [rounds for sweep, rounds in missing if name in (sweep, "all")]
+            self.counts[name] = [total - len(left), total]
             self.rows[name] = self.bars.add_task(
-                name,
-                total=sum(task.rounds for task in open_ones) or 1,
-                runs=self._runs(name),
-                completed=0 if open_ones else 1,
+                name, total=sum(left) or 1, runs=self._runs(name), completed=0 if left else 1
             )
 
-    def finished(self, result: Result) -> None:
-        for name in (result.task.figure, "all"):
+    def finished(self, sweep: str, rounds: int) -> None:
+        for name in (sweep, "all"):
             self.counts[name][0] += 1
-            self.bars.update(self.rows[name], advance=result.task.rounds, runs=self._runs(name))
+            self.bars.update(self.rows[name], advance=rounds, runs=self._runs(name))
 
     def _runs(self, name: str) -> str:
         done, total = self.counts[name]
         return f"{done:,}/{total:,} runs"
 
-    def drawing(self, figure: Figure) -> None:
-        self.bars.update(self.rows["all"], description=f"drawing {figure.id}")
+    def drawing(self, figure: str) -> None:
+        self.bars.update(self.rows["all"], description=f"drawing {figure}")
 
 
-def _in_words(seconds: float) -> str:
-    """A time to wait, rounded as people say it.
+def _duration(seconds: float) -> str:
+    """A duration, rounded to seconds or minutes.
 
-    >>> _in_words(8), _in_words(200)
+    >>> _duration(8), _duration(200)
     ('8 s', '3 min')
     """
     return f"{max(1.0, seconds):.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

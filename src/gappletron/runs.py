@@ -22,7 +22,7 @@ from gappletron.engine import (
     Losses,
     new_tally,
 )
-from gappletron.graphs import FeedbackGraph
+from gappletron.graphs import FeedbackGraph, class_positions, open_graph
 from gappletron.history import Histories, History, curve_of
 from gappletron.learners import check_can_play
 from gappletron.learners.learner import Learner
@@ -51,6 +51,7 @@ def play(
     stream: Any,
     graph: Graphs,
     *,
+    revealing: Any = None,
     repeats: int | Sequence[int] = 1,
     seed: int = 0,
     rounds: int | None = None,
@@ -65,9 +66,13 @@ def play(
         your own.
     :param stream: a :class:`~gappletron.streams.stream.Stream`, an ``(X, y)`` pair of arrays or a sparse matrix and
         labels, or what the command line takes: a svmlight file's path, ``"synthetic:K=9,d=120"``, ``"digits"``.
-    :param graph: a :class:`FeedbackGraph`, its JSON file, or a preset's name, made for the stream's classes. Where it
-        changes from round to round: a sequence with the graph of each round, or a function from the number of the round
-        (from 0) to its graph, all over the same classes and actions.
+    :param graph: a :class:`FeedbackGraph`, its JSON file, or the name of a preset, which is made for the classes of the
+        stream: ``"bandit"``, ``"filtering:revealing=ham"``. Where it changes from round to round: a sequence with the
+        graph of each round, or a function from the number of the round (from 0) to its graph, all over the same classes
+        and actions.
+    :param revealing: with the preset ``"filtering"`` or ``"apple-tasting"``, the class (or a list of classes) that
+        reveals. By default the first class, where the order of the classes was given; it must be named where the order
+        was derived from the data (the sorted labels of arrays, the scan of a file).
     :param repeats: how often each learner plays, on the same data with its own randomness; or which repeats, by their
         numbers.
     :param seed: of the learners' randomness; repeat r of every learner draws from ``SeedSequence(seed,
@@ -83,7 +88,16 @@ def play(
     <Histories of gapsmh: 3 runs>
     """
     runs = Runs(
-        learners, stream, graph, repeats=repeats, seed=seed, rounds=rounds, losses=losses, curve=curve, jobs=jobs
+        learners,
+        stream,
+        graph,
+        revealing=revealing,
+        repeats=repeats,
+        seed=seed,
+        rounds=rounds,
+        losses=losses,
+        curve=curve,
+        jobs=jobs,
     )
     for played in runs:
         if progress is not None:
@@ -106,6 +120,7 @@ class Runs:
         stream: Any,
         graph: Graphs,
         *,
+        revealing: Any = None,
         repeats: int | Sequence[int] = 1,
         seed: int = 0,
         rounds: int | None = None,
@@ -119,7 +134,7 @@ class Runs:
         self.learners = _named_learners(learners)
         stream = open_stream(stream)
         self.stream: Stream = stream if rounds is None else limited(stream, whole(rounds, "rounds", least=1))
-        self.graph, self._changing = _graph_and_changes(graph, self.stream.classes)
+        self.graph, self._changing = _graph_and_changes(graph, self.stream, revealing)
         for learner in self.learners.values():
             check_can_play(learner, self.graph)
         self._positions = class_positions(self.stream.classes, self.graph)
@@ -177,7 +192,7 @@ class Runs:
 
     def histories(self) -> Histories:
         """What happened up to now."""
-        title = f"{self.stream.name}, {self.graph.name} graph"
+        title = f"{self.stream.name}, {self.graph.caption}"
         return Histories([learner_run.history(self._losses) for learner_run in self._runs], title)
 
     def weights(self, name: str | None = None, repeat: int = 0) -> Floats:
@@ -253,16 +268,9 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def graph_for(graph: FeedbackGraph | str | os.PathLike[str], classes: Sequence[Label]) -> FeedbackGraph:
-    """A graph, the file of one, or a preset for these classes."""
-    if isinstance(graph, FeedbackGraph):
-        return graph
-    if isinstance(graph, str | os.PathLike) and os.fspath(graph).endswith(".json"):
-        return FeedbackGraph.from_json(graph)
-    return FeedbackGraph.preset(graph, classes)  # type: ignore[arg-type]
-
-
-def _graph_and_changes(graph: Graphs, classes: Sequence[Label]) -> tuple[FeedbackGraph, Any]:
+def _graph_and_changes(
+    graph: Graphs, stream: Stream, revealing: Label | Sequence[Label] | None
+) -> tuple[FeedbackGraph, Any]:
     """The graph that players start with, and the sequence of graphs or the function that changes it (or None)."""
     if callable(graph):
         first = graph(0)
@@ -271,7 +279,7 @@ def _graph_and_changes(graph: Graphs, classes: Sequence[Label]) -> tuple[Feedbac
             raise UserError("the sequence of graphs is empty: give one graph for each round")
         first = graph[0]
     else:
-        return graph_for(graph, classes), None
+        return open_graph(graph, stream.classes, revealing, classes_given=stream.classes_given), None
     if not isinstance(first, FeedbackGraph):
         raise UserError(f"the graph of the first round is {first!r}: the graph of a round must be a FeedbackGraph")
     return first, graph
@@ -308,35 +316,6 @@ def _named_learners(
             "name it once, and ask for more repeats"
         )
     return result
-
-
-def class_positions(stream_classes: Sequence[Label], graph: FeedbackGraph) -> NDArray[np.int64] | None:
-    """For each of the stream's classes its position in the graph, or None where the two agree.
-
-    A name that the graph does not have is looked for by its text, since a file's 1 may be a graph file's "1".
-    """
-    exact = {(type(name), name): position for position, name in enumerate(graph.classes)}
-    by_text: dict[str, list[int]] = {}
-    for position, name in enumerate(graph.classes):
-        by_text.setdefault(str(name), []).append(position)
-    found = []
-    for name in stream_classes:
-        candidates = by_text.get(str(name), [])
-        if (type(name), name) in exact:
-            found.append(exact[type(name), name])
-        elif len(candidates) == 1:
-            found.append(candidates[0])
-        else:
-            raise UserError(
-                f"the stream has the class {name!r}, but the graph {graph.name!r} knows only "
-                f"{listing(graph.classes)}: make the graph for the stream's classes, {listing(stream_classes)}"
-            )
-    if len(set(found)) < len(found):
-        raise UserError(
-            f"several of the stream's classes {listing(stream_classes)} are one class of the graph {graph.name!r}: "
-            "make the graph for the stream's classes"
-        )
-    return None if found == list(range(graph.n_classes)) else np.array(found, dtype=np.int64)
 
 
 def marked_rounds(curve: str | Sequence[int], rounds: int | None) -> NDArray[np.int64]:

@@ -1,8 +1,8 @@
-"""The sentences of the paper's experiment sections that can be checked, each with its test on the stored runs.
+"""The statements of the paper's experiment sections that can be checked, each with a test on the stored runs.
 
-A claim is a sentence in our words, a rule in words, and the same rule as a function: from the runs of a sweep to one
-:class:`Check` for each cell in which the sentence says something. Verdicts are computed from these alone. "Better" is
-always a strict comparison of stored means, "range" is from the least to the most error rate over the repeats.
+A claim is a sentence in our words, a rule in words, and the same rule as a function that returns one :class:`Check` for
+each cell that the sentence is about. Verdicts are computed from these checks only. "Better" is always a strict
+comparison of means over the repeats; a "range" is the maximum error rate minus the minimum over the repeats.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from gappletron.experiments.summary import Summary
 from gappletron.experiments.sweeps import GAPS, SWEEPS, TUNINGS, Cell
 
 if TYPE_CHECKING:
-    from gappletron.experiments.store import Result
     from gappletron.experiments.summary import Spread
 
 __all__ = ["CLAIMS", "Check", "Claim", "Verdict", "verdicts"]
 
 ON_PAR = 1.05
-"""Two means are on par if the one is at most this many times the other."""
+"""Two means are on par if the first is at most this many times the second."""
 
 SEPARATED = 0.001
-"""An error rate below this in the second half of the rounds counts as separating the classes."""
+"""The classes count as separated if the error rate in the second half of the rounds is below this."""
 
 ABOUT_HALF = (1 / 3, 2 / 3)
 
@@ -34,7 +33,7 @@ NOT_GAPS = ("second-order-perceptron-diag", "perceptron", "passive-aggressive")
 
 
 class Check(NamedTuple):
-    """Whether a claim holds in one cell, and the numbers that decide it."""
+    """Whether a claim holds in one cell, and the numbers that decide this."""
 
     where: str
     holds: bool
@@ -45,11 +44,11 @@ Test = Callable[[Summary], Iterator[Check]]
 
 
 class Claim(NamedTuple):
-    """A sentence of the paper (`source` says where it stands) with its test.
+    """A statement of the paper (in its section `source`) with its test.
 
-    `needs` names the runs it is about, a sweep or a sweep with one tuning; ranges need two repeats as well. `unit` is
-    what the rule is checked in: the paper's cells, or each learner or row of them. `share` is the least and the largest
-    part in which the rule must be true for the sentence to be; a sentence without a number in it speaks of all.
+    `needs` names the runs that the test uses: a sweep, or a sweep and one tuning; `repeats` is the minimum number of
+    repeats (two for a range). `unit` is what the rule is checked on: the cells, or rows or learners in them. `share` is
+    the minimum and the maximum share of these on which the rule must be true; all of them by default.
     """
 
     id: str
@@ -76,18 +75,18 @@ class Verdict(NamedTuple):
 
     @property
     def part(self) -> float:
-        """The part of the checks in which the rule is true."""
+        """The share of the checks in which the rule is true."""
         return sum(check.holds for check in self.checks) / len(self.checks)
 
     @property
     def holds(self) -> bool:
-        """Whether the sentence, as a whole, is true of these runs."""
+        """Whether the statement as a whole is true for these runs."""
         least, most = self.claim.share
         return least <= self.part <= most
 
     @property
     def text(self) -> str:
-        """In how many cells the rule is true; where the sentence speaks of a part of them, whether that is so."""
+        """In how many cells the rule is true, and whether the claim holds if it is about a share of the cells."""
         count = f"{sum(check.holds for check in self.checks)} of {len(self.checks)} {self.claim.unit}"
         if self.claim.share == (1.0, 1.0):
             return f"holds in {count}"
@@ -99,9 +98,12 @@ class Verdict(NamedTuple):
         return tuple(check for check in self.checks if not check.holds)
 
 
-def verdicts(results: Sequence[Result]) -> list[Verdict]:
-    """Every claim whose runs are all there, judged by them."""
-    summary = Summary(results)
+def verdicts(summary: Summary) -> list[Verdict]:
+    """The verdict on every claim whose runs are all in the summary.
+
+    >>> verdicts(Summary([]))
+    []
+    """
     return [
         Verdict(claim, tuple(claim.test(summary)))
         for claim in CLAIMS
@@ -110,7 +112,7 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 
 def _is_there(summary: Summary, needed: str, repeats: int) -> bool:
-    """Whether every learner of a sweep (with one tuning, if that is named) played in every cell, often enough."""
+    """Whether every learner of a sweep (with one tuning, if given) played in every cell, with enough repeats."""
     name, _, tuning = needed.partition(":")
     spreads = [
         summary.spreads(
@@ -129,7 +131,7 @@ def _is_there(summary: Summary, needed: str, repeats: int) -> bool:
     return all(spreads) and max(spread.runs for found in spreads for spread in found) >= repeats
 
 
-# ------------------------------------------------------------------------------------------------------- tests to reuse
+# -------------------------------------------------------------------------------------------------------- shared tests
 
 
 def _number(value: float) -> str:
@@ -157,13 +159,13 @@ def _any(_: float) -> bool:
 
 
 def _some(
-    summary: Summary, figure: str, noises: Callable[[float], bool] = _any, classes: Callable[[float], bool] = _any
+    summary: Summary, sweep: str, noises: Callable[[float], bool] = _any, classes: Callable[[float], bool] = _any
 ) -> Iterator[Cell]:
-    return (cell for cell in summary.cells(figure) if noises(cell.noise) and classes(cell.classes))
+    return (cell for cell in summary.cells(sweep) if noises(cell.noise) and classes(cell.classes))
 
 
 def below(
-    figure: str,
+    sweep: str,
     better: Sequence[str],
     worse: Sequence[str],
     *,
@@ -173,13 +175,11 @@ def below(
     classes: Callable[[float], bool] = _any,
     slack: float = 1.0,
 ) -> Test:
-    """In each cell: the value of every one of `better` is strictly below that of every one of `worse` (times
-    `slack`).
-    """
+    """In each cell: the largest value among `better` is strictly below the smallest among `worse` times `slack`."""
 
     def test(summary: Summary) -> Iterator[Check]:
-        for cell in _some(summary, figure, noises, classes):
-            spreads = {name: summary.best(figure, name, cell, tuning=tuning) for name in (*better, *worse)}
+        for cell in _some(summary, sweep, noises, classes):
+            spreads = {name: summary.best(sweep, name, cell, tuning=tuning) for name in (*better, *worse)}
             most = max(value(spreads[name]) for name in better)
             least = min(value(spreads[name]) for name in worse)
             where = f"{cell}, {tuning}" if tuning else str(cell)
@@ -189,18 +189,18 @@ def below(
 
 
 def lowest_among(
-    figure: str,
+    sweep: str,
     some: Sequence[str],
     others: Sequence[str],
     *,
     tuning: str | None = None,
     noises: Callable[[float], bool] = _any,
 ) -> Test:
-    """In each cell: the lowest mean of all belongs to one of `some`."""
+    """In each cell: one of `some` has a lower mean than all `others`."""
 
     def test(summary: Summary) -> Iterator[Check]:
-        for cell in _some(summary, figure, noises):
-            spreads = {name: summary.best(figure, name, cell, tuning=tuning) for name in (*some, *others)}
+        for cell in _some(summary, sweep, noises):
+            spreads = {name: summary.best(sweep, name, cell, tuning=tuning) for name in (*some, *others)}
             first = min(spreads[name].mean for name in some)
             yield Check(str(cell), all(first < spreads[name].mean for name in others), _numbers(spreads, _mean))
 
@@ -208,17 +208,17 @@ def lowest_among(
 
 
 def between_tunings(
-    figure: str, learners: Sequence[str], lower: str, higher: str, value: Callable[[Spread], float]
+    sweep: str, learners: Sequence[str], lower: str, higher: str, value: Callable[[Spread], float]
 ) -> Test:
-    """For each learner in each cell: the value is strictly lower with the one tuning than with the other."""
+    """For each learner in each cell: the value is strictly lower with the tuning `lower` than with `higher`."""
 
     def test(summary: Summary) -> Iterator[Check]:
         for learner in learners:
-            for cell in summary.cells(figure):
-                low = summary.best(figure, learner, cell, tuning=lower)
-                high = summary.best(figure, learner, cell, tuning=higher)
+            for cell in summary.cells(sweep):
+                low = summary.best(sweep, learner, cell, tuning=lower)
+                high = summary.best(sweep, learner, cell, tuning=higher)
                 yield Check(
-                    f"{figure}, {label_of(learner)}, {cell}",
+                    f"{sweep}, {label_of(learner)}, {cell}",
                     value(low) < value(high),
                     f"{lower} {_number(value(low))}, {higher} {_number(value(high))}",
                 )
@@ -226,19 +226,19 @@ def between_tunings(
     return test
 
 
-def each_tuning(figure: str, better: Sequence[str], worse: Sequence[str], value: Callable[[Spread], float]) -> Test:
+def each_tuning(sweep: str, better: Sequence[str], worse: Sequence[str], value: Callable[[Spread], float]) -> Test:
     """As :func:`below`, with either tuning."""
-    return together(*(below(figure, better, worse, tuning=tuning, value=value) for tuning in TUNINGS))
+    return together(*(below(sweep, better, worse, tuning=tuning, value=value) for tuning in TUNINGS))
 
 
 def rising_with_classes(
-    figure: str, value: Callable[[Summary, Cell], float], noises: Callable[[float], bool] = _any
+    sweep: str, value: Callable[[Summary, Cell], float], noises: Callable[[float], bool] = _any
 ) -> Test:
-    """For each d and noise: the value rises strictly from each K to the next."""
+    """For each d and noise: the value increases strictly from each K to the next."""
 
     def test(summary: Summary) -> Iterator[Check]:
         rows: dict[tuple[int, float], list[Cell]] = {}
-        for cell in _some(summary, figure, noises):
+        for cell in _some(summary, sweep, noises):
             rows.setdefault((cell.features, cell.noise), []).append(cell)
         for (features, noise), cells in rows.items():
             values = [value(summary, cell) for cell in cells]
@@ -261,13 +261,11 @@ def together(*tests: Test) -> Test:
     return test
 
 
-# --------------------------------------------------------------------------------------------------- tests of their own
+# ----------------------------------------------------------------------------------------------- tests of single claims
 
 
 def most_gained_without_noise(summary: Summary) -> Iterator[Check]:
-    """For each K and d: what GapLog and GapSmH gain by the tuning only-t, as a part of the error, is largest without
-    noise.
-    """
+    """For each K and d: the relative gain of GapLog and GapSmH from the tuning only-t is largest without noise."""
     for learner in ("gaplog", "gapsmh"):
         gains: dict[tuple[int, int], dict[float, float]] = {}
         for cell in summary.cells("bandit"):
@@ -284,7 +282,7 @@ def most_gained_without_noise(summary: Summary) -> Iterator[Check]:
 
 
 def banditron_on_par(summary: Summary) -> Iterator[Check]:
-    """Little noise: Banditron's mean, tuned by theory, is on par with that of each Gappletron, or below it."""
+    """With noise below 0.1 and theory tuning: Banditron's mean is on par with that of each Gappletron, or lower."""
     for cell in _some(summary, "bandit", lambda noise: noise < 0.1):
         gaps = {name: summary.best("bandit", name, cell, tuning="theory") for name in GAPS}
         banditron = summary.best("bandit", "banditron-iw", cell, tuning="theory")
@@ -293,7 +291,7 @@ def banditron_on_par(summary: Summary) -> Iterator[Check]:
 
 
 def others_separate(summary: Summary) -> Iterator[Check]:
-    """Without noise all but GapLog, which never stops playing at random, hardly err in the second half."""
+    """Without noise: all learners except GapLog make almost no mistakes in the second half of the rounds."""
     for cell in _some(summary, "full", lambda noise: noise == 0.0):
         spreads = {name: summary.best("full", name, cell) for name in ("gaphin", "gapsmh", *NOT_GAPS)}
         yield Check(
@@ -304,13 +302,13 @@ def others_separate(summary: Summary) -> Iterator[Check]:
 
 
 def query_perceptrons(summary: Summary) -> list[str]:
-    """The label-efficient Perceptrons that played, one for each b."""
+    """The names of the label-efficient Perceptrons, one per b."""
     return [name for name in summary.learners("label-efficient") if name.startswith("label-efficient-perceptron")]
 
 
 def query_perceptron_behind(rank: Callable[[Iterable[float]], float]) -> Test:
-    """In each cell: with every b the Perceptron's mean is above that of the best (`min`) or of every (`max`)
-    Gappletron.
+    """In each cell: the mean of the Perceptron with its best b is above that of the best (`rank` is min) or of every
+    (max) Gappletron.
     """
 
     def test(summary: Summary) -> Iterator[Check]:
@@ -327,13 +325,13 @@ def query_perceptron_behind(rank: Callable[[Iterable[float]], float]) -> Test:
     return test
 
 
-def mean_of(figure: str, learner: str, tuning: str | None = None) -> Callable[[Summary, Cell], float]:
+def mean_of(sweep: str, learner: str, tuning: str | None = None) -> Callable[[Summary, Cell], float]:
     """A learner's mean, as a function of the cell."""
-    return lambda summary, cell: summary.best(figure, learner, cell, tuning=tuning).mean
+    return lambda summary, cell: summary.best(sweep, learner, cell, tuning=tuning).mean
 
 
 def behind_banditron(gap: str) -> Callable[[Summary, Cell], float]:
-    """How far a Gappletron's mean is above Banditron's, in filtering with theory tuning."""
+    """The mean of a Gappletron minus that of Banditron, in filtering with theory tuning."""
     return lambda summary, cell: (
         summary.best("filtering", gap, cell, tuning="theory").mean
         - summary.best("filtering", "banditron-iw", cell, tuning="theory").mean
@@ -341,7 +339,7 @@ def behind_banditron(gap: str) -> Callable[[Summary, Cell], float]:
 
 
 def top_up_helps(graph: str) -> Test:
-    """For each Gappletron in each cell: the mean with top-up is strictly below that with the paper's rule."""
+    """For each Gappletron in each cell: the mean with top-up is strictly lower than with the paper's rule."""
 
     def test(summary: Summary) -> Iterator[Check]:
         for learner in GAPS:
@@ -377,7 +375,7 @@ BANDIT, FILTERING, FULL, QUERIES = (
 )
 OURS = "ours"
 STEPS = "rows of K"
-EXPLORED = "rounds in which the action is not the greedy class, averaged"
+EXPLORED = "average number of rounds in which the action is not the greedy class"
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(
@@ -463,7 +461,7 @@ CLAIMS: tuple[Claim, ...] = (
         BANDIT,
         ("bandit",),
         "Theory tuning hurts PNewtron and SOBAdiag: without it they improve greatly.",
-        "mean with only-T < mean with theory, for each of the two (by how much, the paper does not say)",
+        "mean with only-T < mean with theory, for each of the two (the paper does not say by how much)",
         between_tunings("bandit", ("pnewtron", "soba-diag"), "only-t", "theory", _mean),
         unit="cells x learners",
     ),
@@ -480,7 +478,7 @@ CLAIMS: tuple[Claim, ...] = (
         "bandit-only-t-helps",
         BANDIT,
         ("bandit",),
-        "GapLog and GapSmH improve when only tuned with T.",
+        "GapLog and GapSmH improve when tuned only with T.",
         "mean with only-T < mean with theory, for each of the two",
         between_tunings("bandit", LOG_SMOOTH, "only-t", "theory", _mean),
         unit="cells x learners",
@@ -489,7 +487,7 @@ CLAIMS: tuple[Claim, ...] = (
         "bandit-only-t-helps-most-clean",
         BANDIT,
         ("bandit",),
-        "GapLog and GapSmH improve most where there is no noise.",
+        "GapLog and GapSmH improve most without noise.",
         "for each of the two, each K and d: 1 - only-T mean / theory mean is largest without noise",
         most_gained_without_noise,
         unit="pairs (K, d) x learners",
@@ -498,7 +496,7 @@ CLAIMS: tuple[Claim, ...] = (
         "bandit-only-t-hinge",
         BANDIT,
         ("bandit",),
-        "GapHin becomes less stable when only tuned with T.",
+        "GapHin becomes less stable when tuned only with T.",
         "GapHin's range with theory < its range with only-T",
         between_tunings("bandit", ("gaphin",), "theory", "only-t", _width),
         repeats=2,
@@ -507,7 +505,7 @@ CLAIMS: tuple[Claim, ...] = (
         "bandit-only-t-spread",
         FILTERING,
         ("bandit",),
-        "In the bandit setting the learners' ranges grow when only tuned with T.",
+        "In the bandit setting the ranges of the learners grow when tuned only with T.",
         "each learner: range with theory < range with only-T",
         between_tunings("bandit", (*GAPS, *BASELINES), "theory", "only-t", _width),
         unit="cells x learners",
@@ -533,7 +531,7 @@ CLAIMS: tuple[Claim, ...] = (
         "bandit-only-t-best",
         BANDIT,
         ("bandit:only-t",),
-        "When only tuned with T, GapLog and GapSmH beat all others.",
+        "When tuned only with T, GapLog and GapSmH beat all others.",
         "the means of GapLog and GapSmH < the mean of every other learner",
         below("bandit", LOG_SMOOTH, OTHERS, tuning="only-t"),
     ),
@@ -554,7 +552,7 @@ CLAIMS: tuple[Claim, ...] = (
         "filtering-log-behind",
         SECTION,
         ("filtering",),
-        "In filtering GapLog errs more than GapHin and GapSmH for K > 6 (better tunings).",
+        "In filtering GapLog makes more mistakes than GapHin and GapSmH for K > 6 (better tunings).",
         "K > 6: GapLog's mean > the means of GapHin and of GapSmH",
         below("filtering", ("gaphin", "gapsmh"), ("gaplog",), classes=lambda K: K > 6),
     ),
@@ -571,7 +569,7 @@ CLAIMS: tuple[Claim, ...] = (
         "filtering-theory-clean",
         FILTERING,
         ("filtering:theory",),
-        "In filtering with theory tuning Banditron is the best where there is no noise.",
+        "In filtering with theory tuning and no noise Banditron is the best.",
         "noise 0: Banditron's mean < all other means",
         lowest_among("filtering", ("banditron-iw",), GAPS, tuning="theory", noises=_clean),
     ),
@@ -581,7 +579,7 @@ CLAIMS: tuple[Claim, ...] = (
             FILTERING,
             ("filtering:theory",),
             f"In filtering with theory tuning and noise, {label} falls behind Banditron as K grows.",
-            f"for each d and noise > 0: mean of {label} - mean of Banditron rises with every step of K",
+            f"for each d and noise > 0: mean of {label} - mean of Banditron increases with K",
             rising_with_classes("filtering", behind_banditron(gap), _noisy),
             unit=STEPS,
         )
@@ -591,7 +589,7 @@ CLAIMS: tuple[Claim, ...] = (
         "filtering-only-t-spread",
         FILTERING,
         ("filtering",),
-        "In filtering the learners' ranges grow when only tuned with T.",
+        "In filtering the ranges of the learners grow when tuned only with T.",
         "each learner: range with theory < range with only-T",
         between_tunings("filtering", (*GAPS, "banditron-iw"), "theory", "only-t", _width),
         unit="cells x learners",
@@ -601,7 +599,7 @@ CLAIMS: tuple[Claim, ...] = (
         "filtering-only-t-best",
         FILTERING,
         ("filtering:only-t",),
-        "In filtering, only tuned with T, GapHin or GapSmH is the best.",
+        "In filtering, when tuned only with T, GapHin or GapSmH is the best.",
         "the lowest of all means is GapHin's or GapSmH's",
         lowest_among("filtering", ("gaphin", "gapsmh"), ("gaplog", "banditron-iw"), tuning="only-t"),
     ),
@@ -618,7 +616,7 @@ CLAIMS: tuple[Claim, ...] = (
         FILTERING,
         ("filtering:only-t",),
         "In filtering GapLog gets worse as K grows.",
-        "for each d and noise, only-T: GapLog's mean rises with every step of K",
+        "for each d and noise, only-T: GapLog's mean increases with K",
         rising_with_classes("filtering", mean_of("filtering", "gaplog", "only-t")),
         unit=STEPS,
     ),
@@ -626,8 +624,8 @@ CLAIMS: tuple[Claim, ...] = (
         "full-log-classes",
         FILTERING,
         ("full",),
-        "With full information, too, GapLog gets worse as K grows.",
-        "for each d and noise: GapLog's mean rises with every step of K",
+        "With full information GapLog also gets worse as K grows.",
+        "for each d and noise: GapLog's mean increases with K",
         rising_with_classes("full", mean_of("full", "gaplog")),
         unit=STEPS,
     ),
@@ -635,10 +633,9 @@ CLAIMS: tuple[Claim, ...] = (
         "full-separated",
         FULL,
         ("full",),
-        "With full information and no noise essentially all find the separating hyperplane.",
-        "noise 0: every learner but GapLog, which never stops playing at random, errs in less than "
-        f"{SEPARATED:g} of the "
-        "second half of the rounds",
+        "With full information and no noise essentially all learners find the separating hyperplane.",
+        "noise 0: for every learner except GapLog, which never stops exploring, the error rate in the second half of "
+        f"the rounds is below {SEPARATED:g}",
         others_separate,
     ),
     Claim(
@@ -653,7 +650,7 @@ CLAIMS: tuple[Claim, ...] = (
         "full-log-explores",
         FULL,
         ("full",),
-        "With full information GapLog plays at random more often than GapHin and GapSmH.",
+        "With full information GapLog explores more than GapHin and GapSmH.",
         f"{EXPLORED}: GapLog > GapHin and GapSmH",
         below("full", ("gaphin", "gapsmh"), ("gaplog",), value=_explored),
     ),
@@ -694,15 +691,16 @@ CLAIMS: tuple[Claim, ...] = (
         "label-efficient-best",
         QUERIES,
         ("label-efficient",),
-        "With no b does the label-efficient Perceptron do as well as the best Gappletron.",
-        "for every b: its mean > the least of the Gappletrons' means with their better tunings (a query is a mistake)",
+        "For every b the label-efficient Perceptron is worse than the best Gappletron.",
+        "for every b: its mean > the smallest of the Gappletrons' means with their better tunings (a query is a "
+        "mistake)",
         query_perceptron_behind(min),
     ),
     Claim(
         "label-efficient-all",
         QUERIES,
         ("label-efficient",),
-        "With no b does the label-efficient Perceptron do as well as any of the Gappletrons.",
+        "For every b the label-efficient Perceptron is worse than every Gappletron.",
         "for every b: its mean > the largest of the Gappletrons' means with their better tunings (a query "
         "is a mistake)",
         query_perceptron_behind(max),
@@ -711,7 +709,7 @@ CLAIMS: tuple[Claim, ...] = (
         "ours-top-up-filtering",
         OURS,
         ("exploration", "filtering:only-t"),
-        "The top-up rule errs less than Algorithm 1's own in filtering.",
+        "In filtering the top-up rule makes fewer mistakes than the rule of Algorithm 1.",
         "each Gappletron, only-T: mean with top-up < mean with paper",
         top_up_helps("filtering"),
         unit="cells x learners",
@@ -720,10 +718,10 @@ CLAIMS: tuple[Claim, ...] = (
         "ours-top-up-label-efficient",
         OURS,
         ("exploration", "label-efficient:only-t"),
-        "The top-up rule errs less than Algorithm 1's own in label efficient classification.",
+        "In label efficient classification the top-up rule makes fewer mistakes than the rule of Algorithm 1.",
         "each Gappletron, only-T: mean with top-up < mean with paper",
         top_up_helps("label-efficient"),
         unit="cells x learners",
     ),
 )
-"""Every sentence, in the order of the report; the last two are about our exploration rule, not the paper's."""
+"""All claims, in the order of the report; the last two are about the top-up rule, which is not in the paper."""

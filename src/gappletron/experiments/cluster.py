@@ -1,4 +1,4 @@
-"""A Dask cluster that the user already has, as an executor of ``concurrent.futures``."""
+"""An executor of ``concurrent.futures`` on an existing Dask cluster."""
 
 from __future__ import annotations
 
@@ -21,32 +21,30 @@ SECONDS_FOR_WORKERS = 120
 
 
 @contextlib.contextmanager
-def dask_executor(address: str, told: Callable[[str], None]) -> Iterator[tuple[Executor, Callable[[], int]]]:
-    """An executor on the cluster whose scheduler listens at `address`, and how many runs may be handed out right now.
+def dask_executor(address: str, notify: Callable[[str], None]) -> Iterator[tuple[Executor, Callable[[], int]]]:
+    """An executor on the cluster of the scheduler at `address`, and a function that returns how many runs to submit.
 
-    That is two for each thread of a worker, so that none waits for the network; it follows workers that come and go.
-    Dask gives the runs of a worker that died to another. `told` gets a line where there is something to wait for.
+    That is two per worker thread, so that no thread waits for the network. It follows workers that join and leave, and
+    Dask moves the runs of a lost worker to another. `notify` is called with a line when there is something to wait for.
     """
     try:
         from distributed import Client, KilledWorker
         from distributed.comm import CommClosedError
     except ImportError:
-        raise UserError("a Dask cluster needs Dask here as well: pip install 'gappletron[dask]'") from None
-    told(f"connecting to {address}")
+        raise UserError(
+            "a Dask cluster needs Dask, which is not installed here: pip install 'gappletron[dask]'"
+        ) from None
+    notify(f"connecting to {address}")
     try:
         client = Client(address, timeout=SECONDS_TO_CONNECT)
     except (OSError, ValueError) as error:
         raise UserError(
-            f"there is no Dask scheduler at {address!r} ({error}): start one with `dask scheduler`, and give the "
+            f"there is no Dask scheduler at {address!r} ({error}): start one with `dask scheduler` and use the "
             "address that it prints, such as tcp://127.0.0.1:8786"
         ) from None
-    # Dask's own account of a lost connection is forty lines long; ours is one.
-    logger = logging.getLogger("distributed")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    with contextlib.closing(client):
+    with _muted("distributed"), contextlib.closing(client):  # Dask logs forty lines for a lost connection
         if not client.nthreads():
-            told("waiting for the first worker")
+            notify("waiting for the first worker")
         try:
             client.wait_for_workers(1, timeout=SECONDS_FOR_WORKERS)
         except TimeoutError:
@@ -58,32 +56,42 @@ def dask_executor(address: str, told: Callable[[str], None]) -> Iterator[tuple[E
         def in_flight() -> int:
             threads = sum(client.nthreads().values())
             if not threads:
-                told("no worker is left: waiting for one")
+                notify("no worker is left, waiting for one")
             return 2 * threads
 
         try:
             yield client.get_executor(), in_flight
         except (CancelledError, KilledWorker, CommClosedError) as error:
             raise UserError(
-                f"the Dask cluster at {address!r} went away ({type(error).__name__}): the runs stored so far are "
-                "kept; start it again and repeat the command"
+                f"lost the connection to the Dask cluster at {address!r} ({type(error).__name__}): the runs stored "
+                "so far are kept; restart the cluster and run the command again"
             ) from error
-        finally:
-            logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _muted(name: str) -> Iterator[None]:
+    """Log only critical messages of this logger inside the block, and restore its level afterwards."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _check_sources(client: Any) -> None:
-    """Refuse workers that would play something else, or cannot play at all, before the first run."""
+    """Check before the first run that every worker can import the package and has the same sources."""
     try:
         found = client.run(source_hash)
-    except Exception as error:  # whatever went wrong on a worker is raised here
+    except Exception as error:  # any error on a worker is raised here
         raise UserError(
-            f"a Dask worker cannot load gappletron ({error}): install the same version on every worker, and "
-            "start them anew"
+            f"a Dask worker cannot import gappletron ({error}): install the same version on every worker and restart "
+            "them"
         ) from error
     for worker, sources in found.items():
         if sources != source_hash():
             raise UserError(
                 f"the Dask worker at {worker} has other sources of gappletron than this process: install the same "
-                "version on every worker, and start them anew"
+                "version on every worker and restart them"
             )

@@ -1,6 +1,6 @@
-"""What the figures share: the look of each learner, the layout of a page, legends, axes, and the words of captions.
+"""Shared by all figures: the style of each learner, the layout of a page, legends, axes, and parts of captions.
 
-All pictures are made with matplotlib's defaults and ours (:func:`our_settings`), and every place in them is computed.
+All figures use matplotlib's defaults and the settings of :func:`our_settings`, whatever the user's configuration.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import itertools
 import math
 from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
+from zlib import crc32
 
 from gappletron.experiments.sweeps import draws
 from gappletron.history import COLOURS
+from gappletron.learners import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,15 +45,15 @@ __all__ = [
     "label_of",
     "line_key",
     "listed",
+    "log_limits",
     "logarithmic",
+    "mark_empty",
     "marker_key",
     "new_page",
     "numbers",
     "our_settings",
     "repeats",
-    "room",
     "runs_of",
-    "say_empty",
     "shown_rate",
     "style_of",
     "tuning_keys",
@@ -60,23 +62,25 @@ __all__ = [
 ]
 
 
-# ------------------------------------------------------------------------------------------------------------ the looks
+# --------------------------------------------------------------------------------------------------------------- styles
 
 Line = Literal["-", "--", "-.", ":"]
+Marker = str | tuple[int, Literal[0, 1], int]
+"""One of matplotlib's markers; a tuple is the number of corners, 0 for a polygon or 1 for a star, and an angle."""
 
 
 class Style(NamedTuple):
-    """How a learner looks in every figure: the name that the paper gives it, a colour, a marker and a kind of line."""
+    """The style of a learner in every figure: its label (the paper's name for it), colour, marker and line."""
 
     label: str
     colour: str
-    marker: str
+    marker: Marker
     line: Line = "-"
 
 
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, OLIVE = COLOURS
 GREY = "#777777"
-"""Also for what belongs to no learner."""
+"""Also for everything that does not belong to a learner."""
 
 STYLES: dict[str, Style] = {
     "gaplog": Style("GapLog", GREEN, "^"),
@@ -84,12 +88,9 @@ STYLES: dict[str, Style] = {
     "gapsmh": Style("GapSmH", BLUE, "o"),
     "gaplog2": Style("GapLog2", SKY, "v"),
     "pnewtron": Style("PNewtron", ORANGE, "D"),
-    "newtron": Style("Newtron", SKY, "8"),
     "soba-diag": Style("SOBAdiag", BLACK, "X"),
-    "soba": Style("SOBA", GREY, "x"),
     "banditron-iw": Style("Banditron", PURPLE, "P"),
-    "banditron": Style("Banditron (original)", OLIVE, "H"),
-    # A Gaptron has the colour of the Gappletron with its loss, and a line of its own.
+    # A Gaptron has the colour of the Gappletron with the same loss, and another line.
     "gaptron-log": Style("Gaptron (logistic)", GREEN, "1", "--"),
     "gaptron-hin": Style("Gaptron (hinge)", VERMILION, "2", "--"),
     "gaptron-smh": Style("Gaptron (smooth hinge)", BLUE, "3", "--"),
@@ -101,14 +102,19 @@ STYLES: dict[str, Style] = {
     "label-efficient-perceptron": Style("label-efficient Perceptron", BLACK, "d"),
     "exp3-g": Style("Exp3.G", OLIVE, "p", ":"),
 }
-"""One look for each learner, the same in all figures; in the order of the legends."""
+"""The learners of the sweeps, in the order of the legends. :func:`style_of` gives other learners a style."""
+
+OTHER_COLOURS = ("#882255", "#332288", "#44AA99", "#DDCC77", "#AA4499", "#117733", "#88CCEE", "#CC6677")
+OTHER_MARKERS: tuple[Marker, ...] = ((4, 1, 0), (6, 1, 0), (5, 1, 36), (4, 1, 45), (5, 0, 180), (8, 1, 0), (7, 0, 0))
+OTHER_LINES: tuple[Line, ...] = ("--", "-.", ":")
+"""For learners that are not in STYLES: Paul Tol's muted palette, and markers that STYLES does not use."""
 
 DASHED = (0.0, (4.0, 2.0))
 """The line of an upper bound."""
 
 
 def label_of(learner: str) -> str:
-    """A learner's name as figures and tables print it, with its numbers.
+    """The label of a learner in figures and tables, with its numbers.
 
     >>> label_of("soba-diag"), label_of("label-efficient-perceptron:b=0.1")
     ('SOBAdiag', 'label-efficient Perceptron (b=0.1)')
@@ -118,12 +124,27 @@ def label_of(learner: str) -> str:
 
 
 def style_of(learner: str) -> Style:
-    """The look of a learner, also of one with numbers of its own.
+    """The style of a learner; the numbers in its name do not matter.
+
+    A learner that is not in :data:`STYLES` is labelled with its name. Its colour, marker and line follow from its place
+    among the other registered learners (from its name if it is not registered), so that no two of them look the same.
 
     >>> style_of("label-efficient-perceptron:b=0.1").label
     'label-efficient Perceptron'
+    >>> style_of("soba")
+    Style(label='soba', colour='#44AA99', marker=(5, 1, 36), line=':')
     """
-    return STYLES[learner.partition(":")[0]]
+    name = learner.partition(":")[0]
+    if name in STYLES:
+        return STYLES[name]
+    others = [other for other in names() if other not in STYLES]
+    place = others.index(name) if name in others else crc32(name.encode())
+    return Style(
+        name,
+        OTHER_COLOURS[place % len(OTHER_COLOURS)],
+        OTHER_MARKERS[place % len(OTHER_MARKERS)],
+        OTHER_LINES[place % len(OTHER_LINES)],
+    )
 
 
 SETTINGS = {
@@ -149,28 +170,34 @@ DPI = 160
 
 @contextlib.contextmanager
 def our_settings() -> Iterator[None]:
-    """Matplotlib's defaults and ours, whatever the user's matplotlibrc says: the results alone decide the picture."""
+    """Use matplotlib's defaults and our settings, so that a figure depends only on the results."""
     from matplotlib import style
 
     with style.context(["default", SETTINGS]):
         yield
 
 
-# ------------------------------------------------------------------------------------ what is shown, and in which order
+# ------------------------------------------------------------------------------------------------------- runs and order
 
 
 def runs_of(figure: Figure, results: Iterable[Result]) -> list[Result]:
-    """Those of the results that a figure shows."""
+    """The results that a figure shows."""
     return [result for result in results if draws(figure, result.task)]
 
 
 def in_order(learners: Iterable[str]) -> list[str]:
-    """Learners in the order of the legends; those that differ in their numbers as they come."""
-    order = list(STYLES)
-    return sorted(dict.fromkeys(learners), key=lambda learner: order.index(learner.partition(":")[0]))
+    """Learners in the order of the legends: those of :data:`STYLES`, others in the order of their registration.
+
+    Those that differ only in their numbers stay in the order given.
+
+    >>> in_order(["soba", "perceptron", "banditron", "gaplog"])
+    ['gaplog', 'perceptron', 'banditron', 'soba']
+    """
+    rank = {name: place for place, name in enumerate(dict.fromkeys([*STYLES, *names()]))}
+    return sorted(dict.fromkeys(learners), key=lambda learner: rank.get(learner.partition(":")[0], len(rank)))
 
 
-# ------------------------------------------------------------------------------------------------ the words of captions
+# ------------------------------------------------------------------------------------------------------------- captions
 
 GRAPHS = {
     "bandit": "bandit graph",
@@ -178,11 +205,11 @@ GRAPHS = {
     "label-efficient": "label-efficient graph",
     "full": "full information",
 }
-"""The feedback graphs in words, in the order of the panels."""
+"""The names of the feedback graphs in figures, in the order of the panels."""
 
 
 def listed(words: Sequence[str]) -> str:
-    """Words in a row.
+    """Words joined by commas and "and".
 
     >>> listed(["a", "b", "c"])
     'a, b and c'
@@ -191,7 +218,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def numbers(values: Iterable[float]) -> str:
-    """Different numbers in a row, the least first.
+    """Different numbers in ascending order, joined by commas and "and".
 
     >>> numbers([9, 6, 9, 0.5])
     '0.5, 6 and 9'
@@ -200,19 +227,21 @@ def numbers(values: Iterable[float]) -> str:
 
 
 def horizon(results: Sequence[Result]) -> str:
-    """The T of the runs, or the least and the greatest."""
+    """The T of the runs, or their range."""
     horizons = sorted({result.task.rounds for result in results})
     return f"T = {horizons[0]:,}" if len(horizons) == 1 else f"T from {horizons[0]:,} to {horizons[-1]:,}"
 
 
 def repeats(results: Iterable[Result]) -> tuple[int, str]:
-    """The most runs that anybody has in one place, and that number in words, with who has fewer somewhere."""
-    runs = Counter((result.task.learner, result.task.id.rpartition("/")[0]) for result in results)
+    """The largest number of repeats of a configuration, and a text with it that names the learners with fewer."""
+    runs = Counter(result.task.configuration for result in results)
     most = max(runs.values())
     fewest: dict[str, int] = {}
-    for learner in in_order(learner for learner, _ in runs):
+    for learner in in_order(task.learner for task in runs):
         label = style_of(learner).label
-        fewest[label] = min(fewest.get(label, most), *(count for (name, _), count in runs.items() if name == learner))
+        fewest[label] = min(
+            fewest.get(label, most), *(count for task, count in runs.items() if task.learner == learner)
+        )
     groups: dict[int, list[str]] = {}
     for label, count in fewest.items():
         if count < most:
@@ -222,31 +251,30 @@ def repeats(results: Iterable[Result]) -> tuple[int, str]:
 
 
 def whisker_words(results: Sequence[Result]) -> str:
-    """What markers and whiskers are: see :func:`whiskers`."""
+    """The explanation of the markers and whiskers of :func:`whiskers`."""
     most, runs = repeats(results)
     if most == 1:
         return "Markers show one run each"
     return (
-        f"Markers show the mean of {runs}, whiskers the least and the greatest error rate among them "
-        "(hidden where shorter "
-        "than the marker)"
+        f"Markers show the mean of {runs}, whiskers the minimum and the maximum error rate (hidden where shorter than "
+        "the marker)"
     )
 
 
 # ---------------------------------------------------------------------------------------------------------------- pages
 
 EMPTY = "no data at this T"
-"""What a picture without runs says."""
+"""The text in a figure without runs."""
 
 
 class Page(NamedTuple):
-    """A picture and its panels."""
+    """A figure and its panels."""
 
     picture: Picture
     axes: list[list[Axes]]
 
     def name_rows(self, words: Sequence[str]) -> None:
-        """Headings at the left, in one line whatever the width of the tick labels."""
+        """Headings at the left of the rows, aligned whatever the width of the tick labels."""
         width = self.picture.get_figwidth()
         for row, heading in zip(self.axes, words, strict=True):
             place = row[0].get_position()
@@ -261,9 +289,9 @@ class Page(NamedTuple):
                 fontsize=9.5,
             )
 
-    def say_empty(self) -> Picture:
-        """The words of an empty picture, in place of its first panel."""
-        say_empty(self.axes[0][0])
+    def mark_empty(self) -> Picture:
+        """The text of an empty figure, in place of its first panel."""
+        mark_empty(self.axes[0][0])
         self.axes[0][0].set_axis_off()
         return self.picture
 
@@ -281,9 +309,10 @@ def new_page(
     head: float = 0.0,
     between: float = 0.26,
 ) -> Page:
-    """Panels of so many inches under the title and one legend, with one label for all x axes and one for all y axes.
+    """Panels of a given size in inches below a title and one legend, with one label for all x axes and one for all y
+    axes.
 
-    The places are computed, not left to a layout engine: that is quicker, and the same in every format.
+    The positions are computed here, without a layout engine: that is faster and the same in every format.
     """
     from matplotlib.figure import Figure as Picture
 
@@ -328,10 +357,10 @@ def new_page(
 
 
 def _legend_shape(labels: Sequence[str], width: float) -> tuple[int, int]:
-    """The fewest rows of a legend that fits into so many inches, as its columns and its lines of text."""
-    # Only numbers of columns that fill their rows evenly: a name alone in the last row looks forgotten.
+    """The columns, and the lines of text, of the legend with the fewest rows that fits into this width in inches."""
+    # Only numbers of columns that fill the rows evenly, to avoid a single entry in the last row.
     for columns in sorted({-(-len(labels) // rows) for rows in range(1, len(labels) + 1)}, reverse=True):
-        # As matplotlib does it: down the columns, the first ones longer by one.
+        # As in matplotlib: column by column, the first columns one entry longer.
         short, longer = divmod(len(labels), columns)
         ends = [short * column + min(column, longer) for column in range(columns + 1)]
         parts = ["\n".join(labels[start:end]).split("\n") for start, end in itertools.pairwise(ends)]
@@ -340,13 +369,13 @@ def _legend_shape(labels: Sequence[str], width: float) -> tuple[int, int]:
     return 1, 0
 
 
-def say_empty(ax: Axes) -> None:
-    """Words in the middle of a panel without runs."""
+def mark_empty(ax: Axes) -> None:
+    """Put a text into a panel without runs."""
     ax.text(0.5, 0.5, EMPTY, transform=ax.transAxes, ha="center", va="center", color=GREY)
 
 
 def head_panel(ax: Axes, words: str) -> None:
-    """The heading of a panel, or of its column."""
+    """Set the heading of a panel or of its column."""
     ax.set_title(words, fontweight="bold", pad=5.0)
 
 
@@ -354,7 +383,7 @@ def head_panel(ax: Axes, words: str) -> None:
 
 
 def marker_key(style: Style, *, line: bool = False, hollow: bool = False) -> Line2D:
-    """A learner's entry in the legend."""
+    """The legend entry of a learner."""
     from matplotlib.lines import Line2D
 
     return Line2D(
@@ -370,15 +399,15 @@ def marker_key(style: Style, *, line: bool = False, hollow: bool = False) -> Lin
 
 
 def tuning_keys() -> list[Line2D]:
-    """What filled and hollow markers mean."""
+    """The legend entries for filled and hollow markers."""
     return [
-        marker_key(Style("tuned: all 1 except T", GREY, "o")),
-        marker_key(Style("tuned by theory", GREY, "o"), hollow=True),
+        marker_key(Style("tuning: all 1 except T", GREY, "o")),
+        marker_key(Style("tuning: theory", GREY, "o"), hollow=True),
     ]
 
 
 def line_key(label: str, colour: str, line: Line | tuple[float, tuple[float, float]] = "-") -> Line2D:
-    """An entry of the legend that is a line alone."""
+    """A legend entry that is only a line."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], color=colour, linestyle=line, linewidth=1.4, label=label)
@@ -388,7 +417,7 @@ def line_key(label: str, colour: str, line: Line | tuple[float, tuple[float, flo
 
 
 def logarithmic(ax: Axes, name: Literal["x", "y"], text: Callable[[float], str], limits: tuple[float, float]) -> None:
-    """A log axis with labels that people read: at 1, 2 and 5 of a decade where there is room, else at 1."""
+    """A log axis with plain tick labels: at 1, 2 and 5 of every decade, or only at 1 on a long axis."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis = ax.xaxis if name == "x" else ax.yaxis
@@ -411,7 +440,7 @@ def as_percent(value: float) -> str:
 
 
 def as_count(value: float) -> str:
-    """A count on an axis, with k for thousands and M for millions where it is long.
+    """A count on an axis, with k for thousands and M for millions from 10,000 on.
 
     >>> as_count(5000), as_count(20_000)
     ('5,000', '20k')
@@ -421,8 +450,8 @@ def as_count(value: float) -> str:
     )
 
 
-def room(values: Iterable[float], share: float = 0.05) -> tuple[float, float]:
-    """Limits of a log axis around positive values."""
+def log_limits(values: Iterable[float], share: float = 0.05) -> tuple[float, float]:
+    """Limits of a log axis around positive values, with a margin."""
     found = list(values)
     least, most = min(found), max(found)
     margin = max((most / least) ** share, 1.12)
@@ -430,7 +459,7 @@ def room(values: Iterable[float], share: float = 0.05) -> tuple[float, float]:
 
 
 def shown_rate(rate: float, rounds: int) -> float:
-    """A log axis has no 0: a run without mistakes is shown at half of one."""
+    """The rate to show on a log axis: half a mistake in place of 0."""
     return max(rate, 0.5 / rounds)
 
 
@@ -445,9 +474,9 @@ def whiskers(
     line: bool = False,
     size: float = 5.0,
 ) -> None:
-    """Means as markers, hollow or filled, with whiskers from the least to the most."""
+    """Draw means as filled or hollow markers, with whiskers from the minimum to the maximum."""
     mean = [shown_rate(spread.mean, rounds) for spread in spreads]
-    # Not below 0: the mean of equal numbers may differ from them by a rounding.
+    # Not below 0: the mean of equal numbers can differ from them by a rounding error.
     down = [max(0.0, value - shown_rate(spread.least, rounds)) for value, spread in zip(mean, spreads, strict=True)]
     up = [max(0.0, shown_rate(spread.most, rounds) - value) for value, spread in zip(mean, spreads, strict=True)]
     ax.errorbar(

@@ -1,9 +1,8 @@
-"""The figures of the paper and of its theorems, drawn from stored runs and from nothing else.
+"""The figures of the paper and of its theorems, drawn from the stored runs only.
 
-:func:`draw` is a pure function of the results: the same rows give the same picture, to the byte in SVG. :func:`caption`
-says what a picture shows, with every number in it counted from the rows. A figure's id picks its drawing from
-:data:`DRAWINGS`. The drawings of the paper's figures are here, those of the theorems in
-:mod:`gappletron.experiments.theorem_figures`.
+:func:`draw` is a pure function of the results: the same rows give the same SVG file, byte for byte. :func:`caption`
+describes a figure; all its numbers are computed from the rows. :data:`DRAWINGS` maps the id of a figure to its drawing.
+The drawings of the paper's figures are here, those of the theorems in :mod:`gappletron.experiments.theorem_figures`.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from gappletron.experiments.drawing import (
     horizon,
     in_order,
     listed,
+    log_limits,
     logarithmic,
+    mark_empty,
     marker_key,
     new_page,
     numbers,
     our_settings,
     repeats,
-    room,
     runs_of,
-    say_empty,
     shown_rate,
     style_of,
     tuning_keys,
@@ -64,34 +63,34 @@ if TYPE_CHECKING:
 __all__ = ["DRAWINGS", "Drawing", "caption", "draw", "save"]
 
 
-# ---------------------------------------------------------------------------------------------------------- the ways in
+# ---------------------------------------------------------------------------------------------------- public functions
 
 
 def draw(figure: Figure, results: Sequence[Result]) -> Picture:
-    """The picture of a figure, from those of the results that it is drawn from."""
+    """Draw a figure from the results; those of other sweeps are ignored."""
     drawn = runs_of(figure, results)
     horizons = sorted({result.task.rounds for result in drawn})
-    if len(horizons) > 1 and figure.id != "lower-filtering":  # whose streams have lengths of their own
+    if len(horizons) > 1 and figure.id != "lower-filtering":  # its streams have different lengths
         lengths = listed([f"{rounds:,}" for rounds in horizons])
-        raise UserError(f"the runs of {figure.id!r} are of T = {lengths}: draw those of one T at a time")
+        raise UserError(f"the runs of {figure.id!r} have T = {lengths}: draw the runs of one T at a time")
     with our_settings():
-        return DRAWINGS[figure.id].draw(figure, results) or new_page(figure.title, 1, 1, (5.0, 0.8)).say_empty()
+        return DRAWINGS[figure.id].draw(figure, results) or new_page(figure.title, 1, 1, (5.0, 0.8)).mark_empty()
 
 
 def caption(figure: Figure, results: Sequence[Result]) -> str:
-    """What the picture shows, in plain sentences; also the text for those who cannot see it."""
+    """What the figure shows, in plain sentences; also its alternative text in the report."""
     return DRAWINGS[figure.id].caption(figure, results) or f"{figure.title}: {EMPTY}."
 
 
 def save(picture: Picture, path: str | os.PathLike[str]) -> None:
-    """Write a picture as PNG and as SVG, into `path` with .png and .svg at its end."""
+    """Write a figure as PNG and as SVG, to `path` plus .png and .svg."""
     with our_settings():
         for kind in ("png", "svg"):
             _files.save_figure(picture, f"{os.fspath(path)}.{kind}", dpi=DPI)
 
 
 class Drawing(NamedTuple):
-    """How a figure is drawn, and how it is put into words; nothing (None, "") where there are no runs to show."""
+    """The functions that draw a figure and write its caption; they return None and "" where there are no runs."""
 
     draw: Callable[[Figure, Sequence[Result]], Picture | None]
     caption: Callable[[Figure, Sequence[Result]], str]
@@ -103,7 +102,7 @@ TUNED = {"theory": "the parameters that theory suggests", "only-t": "all paramet
 
 
 class _Grid:
-    """The runs of a figure on the paper's data: for each learner and cell the spread of its better tuning."""
+    """The runs of a figure on the paper's data: for each learner and cell the configuration with the lowest mean."""
 
     def __init__(self, figure: Figure, results: Sequence[Result], noisy: bool = False) -> None:
         self.tunings = figure.tunings
@@ -122,14 +121,14 @@ class _Grid:
         self.features = sorted({cell.features for cell in cells})
         self.noises = sorted({cell.noise for cell in cells})
         self.rounds = self.results[0].task.rounds if self.results else 1
-        # All figures of a sweep have the same axis, whatever their tuning: they may be laid side by side.
-        self.limits = room(
+        # All figures of a sweep have the same axis, whatever their tuning, so that they can be compared.
+        self.limits = log_limits(
             [1.0]
             if not self.results
             else [
                 shown_rate(result.outcome.error_rate, self.rounds)
                 for result in results
-                if result.task.figure == sweep
+                if result.task.sweep == sweep
                 and result.task.rounds == self.rounds
                 and (result.task.noise > 0.0 or not noisy)
             ]
@@ -137,14 +136,14 @@ class _Grid:
 
     @property
     def mixed(self) -> bool:
-        """Whether one tuning was better here and another there: then the markers tell which."""
-        return len({spread.tuning for spread in self.spreads.values()}) > 1
+        """Whether the better tuning differs between cells; then the markers show which one it is."""
+        return len({spread.configuration.tuning for spread in self.spreads.values()}) > 1
 
     def keys(self) -> list[Line2D]:
         return [marker_key(style_of(learner)) for learner in self.learners] + (tuning_keys() if self.mixed else [])
 
     def draw(self, ax: Axes, cells: Sequence[Cell], *, width: float, size: float) -> None:
-        """Every learner in these cells, from left to right; side by side, so that whiskers do not cover each other."""
+        """Draw every learner in these cells, side by side, so that the whiskers do not overlap."""
         for rank, learner in enumerate(self.learners):
             offset = width * ((rank + 0.5) / len(self.learners) - 0.5)
             found = [
@@ -159,30 +158,29 @@ class _Grid:
                     [spread for _, spread in found],
                     style_of(learner),
                     self.rounds,
-                    hollow=[self.mixed and spread.tuning == "theory" for _, spread in found],
+                    hollow=[self.mixed and spread.configuration.tuning == "theory" for _, spread in found],
                     size=size,
                 )
         if not ax.containers:
-            say_empty(ax)
+            mark_empty(ax)
         ax.set_xlim(-0.5, len(cells) - 0.5)
         ax.grid(axis="y", which="major")
         for place in range(1, len(cells)):
             ax.axvline(place - 0.5, color=GREY, alpha=0.25, linewidth=0.6)
 
     def words(self) -> str:
-        """The setting: graph, T, tuning."""
+        """The graph, T and the tuning, for the caption."""
         tuning = ""
         if self.tunings is not None:
             tuning = ", with " + listed([TUNED[tuning] for tuning in self.tunings])
-        elif any(spread.tuning for spread in self.spreads.values()):
+        elif any(spread.configuration.tuning for spread in self.spreads.values()):
             tuning = (
-                ", each learner with the better of its tunings in each cell"
-                + " (hollow markers: theory's)" * self.mixed
+                ", each learner with the better of its tunings in each cell" + " (hollow markers: theory)" * self.mixed
             )
         return f"{GRAPHS[self.results[0].task.graph]}, {horizon(self.results)}{tuning}"
 
     def markers(self) -> str:
-        """What the markers and whiskers are."""
+        """The markers and whiskers, for the caption."""
         zero = any(spread.least == 0.0 for spread in self.spreads.values())
         return whisker_words(self.results) + "; a rate of 0 is shown as half a mistake" * zero
 
@@ -222,7 +220,7 @@ def _grid_caption(figure: Figure, results: Sequence[Result]) -> str:
 
 
 def _intro(figure: Figure, results: Sequence[Result]) -> Picture | None:
-    """The noisy cells side by side, one panel for each noise rate."""
+    """The cells with label noise, one panel per noise rate."""
     grid = _Grid(figure, results, noisy=True)
     if not grid.results:
         return None
@@ -242,9 +240,8 @@ def _intro_caption(figure: Figure, results: Sequence[Result]) -> str:
     if not grid.results:
         return ""
     return (
-        f"Error rate (log scale) on the data with label noise (rate {numbers(grid.noises)}), for each "
-        "number of classes K "
-        f"and of features d; {grid.words()}. {grid.markers()}."
+        f"Error rate (log scale) on the data with label noise (rate {numbers(grid.noises)}), for each number of "
+        f"classes K and of features d; {grid.words()}. {grid.markers()}."
     )
 
 
@@ -252,7 +249,7 @@ def _intro_caption(figure: Figure, results: Sequence[Result]) -> str:
 
 
 class _Queries:
-    """The runs on the label-efficient graph: the Perceptron by its b, and who has no b."""
+    """The runs on the label-efficient graph: those of the Perceptron sorted by b, and those of the other learners."""
 
     def __init__(self, figure: Figure, results: Sequence[Result]) -> None:
         self.results = runs_of(figure, results)
@@ -267,7 +264,7 @@ class _Queries:
         return [(name, spread) for name in names for spread in self.summary.spreads(self.sweep, name, cell)]
 
     def without_queries(self, spread: Spread) -> float:
-        """The rate of wrong predictions alone: every query counts as a mistake, and only queries show labels."""
+        """The rate of wrong predictions: every query counts as a mistake, and only queries show labels."""
         return shown_rate(spread.mean - spread.labels_seen / self.rounds, self.rounds)
 
 
@@ -281,19 +278,19 @@ def query_scale(learner: str) -> float:
 
 
 def _asked(spread: Spread) -> float:
-    """A learner that never asks has its place at half a query."""
+    """The number of queries to show on a log axis: 0.5 in place of 0."""
     return max(spread.labels_seen, 0.5)
 
 
 def _label_efficient(figure: Figure, results: Sequence[Result]) -> Picture | None:
-    """Error rate against queries: who stands lower is better."""
+    """Error rate against the number of queries."""
     queries = _Queries(figure, results)
     if not queries.results:
         return None
     classes = sorted({cell.classes for cell in queries.cells})
     columns = sorted({(cell.features, cell.noise) for cell in queries.cells})
-    keys = [marker_key(style_of(name)) for name in queries.others]
-    keys += [marker_key(style_of(name), line=True) for name in queries.scaled[:1]] + tuning_keys()
+    learners = in_order([*queries.others, *queries.scaled[:1]])
+    keys = [marker_key(style_of(name), line=name in queries.scaled) for name in learners] + tuning_keys()
     keys.append(marker_key(Style("the same, without the queries", "#aaaaaa", ".", ":"), line=True))
     page = new_page(
         figure.title,
@@ -317,20 +314,20 @@ def _label_efficient(figure: Figure, results: Sequence[Result]) -> Picture | Non
             rates += [shown_rate(rate, queries.rounds) for spread in shown for rate in (spread.least, spread.most)]
             ax.grid(which="major")
             if not shown:
-                say_empty(ax)
+                mark_empty(ax)
         head_panel(page.axes[0][j], f"noise rate {noise:g}")
-        # Those without the queries may leave the panel: they are beside the point.
-        least, most = room([*rates, 1.0])
+        # The faint markers, without the queries, may be outside of the panel.
+        least, most = log_limits([*rates, 1.0])
         logarithmic(page.axes[0][j], "y", as_percent, (least / 4.0 if noise == 0.0 else least / 1.3, most))
     page.name_rows([f"K = {K}" for K in classes])
-    least, most = room(asked)
-    logarithmic(page.axes[0][0], "x", as_count, (least / 2.8, most))  # room for the name of the first b
+    least, most = log_limits(asked)
+    logarithmic(page.axes[0][0], "x", as_count, (least / 2.8, most))  # space for the label of the first b
     return page.picture
 
 
 def _query_points(ax: Axes, queries: _Queries, cell: Cell) -> None:
     for name, spread in queries.of(queries.others, cell):
-        style, theory = style_of(name), spread.tuning == "theory"
+        style, theory = style_of(name), spread.configuration.tuning == "theory"
         ax.plot(
             [_asked(spread)],
             [queries.without_queries(spread)],
@@ -346,7 +343,7 @@ def _query_points(ax: Axes, queries: _Queries, cell: Cell) -> None:
 
 
 def _query_line(ax: Axes, queries: _Queries, cell: Cell) -> None:
-    """The label-efficient Perceptron from its smallest b to its largest, and faintly the same without the queries."""
+    """The label-efficient Perceptron from the smallest b to the largest, and a faint line without the queries."""
     line = queries.of(queries.scaled, cell)
     if not line:
         return
@@ -362,7 +359,7 @@ def _query_line(ax: Axes, queries: _Queries, cell: Cell) -> None:
         markersize=4,
         alpha=0.4,
     )
-    # The names of the ends, of the best, and of those between it and the last that have room.
+    # Label the first, the best and the last b, and those between the best and the last where there is space.
     last, best = len(line) - 1, min(range(len(line)), key=lambda place: spreads[place].mean)
     shown = {0: (-6, -2), best: (4, -10), last: (-6, -2)}
     for place in range(best + 1, last):
@@ -391,18 +388,17 @@ def _label_efficient_caption(figure: Figure, results: Sequence[Result]) -> str:
     scales = numbers(query_scale(name) for name in queries.scaled)
     against = f": the Gappletrons, and the label-efficient Perceptron with b = {scales}" if queries.scaled else ""
     return (
-        f"Error rate against the number of queries (both on log scales; the columns differ in their y axis), "
-        f"d = {features} features, {horizon(queries.results)}{against}. {whisker_words(queries.results)}; "
-        "a query counts "
-        "as a mistake, and the small faint markers leave the queries out."
+        f"Error rate against the number of queries (both on log scales; each column has its own y axis), "
+        f"d = {features} features, {horizon(queries.results)}{against}. {whisker_words(queries.results)}; a query "
+        "counts as a mistake, and the small faint markers do not count the queries."
     )
 
 
-# ------------------------------------------------------------------------------------------------- our exploration rule
+# ---------------------------------------------------------------------------------------------------- exploration rules
 
 
 class _Pair(NamedTuple):
-    """A learner in a cell by both rules."""
+    """A learner in a cell with both exploration rules."""
 
     learner: str
     graph: str
@@ -415,10 +411,10 @@ def _pairs(figure: Figure, results: Sequence[Result]) -> list[_Pair]:
     for graph in figure.sweeps[1:]:
         for learner in in_order(summary.learners("exploration")):
             for cell in summary.cells("exploration"):
-                ours = summary.spreads("exploration", learner, cell, graph=graph)
-                paper = summary.spreads(graph, learner, cell, graph=graph)
-                if ours and paper:
-                    found.append(_Pair(learner, graph, paper[0], ours[0]))
+                if summary.spreads(graph, learner, cell) and summary.spreads("exploration", learner, cell, graph=graph):
+                    paper = summary.best(graph, learner, cell)
+                    ours = summary.best("exploration", learner, cell, graph=graph)
+                    found.append(_Pair(learner, graph, paper, ours))
     return found
 
 
@@ -435,15 +431,15 @@ def _exploration(figure: Figure, results: Sequence[Result]) -> Picture | None:
         len(graphs),
         (side, side),
         [marker_key(style_of(learner)) for learner in learners],
-        x="error rate by Algorithm 1's rule (log scale)",
-        y="error rate by the top-up rule (log scale)",
+        x="error rate with Algorithm 1's rule (log scale)",
+        y="error rate with the top-up rule (log scale)",
     )
-    limits = room(shown_rate(spread.mean, rounds) for pair in pairs for spread in (pair.paper, pair.ours))
+    limits = log_limits(shown_rate(spread.mean, rounds) for pair in pairs for spread in (pair.paper, pair.ours))
     for graph, ax in zip(graphs, page.axes[0], strict=True):
         ax.plot(limits, limits, color=GREY, linewidth=0.9, zorder=1)
         ax.fill_between(limits, limits, limits[0], color=GREY, alpha=0.08, linewidth=0, zorder=0)
-        ax.text(0.97, 0.04, "top-up errs less", transform=ax.transAxes, ha="right", color="#555555")
-        ax.text(0.03, 0.96, "Algorithm 1 errs less", transform=ax.transAxes, va="top", color="#555555")
+        ax.text(0.97, 0.04, "top-up is better", transform=ax.transAxes, ha="right", color="#555555")
+        ax.text(0.03, 0.96, "Algorithm 1 is better", transform=ax.transAxes, va="top", color="#555555")
         for learner in learners:
             style = style_of(learner)
             here = [pair for pair in pairs if pair.graph == graph and pair.learner == learner]
@@ -474,14 +470,13 @@ def _exploration_caption(figure: Figure, results: Sequence[Result]) -> str:
     for graph in dict.fromkeys(pair.graph for pair in pairs):
         here = [pair for pair in pairs if pair.graph == graph]
         less.append(
-            f"{sum(pair.ours.mean < pair.paper.mean for pair in here)} of {len(here)} times on the "
+            f"{sum(pair.ours.mean < pair.paper.mean for pair in here)} of {len(here)} cases on the "
             f"{GRAPHS[graph].removesuffix(' graph')} graph"
         )
     return (
-        f"Error rate by the top-up rule against that by Algorithm 1's rule (both on log scales), {horizon(drawn)}, all "
-        "parameters 1 except T; a marker for each learner and data set (K, d, noise) is the mean of "
-        f"{repeats(drawn)[1]}. "
-        f"Top-up errs less, below the diagonal, {listed(less)}."
+        f"Error rate with the top-up rule against that with Algorithm 1's rule (both on log scales), {horizon(drawn)}, "
+        "all parameters 1 except T; one marker per learner and data set (K, d, noise), the mean of "
+        f"{repeats(drawn)[1]}. The error rate with top-up is lower (below the diagonal) in {listed(less)}."
     )
 
 

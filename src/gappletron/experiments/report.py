@@ -1,4 +1,4 @@
-"""``report.html``: one file that holds what was run, the figures, the claims, the bounds and the times."""
+"""``report.html``: one file with the runs, the figures, the claims, the bounds and the times."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gappletron import _files
-from gappletron.experiments.claims import CLAIMS, OURS, verdicts
+from gappletron.experiments.claims import CLAIMS, OURS
 from gappletron.experiments.drawing import label_of
-from gappletron.experiments.summary import Summary
-from gappletron.experiments.sweeps import SWEEPS
+from gappletron.experiments.sweeps import SWEEPS, probes
 from gappletron.experiments.theorems import DELTA, STANDARD_ERRORS, lower_bounds, upper_bounds
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
 
+    from gappletron.experiments.claims import Verdict
     from gappletron.experiments.store import Result
+    from gappletron.experiments.summary import Summary
     from gappletron.experiments.sweeps import Figure
 
 __all__ = ["Picture", "render", "write_report"]
 
 
 class Picture(NamedTuple):
-    """A figure, drawn: its SVG and the words below it."""
+    """A drawn figure: its SVG and its caption."""
 
     figure: Figure
     svg: bytes
@@ -32,36 +33,36 @@ class Picture(NamedTuple):
 
     @property
     def uri(self) -> str:
-        """The picture as a part of the page itself."""
+        """The SVG as a data URI."""
         return "data:image/svg+xml;base64," + base64.b64encode(self.svg).decode()
 
 
 CHOICES: tuple[tuple[str, str], ...] = (
-    ("The number of rounds T", "The paper does not say. Here it is what --rounds says, 100,000 unless told otherwise."),
+    ("Number of rounds T", "The paper does not give it. Here it is set by --rounds, by default 100,000."),
     (
         "Exploration",
-        "The paper's figures are drawn with Algorithm 1 to the letter ('paper'). On graphs whose dominating set is "
-        "smaller than K that rule does not see every label as often as the proof says; our rule ('top-up') does, and "
-        "one figure sets the two side by side. In label efficient classification the 'uniform' of Algorithm 1 is over "
-        "all K + 1 actions, since nothing would ever be seen otherwise.",
+        "The paper's figures use the rule of Algorithm 1 exactly ('paper'). On graphs whose dominating set is smaller "
+        "than K, that rule does not observe every label as often as the proof needs; our rule ('top-up') does, and one "
+        "figure compares the two. In label efficient classification the uniform distribution of Algorithm 1 is over "
+        "all K + 1 actions, because otherwise no label would ever be observed.",
     ),
     (
         "Loss",
-        "GapLog is the paper's logistic loss in base K, which is not regular for three classes or more: no theorem "
-        "applies to it. The theorems are shown with the smooth hinge, the hinge (kappa = 1/2), and the logistic loss "
-        "in base 2.",
+        "GapLog uses the paper's logistic loss in base K, which is not regular for three or more classes: no theorem "
+        "applies to it. The theorems are shown for the smooth hinge, the hinge (kappa = 1/2) and the logistic loss in "
+        "base 2.",
     ),
     (
         "Optimizer",
-        "In the paper's figures, gradient descent without projection and with the rate 1 / sqrt(1e-8 + sum of squared "
-        "gradient norms). The bounds need a guarantee, so they are shown with its projected form.",
+        "The paper's figures use gradient descent without projection, with the rate 1 / sqrt(1e-8 + sum of squared "
+        "gradient norms). The bounds need a regret guarantee, so they are shown for its projected version.",
     ),
-    ("Ties", "The lowest index, for the greedy class and for its rival."),
+    ("Ties", "The lowest index wins, for the greedy class and for the runner-up."),
     (
         "Theory tuning",
         "Gappletron: gamma = h sqrt(K rho L) / 2 with h = 1. Banditron: min(1/2, (K X^2 / T)^(1/3)), in filtering "
-        "min(1/2, (X^2 / T)^(1/3)) (the paper prints max). PNewtron: min(1/2, (d K / T)^(1/3)): the paper says only "
-        "that d is in it. SOBAdiag: its adaptive rate.",
+        "min(1/2, (X^2 / T)^(1/3)) (the paper prints max). PNewtron: min(1/2, (d K / T)^(1/3)); the paper says only "
+        "that it depends on d. SOBAdiag: its adaptive rate.",
     ),
     (
         "Tuning with only T",
@@ -69,41 +70,40 @@ CHOICES: tuple[tuple[str, str], ...] = (
     ),
     (
         "Other parameters",
-        "PNewtron: alpha = 10, beta = 0.01, D = 1. SOBAdiag and the second-order Perceptron: their "
-        "matrices begin as the "
-        "identity. Passive-aggressive: without a cap (PA). Label-efficient Perceptron: the b of the figure. 'Explored' "
-        "counts the rounds in which the action was not the greedy class. On unit vectors a noisy label is another "
-        "class, uniformly.",
+        "PNewtron: alpha = 10, beta = 0.01, D = 1. SOBAdiag and the second-order Perceptron: the initial matrix is the "
+        "identity. Passive-aggressive: PA, without a limit on the step. Label-efficient Perceptron: the b of the "
+        "figure. 'Explored' counts the rounds in which the action is not the greedy class. On unit vectors a noisy "
+        "label is one of the other classes, uniformly at random.",
     ),
     (
         "Banditron",
-        "The importance-weighted version, in the bandit graph as well as in filtering. That the standard "
-        "version is not "
-        "satisfactory, as the paper says, is not checked here: it is not run.",
+        "The importance-weighted version, in the bandit graph and in filtering. The paper says that the standard "
+        "version is not satisfactory; this is not checked here, because that version is not run.",
     ),
     (
         "Data",
-        "Keyword sets are drawn again where two classes would share one. The seed of every data set is 0; data sets "
-        "that differ only in their noise have the same rows. Repeat r of every learner draws from the same numbers.",
+        "Keyword sets are drawn again if two classes have the same one. The seed of every data set is 0; data sets "
+        "that differ only in their noise have the same rows. Repeat r of every learner uses the same random numbers.",
     ),
     (
         "Label efficient",
-        "Nine data sets (d = 120). A query is an action of its own that predicts nothing and so counts as a mistake, "
-        "also for the label-efficient Perceptron, whose authors let labels come without a cost.",
+        "Nine data sets (d = 120). A query is a separate action without a prediction, so it counts as a mistake. This "
+        "is also so for the label-efficient Perceptron, whose authors do not count queries.",
     ),
     (
-        "Against the adversaries",
-        "The segment that is turned is the one in which the learner looks least in 20 runs, those with "
-        "the seeds of the sweep's "
-        "20 repeats. The second-order Perceptron with its full matrix plays the smallest of the three streams of fresh "
-        "features alone: its matrix has (Kd)^2 entries.",
+        "Adversaries",
+        "The turned segment is the one in which the learner plays the revealing class least often, averaged over the "
+        "repeats of the sweep{probes}. The second-order Perceptron with a full matrix plays only the smallest of the "
+        "three streams of fresh features, because its matrix has (Kd)^2 entries.",
     ),
     ("Best of tunings", "For each learner in each cell, the tuning with the lower mean."),
 )
 
 
-def render(results: Sequence[Result], pictures: Iterable[Picture]) -> str:
-    """The page."""
+def render(
+    results: Sequence[Result], summary: Summary, verdicts: Sequence[Verdict], pictures: Iterable[Picture]
+) -> str:
+    """The HTML page."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -119,16 +119,16 @@ def render(results: Sequence[Result], pictures: Iterable[Picture]) -> str:
     template = environment.from_string(
         resources.files(__package__).joinpath("report.html.jinja").read_text(encoding="utf-8")
     )
-    judged = verdicts(results)
+    judged = [verdict.claim for verdict in verdicts]
     return template.render(
         facts=_facts(results),
         sweeps=_sweeps(results),
-        choices=CHOICES,
+        choices=_choices(results),
         pictures=list(pictures),
-        verdicts=judged,
-        paper=[verdict for verdict in judged if verdict.claim.source != OURS],
-        unjudged=[claim.id for claim in CLAIMS if claim not in [verdict.claim for verdict in judged]],
-        tables=_tables(results),
+        verdicts=verdicts,
+        paper=[verdict for verdict in verdicts if verdict.claim.source != OURS],
+        unjudged=[claim.id for claim in CLAIMS if claim not in judged],
+        tables=_tables(summary),
         uppers=upper_bounds(results),
         lowers=lower_bounds(results),
         times=_times(results),
@@ -137,10 +137,16 @@ def render(results: Sequence[Result], pictures: Iterable[Picture]) -> str:
     )
 
 
-def write_report(results: Sequence[Result], pictures: Iterable[Picture], path: str | os.PathLike[str]) -> None:
-    """Write the page, whole or not at all."""
+def write_report(
+    results: Sequence[Result],
+    summary: Summary,
+    verdicts: Sequence[Verdict],
+    pictures: Iterable[Picture],
+    path: str | os.PathLike[str],
+) -> None:
+    """Write the page; an existing file is replaced in one step."""
     with _files.replacing(path) as file:
-        file.write(render(results, pictures).encode())
+        file.write(render(results, summary, verdicts, pictures).encode())
 
 
 def _count(number: float) -> str:
@@ -164,13 +170,18 @@ def _facts(results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
+def _choices(results: Sequence[Result]) -> list[tuple[str, str]]:
+    """What the paper does not specify, and the choice made here."""
+    found = sorted({n for result in results if (n := probes(result.task.stream)[1]) is not None})
+    runs = f" ({', '.join(map(str, found))} runs)" if found else ""
+    return [(what, how.format(probes=runs)) for what, how in CHOICES]
+
+
 def _sweeps(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """What was run, a row for each sweep."""
+    """One row per sweep: what was run."""
     rows = []
-    for name in dict.fromkeys(
-        sweep.id for sweep in SWEEPS if any(result.task.figure == sweep.id for result in results)
-    ):
-        some = [result for result in results if result.task.figure == name]
+    for name in dict.fromkeys(sweep.id for sweep in SWEEPS if any(result.task.sweep == sweep.id for result in results)):
+        some = [result for result in results if result.task.sweep == name]
         rows.append(
             {
                 "id": name,
@@ -189,7 +200,7 @@ def _sweeps(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def _learners(results: Sequence[Result]) -> list[str]:
-    """Who played, each once; how many settings of it where there are several."""
+    """The labels of the learners, each once, with the number of settings where there are several."""
     settings: dict[str, set[str]] = {}
     for result in results:
         settings.setdefault(result.task.learner.partition(":")[0], set()).add(result.task.learner)
@@ -198,28 +209,33 @@ def _learners(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def _tables(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """The numbers behind the grids: for each sweep of the paper a table of cells by learners."""
-    summary = Summary(results)
+def _tables(summary: Summary) -> list[dict[str, Any]]:
+    """The numbers of the grids: one table per sweep of the paper, with cells as rows and learners as columns."""
     tables = []
-    for figure in ("bandit", "filtering", "full", "label-efficient"):
-        cells = summary.cells(figure)
+    for sweep in ("bandit", "filtering", "full", "label-efficient"):
+        cells = summary.cells(sweep)
         columns = [
-            (learner, spread.tuning)
-            for learner in summary.learners(figure)
-            for spread in (summary.spreads(figure, learner, cells[0]) if cells else ())
+            (learner, spread.configuration.tuning, spread.configuration.optimizer)
+            for learner in summary.learners(sweep)
+            for spread in (summary.spreads(sweep, learner, cells[0]) if cells else ())
         ]
         if cells:
             rows = [
-                (cell, [summary.best(figure, learner, cell, tuning=tuning) for learner, tuning in columns])
+                (
+                    cell,
+                    [
+                        summary.best(sweep, name, cell, tuning=tuning, optimizer=optimizer)
+                        for name, tuning, optimizer in columns
+                    ],
+                )
                 for cell in cells
             ]
-            tables.append({"figure": figure, "columns": columns, "rows": rows})
+            tables.append({"sweep": sweep, "columns": columns, "rows": rows})
     return tables
 
 
 def _times(results: Sequence[Result]) -> list[tuple[str, int, float, float]]:
-    """For each learner: runs, seconds in all, nanoseconds a round."""
+    """For each learner: the runs, the seconds in total, the nanoseconds per round."""
     rows = []
     for learner in sorted({result.task.learner.partition(":")[0] for result in results}):
         some = [result for result in results if result.task.learner.partition(":")[0] == learner]

@@ -1,28 +1,59 @@
-"""The paper in one call: play what is not stored yet, then write the table, the figures and the report."""
+"""Reproduces the paper: runs what is not stored yet, then writes the table, the figures and the report."""
 
 from __future__ import annotations
 
 import contextlib
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron import _files
 from gappletron._dispatch import source_hash
 from gappletron._validate import UserError, whole
-from gappletron.experiments.runner import prepare, run
+from gappletron.experiments.compilation import compile_in_processes
+from gappletron.experiments.runner import run
 from gappletron.experiments.store import Store, write_table
 from gappletron.experiments.sweeps import FIGURES, ROUNDS, drawable, left_out, selected
 from gappletron.progress import View
 from gappletron.runs import usable_cores
 
+MAX_COMPILERS = 8  # processes: there are some forty loops, and each process needs a second to start
+
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
+    from gappletron.experiments.claims import Verdict
+    from gappletron.experiments.report import Picture
     from gappletron.experiments.store import Result
+    from gappletron.experiments.sweeps import Task
 
-__all__ = ["draw_all", "reproduce"]
+__all__ = ["Plan", "Reproduction", "carry_out", "planned", "reproduce"]
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What :func:`reproduce` returns: the runs sorted by id, and a verdict for each claim that they can decide.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     done = reproduce(folder, figures=["full"], rounds=50, repeats=1)
+    >>> len(done.results), done.results[0].task.learner, done.results[0].task.rounds
+    (162, 'gaphin', 50)
+    >>> done.verdicts[0].claim.id, done.verdicts[0].claim.needs
+    ('full-log-classes', ('full',))
+    """
+
+    results: list[Result]
+    verdicts: list[Verdict]
+
+
+class Plan(NamedTuple):
+    """The requested figures or sweeps (all if empty), and the runs that they need."""
+
+    figures: tuple[str, ...]
+    tasks: list[Task]
 
 
 def reproduce(
@@ -35,71 +66,100 @@ def reproduce(
     executor: Executor | None = None,
     in_flight: Callable[[], int] | None = None,
     view: View | None = None,
-) -> list[Result]:
-    """Run the paper's experiments, and leave ``results.sqlite``, ``results.csv``, ``figures/`` and ``report.html`` in
+) -> Reproduction:
+    """Run the paper's experiments and write ``results.sqlite``, ``results.csv``, ``figures/`` and ``report.html`` to
     `out`.
 
-    What `out` holds already is not played again, if it was played with the same parameters and the same sources: after
-    an interruption, call it again. The table, the figures and the report are of what was asked for.
+    Runs that `out` already holds are not repeated if their parameters and the sources of the package are the same. So
+    after an interruption, call it again. The table, the figures and the report cover the requested figures only.
 
-    :param figures: ids of figures or sweeps (:data:`~gappletron.experiments.sweeps.FIGURES`); all where none is named.
+    :param figures: ids of figures or sweeps (:data:`~gappletron.experiments.sweeps.FIGURES`); by default all.
     :param rounds: T.
-    :param repeats: runs of each learner that draws; the sweeps' own number (mostly ten) where none is given.
-    :param jobs: runs at the same time; by default as many as there are cores.
-    :param executor: any of ``concurrent.futures``; by default `jobs` threads.
-    :param in_flight: how many runs may be handed to the executor and not stored yet; by default `jobs`.
-    :param view: is told what happens.
+    :param repeats: number of runs of each randomized learner; by default that of the sweep, mostly ten.
+    :param jobs: number of runs at the same time; by default the number of cores.
+    :param executor: any executor of ``concurrent.futures``; by default `jobs` threads.
+    :param in_flight: returns how many runs may be submitted and not yet stored; by default `jobs`.
+    :param view: called with the progress.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     results = reproduce(folder, figures=["full"], rounds=50, repeats=1)
+    ...     done = reproduce(folder, figures=["full"], rounds=50, repeats=1)
     ...     sorted(path.name for path in Path(folder).iterdir())
     ['figures', 'report.html', 'results.csv', 'results.sqlite']
-    >>> len(results), results[0].task.learner, results[0].task.rounds
-    (162, 'gaphin', 50)
+    >>> len(done.results)
+    162
     """
+    plan = planned(figures, rounds, repeats)
+    return carry_out(plan, out, jobs=jobs, executor=executor, in_flight=in_flight, view=view)
+
+
+def planned(figures: Sequence[str] = (), rounds: int = ROUNDS, repeats: int | None = None) -> Plan:
+    """The runs that :func:`reproduce` needs, or a UserError where there are none."""
     tasks = selected(figures, rounds, repeats)
     if not tasks:
-        raise UserError(f"nothing is that short: {', '.join(figures)} at {rounds} rounds has no runs; give more rounds")
+        raise UserError(f"there are no runs of {', '.join(figures)} with at most {rounds} rounds: give more rounds")
+    return Plan(tuple(figures), tasks)
+
+
+def carry_out(
+    plan: Plan,
+    out: str | os.PathLike[str],
+    *,
+    jobs: int | None = None,
+    executor: Executor | None = None,
+    in_flight: Callable[[], int] | None = None,
+    view: View | None = None,
+) -> Reproduction:
+    """Run a plan and write the files of :func:`reproduce`."""
+    from gappletron.experiments.claims import verdicts
+    from gappletron.experiments.report import write_report
+    from gappletron.experiments.summary import Summary
+
+    tasks = plan.tasks
     workers = usable_cores() if jobs is None else whole(jobs, "jobs", least=1, most=100_000)
     view = View() if view is None else view
+
+    def finished(result: Result) -> None:
+        view.finished(result.task.sweep, result.task.rounds)
+
     with Store(out) as store:
         stored = store.finished(tasks, source_hash())
         missing = [task for task in tasks if task.id not in stored]
         if executor is None:
-            prepare(missing, view.compiling)
-        view.left_out(left_out(figures, {task.figure for task in tasks}))
-        view.begun(tasks, missing)
+            compile_in_processes(missing, min(workers, MAX_COMPILERS), view.compiling)
+        view.left_out(left_out(plan.figures, {task.sweep for task in tasks}))
+        view.begun(*([(task.sweep, task.rounds) for task in some] for some in (tasks, missing)))
         with contextlib.ExitStack() as stack:
             pool = executor or stack.enter_context(ThreadPoolExecutor(workers))
-            run(missing, store, pool, in_flight or (lambda: workers), view.finished)
+            run(missing, store, pool, in_flight or (lambda: workers), finished)
         stored = store.finished(tasks, source_hash())
         results = [stored[task.id] for task in tasks]
-        # Still under the store's lock: another command's files do not get between these.
+        # Still under the lock of the store, so that no other command writes these files.
         write_table(results, Path(out) / "results.csv")
-        draw_all(results, Path(out), figures, view)
-    return results
+        pictures = draw_all(results, Path(out) / "figures", plan.figures, view)
+        summary = Summary(results)
+        judged = verdicts(summary)
+        write_report(results, summary, judged, pictures, Path(out) / "report.html")
+    return Reproduction(results, judged)
 
 
-def draw_all(results: Sequence[Result], out: Path, wanted: Iterable[str] = (), view: View | None = None) -> None:
-    """Write the figures and the report: a pure function of the results."""
+def draw_all(results: Sequence[Result], folder: Path, figures: Sequence[str], view: View) -> list[Picture]:
+    """Write the figures as PNG and SVG files, and remove those of an earlier command."""
     from gappletron.experiments.figures import caption, draw, save
-    from gappletron.experiments.report import Picture, write_report
+    from gappletron.experiments.report import Picture
 
-    folder = out / "figures"
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise _files.cannot_write(folder, error.strerror or str(error)) from None
     pictures = []
-    drawn = drawable(wanted, {result.task.figure for result in results})
+    drawn = drawable(figures, {result.task.sweep for result in results})
     for figure in FIGURES:
-        if figure not in drawn:  # of an earlier command: not of these results
+        if figure not in drawn:
             for kind in ("png", "svg"):
                 (folder / f"{figure.id}.{kind}").unlink(missing_ok=True)
     for figure in drawn:
-        if view is not None:
-            view.drawing(figure)
+        view.drawing(figure.id)
         save(draw(figure, results), folder / figure.id)
         pictures.append(Picture(figure, (folder / f"{figure.id}.svg").read_bytes(), caption(figure, results)))
-    write_report(results, pictures, out / "report.html")
+    return pictures

@@ -1,8 +1,8 @@
-"""Playing a sweep: one run at a time on any ``concurrent.futures`` executor, each stored when it is finished.
+"""Runs a sweep on any ``concurrent.futures`` executor; each run is stored when it finishes.
 
-:func:`execute` is a pure function of its task (but for the seconds it took), and is all that a worker needs. The
-process that calls :func:`run` is the one writer. At most `in_flight` runs have been handed out and not stored at any
-moment, so a kill costs at most that many.
+:func:`execute` is a pure function of its task (except for the time taken) and is all that a worker needs. The process
+that calls :func:`run` is the only writer. At most `in_flight` runs are submitted and not yet stored at any moment, so a
+kill loses at most that many.
 """
 
 from __future__ import annotations
@@ -19,19 +19,23 @@ import threading
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import TYPE_CHECKING, Any
 
-from gappletron import __version__
-from gappletron._dispatch import json_ready, parsed, source_hash, spelled
+from gappletron._dispatch import source_hash
 from gappletron._validate import UserError
+from gappletron._vectors import lanes_for
+from gappletron._version import __version__
 from gappletron.adversary import quietest_segment
 from gappletron.comparator import Comparator, best_comparator
+from gappletron.engine import Counts, Losses
 from gappletron.experiments.store import Outcome, Result, Store
-from gappletron.experiments.sweeps import COMPARED, TURNED
-from gappletron.exploration import Paper, TopUp
-from gappletron.graphs import FeedbackGraph
+from gappletron.experiments.sweeps import COMPARED, probes
+from gappletron.exploration import Exploration
+from gappletron.graphs import FeedbackGraph, open_graph
 from gappletron.learners import named
 from gappletron.learners.gappletron import Gappletron
 from gappletron.optimizers import Optimizer
+from gappletron.player import Player
 from gappletron.runs import play
+from gappletron.spelling import json_ready, parsed, spelled
 from gappletron.streams import open_stream
 from gappletron.streams.adversarial import Segments
 from gappletron.streams.stream import Remembered
@@ -44,14 +48,13 @@ if TYPE_CHECKING:
     from gappletron.learners.learner import Learner
     from gappletron.streams.stream import Stream
 
-__all__ = ["execute", "graph_of", "player", "prepare", "run", "stream_of"]
+__all__ = ["execute", "graph_of", "is_prepared", "kinds_of", "learner_of", "prepare", "run", "stream_of"]
 
 REMEMBERED_ROUNDS = 2_000_000
-MARKS_A_DECADE = 6
-PATIENCE = 30.0
-PROBES = 20  # as many as the sweep has repeats, with their seeds: then the theorem holds of these runs themselves
+MARKS_PER_DECADE = 6
+SECONDS_BETWEEN_CHECKS = 30.0
 
-# Threads that want the same data or the same comparator wait for one of them to make it.
+# Threads that need the same data or the same comparator wait until one of them has computed it.
 _data_lock, _comparator_lock, _probe_lock = threading.Lock(), threading.Lock(), threading.Lock()
 
 
@@ -67,16 +70,15 @@ def graph_of(task: Task) -> FeedbackGraph:
 
 @functools.lru_cache(maxsize=64)
 def _graph(name: str, classes: int) -> FeedbackGraph:
-    preset, _, revealing = name.partition(":revealing=")
-    return FeedbackGraph.preset(preset, classes, int(revealing) if revealing else None)
+    return open_graph(name, classes)
 
 
-def player(task: Task) -> Learner:
-    """The learner of a task with every number set, before its first round."""
+def learner_of(task: Task) -> Learner:
+    """The learner of a task with all its numbers set."""
     learner = named(task.learner)
     if isinstance(learner, Gappletron):
         if task.exploration:
-            learner = learner.replace(exploration={"paper": Paper(), "top-up": TopUp()}[task.exploration])
+            learner = learner.replace(exploration=parsed(Exploration, task.exploration, "exploration rule"))
         if task.optimizer:
             learner = learner.replace(optimizer=parsed(Optimizer, task.optimizer, "optimizer"))
     if not task.tuning:
@@ -89,7 +91,7 @@ def player(task: Task) -> Learner:
 
 @functools.lru_cache(maxsize=128)
 def _named_stream(name: str) -> Stream:
-    return open_stream(name.removesuffix(TURNED))
+    return open_stream(probes(name)[0])
 
 
 @functools.lru_cache(maxsize=2)
@@ -99,24 +101,30 @@ def _remembered(name: str) -> Stream:
 
 
 def stream_of(task: Task) -> Stream:
-    """The stream that a task plays; an adversary's depends on the learner."""
-    if task.stream.endswith(TURNED):
+    """The stream that a task plays.
+
+    An adversary's depends on the learner: it is played with the repeats and the seed of the sweep, so that the lower
+    bound holds for the averages of these runs.
+    """
+    repeats = probes(task.stream)[1]
+    if repeats is not None:
         stream = _named_stream(task.stream)
         assert isinstance(stream, Segments)
         with _probe_lock:
-            return Segments(stream.root, _quietest(player(task), stream.root))
+            return Segments(stream.root, _quietest(learner_of(task), stream.root, repeats, task.seed))
     with _data_lock:
         return _remembered(task.stream)
 
 
 @functools.lru_cache(maxsize=256)
-def _quietest(learner: Learner, root: int) -> int:
-    return quietest_segment(learner, root, repeats=PROBES, jobs=1).segment
+def _quietest(learner: Learner, root: int, repeats: int, seed: int) -> int:
+    return quietest_segment(learner, root, repeats=repeats, seed=seed, jobs=1).segment
 
 
 def _compared(learner: Gappletron, task: Task) -> Comparator:
-    """The best U in the optimizer's ball. The hinge's is without the learner's case split, so its loss is an upper
-    bound.
+    """The best U in the ball of the optimizer.
+
+    For the hinge the case split of the learner is ignored, so the loss is an upper bound.
     """
     with _comparator_lock:
         return _comparator(learner.loss, task.stream, task.graph, learner.optimizer.reach())
@@ -129,19 +137,19 @@ def _comparator(loss: Any, stream: str, graph: str, radius: float) -> Comparator
 
 
 def marks(rounds: int) -> list[int]:
-    """The rounds at which a run's mistakes are kept: a few in every decade, half of the rounds, and the last.
+    """The rounds at which the mistakes of a run are stored: a few per decade, half of the rounds, and the last round.
 
     >>> marks(20)
     [1, 2, 3, 5, 7, 10, 15, 20]
     """
-    steps = int(MARKS_A_DECADE * math.log10(rounds)) + 1
-    spaced = {round(10 ** (step / MARKS_A_DECADE)) for step in range(steps)}
+    steps = int(MARKS_PER_DECADE * math.log10(rounds)) + 1
+    spaced = {round(10 ** (step / MARKS_PER_DECADE)) for step in range(steps)}
     return sorted({*spaced, max(1, rounds // 2), rounds})
 
 
 def execute(task: Task) -> Outcome:
-    """Play one run."""
-    graph, stream, learner = graph_of(task), stream_of(task), player(task)
+    """Run one task."""
+    graph, stream, learner = graph_of(task), stream_of(task), learner_of(task)
     is_gappletron = isinstance(learner, Gappletron)
     history = play(
         {task.learner: learner},
@@ -154,7 +162,7 @@ def execute(task: Task) -> Outcome:
         curve=marks(task.rounds),
     )[0]
     comparator = None
-    if isinstance(learner, Gappletron) and task.figure in COMPARED:
+    if isinstance(learner, Gappletron) and task.sweep in COMPARED:
         comparator = _compared(learner, task)
     curve = json.dumps([history.curve.rounds.tolist(), history.curve.mistakes.tolist()])
     return Outcome(
@@ -183,35 +191,44 @@ def _machine() -> str:
     return f"{platform.node()}, {platform.machine()}, {platform.system()}, Python {platform.python_version()}"
 
 
-def prepare(tasks: Iterable[Task], told: Callable[[int, int], None]) -> None:
-    """Compile, or load, what the tasks need, so that the first runs take no longer than others; `told` gets (done,
-    all).
+def prepare(tasks: Iterable[Task], notify: Callable[[int, int], None]) -> None:
+    """Compile the loops that the tasks need, or load them from the cache; `notify` is called with (done, total).
 
-    Numba compiles one thing at a time, so there is nothing to gain from threads here.
+    Numba compiles one function at a time in a process: see :mod:`gappletron.experiments.compilation` for several.
     """
-    by_kind = {
-        (task.learner.partition(":")[0], task.exploration, task.optimizer.partition(":")[0]): task for task in tasks
-    }
-    for done, task in enumerate(by_kind.values()):
-        told(done, len(by_kind))
-        learner = player(task)
+    kinds = kinds_of(tasks)
+    for done, task in enumerate(kinds):
+        notify(done, len(kinds))
         with _interrupted_after():
-            play(
-                learner,
-                _named_stream(task.stream),
-                graph_of(task),
-                rounds=1,
-                losses=isinstance(learner, Gappletron),
-                jobs=1,
-            )
-    told(len(by_kind), len(by_kind))
+            player, record = _player_of(task)
+            player.compile(record)
+    notify(len(kinds), len(kinds))
+
+
+def is_prepared(task: Task) -> bool:
+    """Whether the loop that a task needs is compiled, here or in the cache."""
+    player, record = _player_of(task)
+    return player.is_compiled(record)
+
+
+def _player_of(task: Task) -> tuple[Player, Counts | Losses]:
+    """A player of the same types as the task's, which are all that compilation depends on."""
+    learner = learner_of(task)
+    return Player(learner, graph_of(task), 1), Losses() if isinstance(learner, Gappletron) else Counts()
+
+
+def kinds_of(tasks: Iterable[Task]) -> list[Task]:
+    """One task for each loop that must be compiled: by the classes of the pieces and the padded number of classes."""
+    found = {}
+    for task in tasks:
+        parts = (task.learner.partition(":")[0], task.exploration, task.optimizer.partition(":")[0])
+        found[(*parts, lanes_for(task.classes))] = task
+    return list(found.values())
 
 
 @contextlib.contextmanager
 def _interrupted_after() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the block: raised inside LLVM's callbacks it is swallowed, and Numba fails
-    instead.
-    """
+    """Delay Ctrl-C until the end of the block: inside LLVM's callbacks it would be lost, and Numba would fail."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
         yield
         return
@@ -232,40 +249,39 @@ def run(
     in_flight: Callable[[], int],
     finished: Callable[[Result], None],
 ) -> None:
-    """Play tasks and keep each outcome as soon as it is there.
+    """Run the tasks and store each outcome as soon as it is available.
 
-    :param executor: any of ``concurrent.futures``: threads suffice on one machine, since playing releases Python's
-        lock.
-    :param in_flight: how many runs may be handed out and not stored at this moment.
-    :param finished: called with each result after it was stored.
+    :param executor: any executor of ``concurrent.futures``. Threads are enough on one machine: the compiled loops
+        release Python's global lock.
+    :param in_flight: returns how many runs may be submitted and not yet stored at this moment.
+    :param finished: called with each result after it is stored.
     """
-    # By stream, so that a data set is made once for all that play it; the costly ones first, so that none is left to
-    # the end.
-    waiting = iter(sorted(tasks, key=lambda task: (task.figure not in COMPARED, -task.classes, task.stream, task.id)))
-    handed_out: dict[Future[Outcome], Task] = {}
+    # Sorted by stream, so that each data set is generated once; the slow runs first, so that none is left at the end.
+    waiting = iter(sorted(tasks, key=lambda task: (task.sweep not in COMPARED, -task.classes, task.stream, task.id)))
+    submitted: dict[Future[Outcome], Task] = {}
     try:
         while True:
-            # One at least, where nobody is there to play at the moment: whoever comes plays it.
-            for task in itertools.islice(waiting, max(in_flight() - len(handed_out), 0 if handed_out else 1)):
-                handed_out[executor.submit(execute, task)] = task
-            if not handed_out:
+            # At least one, also while there is no worker: the next worker that connects gets it.
+            for task in itertools.islice(waiting, max(in_flight() - len(submitted), 0 if submitted else 1)):
+                submitted[executor.submit(execute, task)] = task
+            if not submitted:
                 return
-            # Not for ever: `in_flight` is asked again, and can tell that nobody is left.
-            done, _ = wait(handed_out, timeout=PATIENCE, return_when=FIRST_COMPLETED)
+            # With a timeout, so that `in_flight` is called again and can report that no worker is left.
+            done, _ = wait(submitted, timeout=SECONDS_BETWEEN_CHECKS, return_when=FIRST_COMPLETED)
             for future in done:
-                task = handed_out.pop(future)
+                task = submitted.pop(future)
                 result = Result(task, _of_these_sources(future.result()))
                 store.add(result)
                 finished(result)
     finally:
-        for future in handed_out:
+        for future in submitted:
             future.cancel()
 
 
 def _of_these_sources(outcome: Outcome) -> Outcome:
     if outcome.sources != source_hash():
         raise UserError(
-            f"a worker on {outcome.machine} plays with other sources of gappletron than this process: install the "
-            "same version on every worker and start them anew"
+            f"a worker on {outcome.machine} has other sources of gappletron than this process: install the same "
+            "version on every worker and restart them"
         )
     return outcome

@@ -1,8 +1,7 @@
-"""Where finished runs are kept: one SQLite file, one transaction a run, one writer.
+"""The store of finished runs: one SQLite file, one transaction per run, one writer.
 
-A run that was stored survives a kill at any moment (write-ahead log), and readers may look while others write. A stored
-run is taken for the run of a task only if everything it depends on is the same: its parameters, and the sources of the
-package.
+A stored run survives a kill at any moment (write-ahead log), and the file can be read while it is written. A stored run
+is used for a task only if everything that it depends on is the same: its parameters and the sources of the package.
 """
 
 from __future__ import annotations
@@ -25,6 +24,8 @@ from gappletron.experiments.sweeps import Task
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from gappletron.learners.learner import Learner
+
 __all__ = ["Outcome", "Result", "Store", "read_results", "write_table"]
 
 FILE = "results.sqlite"
@@ -32,10 +33,10 @@ FILE = "results.sqlite"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run brought: totals, running totals at some rounds, and by what it was played.
+    """The outcome of a run: totals, mistakes at some rounds, and the version, machine and time that it was run with.
 
-    `parameters` is the learner with every number in it, as JSON. `comparator_loss` is sum l_t(U) of the best U found in
-    the optimizer's ball, no more than `comparator_gap` above the least there is; None where nobody asked for it.
+    `parameters` is the learner with all its numbers, as JSON. `comparator_loss` is sum l_t(U) of the best U found in
+    the ball of the optimizer, at most `comparator_gap` above the minimum; None where it was not computed.
 
     >>> from gappletron.experiments.runner import execute
     >>> from gappletron.experiments.sweeps import selected
@@ -78,8 +79,23 @@ class Result:
     outcome: Outcome
 
     @property
+    def learner(self) -> Learner:
+        """The learner with all the numbers that it played with, from the stored `parameters`.
+
+        >>> from gappletron.experiments.runner import execute
+        >>> from gappletron.experiments.sweeps import selected
+        >>> task = selected(["full"], rounds=100)[0]
+        >>> Result(task, execute(task)).learner
+        Gappletron(loss=Hinge(kappa=0.5), optimizer=AdaptiveOGD(scale=1.0), exploration=Paper(gamma=1.0))
+        """
+        import gappletron.learners  # noqa: F401 - makes their classes known
+        from gappletron.spelling import from_json, rebuilt
+
+        return rebuilt(from_json(json.loads(self.outcome.parameters)))
+
+    @property
     def curve(self) -> list[tuple[int, int]]:
-        """(round, mistakes up to it), at the rounds that were marked."""
+        """Pairs of a round and the number of mistakes up to it, at the rounds that are stored."""
         rounds, mistakes = json.loads(self.outcome.curve)
         return list(zip(rounds, mistakes, strict=True))
 
@@ -92,7 +108,7 @@ _TYPES = {"int": "INTEGER NOT NULL", "float": "REAL NOT NULL", "float | None": "
 
 
 class Store:
-    """The runs of one folder, open for writing. A second writer is refused.
+    """The runs of one folder, open for writing. There can be only one writer at a time.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
@@ -115,15 +131,10 @@ class Store:
             raise error if isinstance(error, UserError) else _unusable(self.path, error) from error
 
     def _prepare(self) -> None:
-        """Look before anything is changed: what is not ours, or of another version, is left alone."""
-        found = tuple(row[1] for row in self._connection.execute("PRAGMA table_info(runs)"))
-        tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if found != COLUMNS and tables:
-            raise UserError(
-                f"{str(self.path)!r} was written by another program or another version of gappletron, with other "
-                "columns: move it away, or choose another folder with --out"
-            )
-        # WAL: a commit appends, so a kill leaves either the whole row or nothing, and readers do not wait.
+        """Create the table, after a check that an existing file has the expected columns."""
+        if self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            _check_columns(self._connection, self.path)
+        # WAL: a commit appends, so after a kill a row is either complete or absent, and readers do not wait.
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
         kinds = {field.name: str(field.type) for kind in (Task, Outcome) for field in fields(kind)}
@@ -138,7 +149,7 @@ class Store:
         _unlock(self._lock)
 
     def finished(self, tasks: Iterable[Task], sources: str) -> dict[str, Result]:
-        """Of these tasks, by id, those that were played with the same parameters and the same sources."""
+        """The stored results of these tasks, by id: those with the same parameters and the same sources."""
         try:
             stored = {result.task.id: result for result in _rows(self._connection)}
         except sqlite3.Error as error:
@@ -150,14 +161,14 @@ class Store:
         }
 
     def add(self, result: Result) -> None:
-        """Keep a finished run, in a transaction of its own; an older run of the same id gives way."""
+        """Store a finished run in a transaction of its own; it replaces an older run with the same id."""
         values = [*dataclasses.astuple(result.task), *dataclasses.astuple(result.outcome)]
         try:
             with self._connection:
                 self._connection.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(values))})", values)
         except sqlite3.Error as error:
             raise UserError(
-                f"cannot write {str(self.path)!r} ({error}): mend that and start again; the runs stored so far are kept"
+                f"cannot write {str(self.path)!r} ({error}): fix that and start again; the runs stored so far are kept"
             ) from error
 
 
@@ -166,20 +177,20 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _locked(folder: Path) -> int | None:
-    """A lock on the folder that ends with the process, however it ends; None where there is no such lock."""
+    """A lock on the folder that is released when the process ends; None where the system has no such locks."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise UserError(
-            f"{str(folder)!r} is a file, or lies in one, and results go into a folder: choose another with --out"
+            f"{str(folder)!r} is a file or is inside a file, and results need a folder: choose another with --out"
         ) from None
     except OSError as error:
         raise UserError(
-            f"cannot make the folder {str(folder)!r} ({error.strerror or error}): choose another with --out"
+            f"cannot create the folder {str(folder)!r} ({error.strerror or error}): choose another with --out"
         ) from None
     try:
         import fcntl
-    except ImportError:  # Windows: SQLite's own locks keep the file whole, but two commands would share the work badly
+    except ImportError:  # Windows: SQLite's own locks protect the file, but two commands would repeat each other's runs
         return None
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -187,7 +198,7 @@ def _locked(folder: Path) -> int | None:
     except BlockingIOError:
         os.close(descriptor)
         raise UserError(
-            f"another process is writing results to {str(folder)!r}: wait for it, or choose another folder with --out"
+            f"another process is writing results to {str(folder)!r}: wait for it or choose another folder with --out"
         ) from None
     except OSError:  # a file system without locks
         os.close(descriptor)
@@ -202,9 +213,16 @@ def _unlock(lock: int | None) -> None:
 
 def _unusable(path: Path, error: sqlite3.Error) -> UserError:
     return UserError(
-        f"{str(path)!r} cannot be used as a file of results ({error}): move it away, or choose another folder "
-        "with --out"
+        f"{str(path)!r} cannot be used as a file of results ({error}): move it away or choose another folder"
     )
+
+
+def _check_columns(connection: sqlite3.Connection, path: Path) -> None:
+    if tuple(row[1] for row in connection.execute("PRAGMA table_info(runs)")) != COLUMNS:
+        raise UserError(
+            f"{str(path)!r} was written by another program or by another version of gappletron, with other columns: "
+            "move it away or choose another folder"
+        )
 
 
 def _rows(connection: sqlite3.Connection) -> Iterator[Result]:
@@ -214,7 +232,7 @@ def _rows(connection: sqlite3.Connection) -> Iterator[Result]:
 
 
 def read_results(folder: str | os.PathLike[str]) -> list[Result]:
-    """Every run stored in a folder, by id; also while another process writes.
+    """All runs stored in a folder, sorted by id. Another process may write to the folder at the same time.
 
     >>> read_results("nowhere")
     Traceback (most recent call last):
@@ -224,12 +242,13 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
     path = Path(folder) / FILE
     if not path.is_file():
         raise UserError(f"there is no {str(path)!r}: run `gappletron reproduce --out {os.fspath(folder)}` first")
-    # A finished file in a folder that cannot be written to has no log beside it, and is read as it is.
+    # In a folder without write permission SQLite cannot create its log, so the file is read as immutable.
     for mode in ("mode=ro", "mode=ro&immutable=1"):
         try:
             with contextlib.closing(
                 sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=30.0)
             ) as connection:
+                _check_columns(connection, path)
                 return list(_rows(connection))
         except sqlite3.Error as error:
             reason = error
@@ -237,7 +256,7 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
 
 
 def table(results: Iterable[Result]) -> tuple[list[str], list[list[Any]]]:
-    """The columns that tables show, and a row for each run."""
+    """The columns of the tables, and one row per run."""
     places = [place for place, name in enumerate(COLUMNS) if name not in NOT_IN_TABLES]
     rows = []
     for result in results:
@@ -247,16 +266,16 @@ def table(results: Iterable[Result]) -> tuple[list[str], list[list[Any]]]:
 
 
 def table_kind(path: str | os.PathLike[str]) -> Callable[[list[str], list[list[Any]]], bytes]:
-    """How a table is to be written, by the end of its file's name."""
+    """The function that writes a table in the format that the file's name ends with."""
     kinds = {".csv": _csv, ".parquet": _parquet}
     kind = Path(path).suffix.lower()
     if kind not in kinds:
-        raise UserError(f"cannot write a table into {os.fspath(path)!r}: let its name end in .csv or .parquet")
+        raise UserError(f"cannot write a table to {os.fspath(path)!r}: use a name that ends in .csv or .parquet")
     return kinds[kind]
 
 
 def write_table(results: Iterable[Result], path: str | os.PathLike[str]) -> None:
-    """Write the runs as CSV or Parquet, by the end of the file's name; whole or not at all."""
+    """Write the runs as CSV or Parquet, as the file's name ends; an existing file is replaced in one step."""
     content = table_kind(path)(*table(results))
     with _files.replacing(path) as file:
         file.write(content)
@@ -276,8 +295,8 @@ def _parquet(columns: list[str], rows: list[list[Any]]) -> bytes:
         import pyarrow.parquet as pq
     except ImportError:
         raise UserError(
-            "Parquet files are written by pyarrow, which is not installed: pip install 'gappletron[parquet]', "
-            "or let the file's name end in .csv"
+            "Parquet files need pyarrow, which is not installed: pip install 'gappletron[parquet]', "
+            "or use a file name that ends in .csv"
         ) from None
     kinds = {"int": pa.int64(), "float": pa.float64(), "float | None": pa.float64(), "str": pa.string()}
     types = {field.name: kinds[str(field.type)] for kind in (Task, Outcome) for field in fields(kind)}

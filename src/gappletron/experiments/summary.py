@@ -1,41 +1,31 @@
-"""What figures and claims ask of the stored runs: the mean and the range over the repeats of each learner in
-each cell.
-"""
+"""Mean and range of the error rate over the repeats of each configuration, as figures, tables and claims need them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gappletron.experiments.sweeps import Cell
+from gappletron.experiments.sweeps import Cell, Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gappletron.experiments.store import Result
 
-__all__ = ["Entry", "Spread", "Summary"]
-
-
-class Entry(NamedTuple):
-    """Who played in which sweep: the sweep, its graph, the learner, its tuning and its exploration rule."""
-
-    figure: str
-    graph: str
-    learner: str
-    tuning: str
-    exploration: str
+__all__ = ["Spread", "Summary"]
 
 
 class Spread(NamedTuple):
-    """The repeats of one learner in one cell: error rates, and averages of the counts.
+    """The repeats of one configuration (:attr:`Task.configuration`): error rates, and averages of the counts.
 
     `late` is the error rate of the second half of the rounds.
 
-    >>> Spread("theory", 4, 0.2, 0.1, 0.3, 0.15, 50.0, 20.0).width
-    0.19999999999999998
+    >>> from gappletron.experiments.sweeps import SWEEPS, tasks
+    >>> spread = Spread(tasks(SWEEPS[0])[0].configuration, 4, 0.2, 0.1, 0.3, 0.15, 50.0, 20.0)
+    >>> spread.configuration.tuning, round(spread.width, 2)
+    ('theory', 0.2)
     """
 
-    tuning: str
+    configuration: Task
     runs: int
     mean: float
     least: float
@@ -46,59 +36,86 @@ class Spread(NamedTuple):
 
     @property
     def width(self) -> float:
-        """From the least error rate to the most."""
+        """The largest error rate minus the smallest."""
         return self.most - self.least
 
 
 class Summary:
-    """The runs of some sweeps, grouped.
+    """Runs grouped by configuration: only the repeats of one entrant on one data set are averaged.
 
-    A lookup of what was not run raises a KeyError: ask :attr:`cells` first.
+    A learner that played a cell in several configurations (tunings, optimizers, graphs) has a :class:`Spread` for each.
+
+    >>> from gappletron.experiments.runner import execute
+    >>> from gappletron.experiments.store import Result
+    >>> from gappletron.experiments.sweeps import Entrant, Sweep, tasks
+    >>> entrants = (Entrant("gapsmh", "only-t"), Entrant("gapsmh", "only-t", optimizer="ada-grad"))
+    >>> mine = Sweep("mine", "bandit", (Cell(3, 40, 0.05),), entrants, repeats=2)
+    >>> summary = Summary(Result(task, execute(task)) for task in tasks(mine, rounds=100))
+    >>> [cell] = summary.cells("mine")
+    >>> [(spread.configuration.optimizer, spread.runs) for spread in summary.spreads("mine", "gapsmh", cell)]
+    [('', 2), ('ada-grad', 2)]
+    >>> summary.best("mine", "gapsmh", cell, optimizer="ada-grad").configuration.optimizer
+    'ada-grad'
     """
 
     def __init__(self, results: Iterable[Result]) -> None:
-        grouped: dict[tuple[Entry, Cell], list[Result]] = {}
+        grouped: dict[Task, list[Result]] = {}
         for result in results:
-            task = result.task
-            entry = Entry(task.figure, task.graph, task.learner, task.tuning, task.exploration)
-            grouped.setdefault((entry, Cell(task.classes, task.features, task.noise)), []).append(result)
-        self._spreads: dict[tuple[str, str, Cell], list[tuple[Entry, Spread]]] = {}
-        for (entry, cell), runs in grouped.items():
-            self._spreads.setdefault((entry.figure, entry.learner, cell), []).append((entry, _spread(runs)))
+            grouped.setdefault(result.task.configuration, []).append(result)
+        self._spreads: dict[tuple[str, str, Cell], list[Spread]] = {}
+        for task, runs in grouped.items():
+            key = (task.sweep, task.learner, Cell(task.classes, task.features, task.noise))
+            self._spreads.setdefault(key, []).append(_spread(task, runs))
 
-    def cells(self, figure: str) -> list[Cell]:
+    def cells(self, sweep: str) -> list[Cell]:
         """The cells of a sweep, sorted."""
-        return sorted({cell for played, _, cell in self._spreads if played == figure})
+        return sorted({cell for played, _, cell in self._spreads if played == sweep})
 
-    def learners(self, figure: str) -> list[str]:
-        """Who played in a sweep."""
-        return list(dict.fromkeys(learner for played, learner, _ in self._spreads if played == figure))
+    def learners(self, sweep: str) -> list[str]:
+        """The learners that played in a sweep."""
+        return list(dict.fromkeys(learner for played, learner, _ in self._spreads if played == sweep))
 
     def spreads(
-        self, figure: str, learner: str, cell: Cell, *, tuning: str | None = None, graph: str | None = None
+        self,
+        sweep: str,
+        learner: str,
+        cell: Cell,
+        *,
+        tuning: str | None = None,
+        optimizer: str | None = None,
+        graph: str | None = None,
     ) -> Sequence[Spread]:
-        """The learner's runs in this cell, one entry for each tuning (or for the one that was named)."""
+        """Every configuration of a learner in a cell; only those with this tuning, optimizer or graph where given."""
         return [
             spread
-            for entry, spread in self._spreads.get((figure, learner, cell), [])
-            if tuning in (None, entry.tuning) and graph in (None, entry.graph)
+            for spread in self._spreads.get((sweep, learner, cell), [])
+            if tuning in (None, spread.configuration.tuning)
+            and optimizer in (None, spread.configuration.optimizer)
+            and graph in (None, spread.configuration.graph)
         ]
 
     def best(
-        self, figure: str, learner: str, cell: Cell, *, tuning: str | None = None, graph: str | None = None
+        self,
+        sweep: str,
+        learner: str,
+        cell: Cell,
+        *,
+        tuning: str | None = None,
+        optimizer: str | None = None,
+        graph: str | None = None,
     ) -> Spread:
-        """The tuning with the lowest mean error (or the one that was named)."""
-        found = self.spreads(figure, learner, cell, tuning=tuning, graph=graph)
+        """The configuration with the lowest mean error rate among :meth:`spreads`; a KeyError where there is none."""
+        found = self.spreads(sweep, learner, cell, tuning=tuning, optimizer=optimizer, graph=graph)
         if not found:
-            raise KeyError(f"{learner} did not play {figure} in {cell}")
+            raise KeyError(f"{learner} did not play {sweep} in {cell}")
         return min(found, key=lambda spread: spread.mean)
 
 
-def _spread(runs: list[Result]) -> Spread:
+def _spread(configuration: Task, runs: list[Result]) -> Spread:
     rates = [run.outcome.error_rate for run in runs]
     n = len(runs)
     return Spread(
-        runs[0].task.tuning,
+        configuration,
         n,
         sum(rates) / n,
         min(rates),

@@ -1,15 +1,15 @@
-"""Every experiment as literal data: which learners play which streams on which graph, and how often.
+"""All experiments as data: which learners play which streams on which graph, and how often.
 
-A :class:`Sweep` is a grid; :func:`tasks` lists its runs, each a :class:`Task` of plain values with an id that stays the
-same from one version to the next. Nothing here plays anything. Section 5 and the appendix "Experiments" of the paper;
-what the paper leaves open is settled here or in the learners' tunings, and :mod:`gappletron.experiments.report` prints
-it.
+A :class:`Sweep` is a grid of runs; :func:`tasks` lists them. Each is a :class:`Task` of plain values, with an id that
+does not change between versions. Nothing is run here. The experiments are those of section 5 and of the appendix
+"Experiments" of the paper. What the paper does not specify is chosen here or in the tunings of the learners, and
+:mod:`gappletron.experiments.report` lists these choices.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron._validate import unknown, whole
@@ -27,15 +27,16 @@ __all__ = [
     "drawable",
     "draws",
     "left_out",
+    "probes",
     "selected",
     "tasks",
 ]
 
 ROUNDS = 100_000
-"""T, which the paper does not give."""
+"""The default T; the paper does not give one."""
 
-TURNED = ",turned=quietest"
-"""How the name of an adversary's stream ends that depends on the learner."""
+TURNED = ",turned=quietest,repeats="
+"""Part of the name of an adversary's stream that depends on the learner, before the number of repeats."""
 
 
 class Cell(NamedTuple):
@@ -52,7 +53,7 @@ class Cell(NamedTuple):
     def __str__(self) -> str:
         return f"K={self.classes}, d={self.features}, noise {self.noise:g}"
 
-    def stream(self, rounds: int, repeat: int) -> str:
+    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
         """The stream's name, as :func:`gappletron.open_stream` reads it."""
         return f"synthetic:K={self.classes},d={self.features},noise={self.noise!r},T={rounds},seed=0"
 
@@ -62,13 +63,13 @@ class Cell(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """One unit vector for each class, with label noise: a stream on which the theorems say something."""
+    """One unit vector per class, with label noise: a stream on which the bounds are below T."""
 
     classes: int
     features: int
     noise: float
 
-    def stream(self, rounds: int, repeat: int) -> str:
+    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
         return f"unit-vectors:K={self.classes},noise={self.noise!r},T={rounds},seed=0"
 
     def rounds(self, most: int) -> int:
@@ -76,9 +77,10 @@ class Unit(NamedTuple):
 
 
 class Blind(NamedTuple):
-    """The adversary of Theorem "apple lower bound" with 2R segments: all labels blind, or one segment's turned.
+    """The adversary of Theorem "apple lower bound" with 2R segments, without or with a turned segment.
 
-    The segment is the one in which the learner looks least, so the stream depends on the learner.
+    The segment is the one in which the learner plays the revealing class least often, averaged over the repeats of the
+    sweep. So the stream depends on the learner and on the number of repeats, which its name ends with.
     """
 
     root: int
@@ -96,26 +98,26 @@ class Blind(NamedTuple):
 
     @property
     def noise(self) -> float:
-        """None."""
+        """The label noise: none."""
         return 0.0
 
-    def stream(self, rounds: int, repeat: int) -> str:
-        return f"segments:R={self.root}" + TURNED * self.turned
+    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
+        return f"segments:R={self.root}" + f"{TURNED}{repeats}" * self.turned
 
     def rounds(self, most: int) -> int:
-        """2 R^2, and 0 where that is too long."""
+        """2 R^2, or 0 if that is more than `most`."""
         return 2 * self.root**2 if 2 * self.root**2 <= most else 0
 
 
 class Fresh(NamedTuple):
-    """The adversary of Theorem "full info lower bound": (B^2 - 1) K^2 fresh features, new labels for every repeat."""
+    """The adversary of Theorem "full info lower bound": (B^2 - 1) K^2 fresh features, new labels in every repeat."""
 
     classes: int
     radius: int
 
     @property
     def noise(self) -> float:
-        """None."""
+        """The label noise: none."""
         return 0.0
 
     @property
@@ -123,11 +125,11 @@ class Fresh(NamedTuple):
         """M + 1."""
         return (self.radius**2 - 1) * self.classes**2 + 1
 
-    def stream(self, rounds: int, repeat: int) -> str:
+    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
         return f"fresh:K={self.classes},B={self.radius},T={rounds},seed={repeat}"
 
     def rounds(self, most: int) -> int:
-        """T, and 0 where that is too short for the fresh features and one more."""
+        """`most`, or 0 if that is less than M + 1."""
         return most if most >= self.features else 0
 
 
@@ -135,10 +137,9 @@ Data = Cell | Unit | Blind | Fresh
 
 
 class Entrant(NamedTuple):
-    """A learner as it enters a sweep: its name, its tuning, and for a Gappletron its exploration rule and its
-    optimizer.
+    """A learner in a sweep: its name, its tuning, and for a Gappletron its exploration rule and its optimizer.
 
-    One that `draws` nothing plays the same data once.
+    A deterministic learner (`draws` is False) plays the same data only once.
     """
 
     learner: str
@@ -149,7 +150,7 @@ class Entrant(NamedTuple):
 
 
 class Sweep(NamedTuple):
-    """A grid of runs: every entrant on every data set, on one feedback graph.
+    """A grid of runs on one feedback graph: every entrant on every data set, `repeats` times.
 
     >>> bandit = SWEEPS[0]
     >>> bandit.id, len(bandit.data), len(bandit.entrants), bandit.repeats
@@ -165,7 +166,7 @@ class Sweep(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """One run, in plain values: all that its outcome depends on.
+    """One run in plain values: everything that its outcome depends on.
 
     >>> task = tasks(SWEEPS[0])[0]
     >>> task.id
@@ -173,7 +174,7 @@ class Task:
     """
 
     id: str
-    figure: str
+    sweep: str
     graph: str
     exploration: str
     learner: str
@@ -187,9 +188,36 @@ class Task:
     repeat: int
     seed: int
 
+    @property
+    def configuration(self) -> Task:
+        """The task without what differs between its repeats: the id, the repeat and the seeds (also the stream's).
+
+        >>> first, second = tasks(SWEEPS[0])[:2]
+        >>> first == second, first.configuration == second.configuration
+        (False, True)
+        """
+        return replace(self, id="", stream=_without(self.stream, "seed"), repeat=0, seed=0)
+
+
+def _without(stream: str, *keys: str) -> str:
+    kind, colon, numbers = stream.partition(":")
+    return kind + colon + ",".join(part for part in numbers.split(",") if part.partition("=")[0] not in keys)
+
+
+def probes(stream: str) -> tuple[str, int | None]:
+    """The name of a stream without its turned segment, and the number of repeats that decide which segment is turned.
+
+    The number is None where no segment is turned.
+
+    >>> probes("segments:R=22,turned=quietest,repeats=20"), probes("segments:R=22")
+    (('segments:R=22', 20), ('segments:R=22', None))
+    """
+    name, turned, repeats = stream.partition(TURNED)
+    return name, int(repeats) if turned else None
+
 
 def tasks(sweep: Sweep, rounds: int = ROUNDS, repeats: int | None = None) -> list[Task]:
-    """The runs of a sweep over at most `rounds` rounds, each entrant `repeats` times (once if it draws nothing).
+    """The runs of a sweep with at most `rounds` rounds: each entrant `repeats` times, or once if it is deterministic.
 
     >>> sum(len(tasks(sweep)) for sweep in SWEEPS if sweep.id in ("bandit", "filtering", "full"))
     6291
@@ -200,21 +228,19 @@ def tasks(sweep: Sweep, rounds: int = ROUNDS, repeats: int | None = None) -> lis
     for data in sweep.data:
         horizon = data.rounds(rounds)
         for entrant in sweep.entrants if horizon else ():
-            # New labels for every repeat make a learner's runs differ even where it draws nothing.
+            # With new labels in every repeat, the runs of a deterministic learner differ too.
             times = wanted if entrant.draws or isinstance(data, Fresh) else 1
-            found += [_task(sweep, data, entrant, horizon, repeat) for repeat in range(times)]
+            found += [_task(sweep, data, entrant, horizon, repeat, times) for repeat in range(times)]
     return found
 
 
-def _task(sweep: Sweep, data: Data, entrant: Entrant, rounds: int, repeat: int) -> Task:
-    stream = data.stream(rounds, repeat)
-    kind, _, numbers = stream.partition(":")
-    where = ",".join(part for part in numbers.split(",") if not part.startswith("seed="))
-    where = where if kind == "synthetic" else f"{kind}:{where}"
-    who = ",".join(part for part in entrant[:4] if part)
+def _task(sweep: Sweep, data: Data, entrant: Entrant, rounds: int, repeat: int, repeats: int) -> Task:
+    stream = data.stream(rounds, repeat, repeats)
+    data_id = _without(stream, "seed", "repeats").removeprefix("synthetic:")
+    entrant_id = ",".join(part for part in entrant[:4] if part)
     return Task(
-        id=f"{sweep.id}/{sweep.graph}/{where}/{who}/{repeat:02d}",
-        figure=sweep.id,
+        id=f"{sweep.id}/{sweep.graph}/{data_id}/{entrant_id}/{repeat:02d}",
+        sweep=sweep.id,
         graph=sweep.graph,
         exploration=entrant.exploration,
         learner=entrant.learner,
@@ -251,9 +277,7 @@ def _baselines(*names: str) -> tuple[Entrant, ...]:
 
 
 QUERY_SCALES = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0, 100.0)
-"""The grid of b: the label-efficient Perceptron asks with probability b / (b + margin): from hardly ever to nearly
-always.
-"""
+"""Values of b. The label-efficient Perceptron asks with probability b / (b + margin): from rarely to almost always."""
 
 PAPER = (
     Sweep("bandit", "bandit", CELLS, _gaps("paper", *TUNINGS) + _baselines("pnewtron", "soba-diag", "banditron-iw")),
@@ -279,7 +303,7 @@ PAPER = (
             *(Entrant(f"label-efficient-perceptron:b={b:g}") for b in QUERY_SCALES),
         ),
     ),
-    # Ours: the exploration rule that mends Algorithm 1, to be set beside it.
+    # Not in the paper: the exploration rule top-up, compared with that of Algorithm 1.
     Sweep("exploration", "filtering", CELLS, _gaps("top-up", "only-t")),
     Sweep("exploration", "label-efficient", MIDDLE, _gaps("top-up", "only-t")),
 )
@@ -287,8 +311,8 @@ PAPER = (
 # ------------------------------------------------------------------------------------------------ the theorems' figures
 
 UNIT = 3
-RADIUS = f"{math.sqrt(2.0):.6f}"  # of U = I - 11'/K, which separates three unit vectors with margin 1
-WIDE = f"{4.0 * math.sqrt(2.0):.6f}"  # and of 4 U, since the logistic loss wants larger scores
+RADIUS = f"{math.sqrt(2.0):.6f}"  # norm of U = I - 11'/K, which separates three unit vectors with margin 1
+WIDE = f"{4.0 * math.sqrt(2.0):.6f}"  # norm of 4 U: the logistic loss needs larger scores
 
 
 def _projected(tuning: str, *losses: tuple[str, str]) -> tuple[Entrant, ...]:
@@ -326,12 +350,12 @@ BOUNDS = (
 
 ROOTS = (5, 10, 22, 50, 100, 223, 500, 707)
 SEGMENTS = tuple(Blind(root, turned) for root in ROOTS for turned in (False, True))
-SQRT5 = f"{math.sqrt(5.0):.6f}"  # of the comparator in the proof
+SQRT5 = f"{math.sqrt(5.0):.6f}"  # norm of the comparator in the proof
 
 
 def _on_fresh_features(radius: int, *more: Entrant) -> Sweep:
-    """Everybody who plays full information; Gappletron's weights stay in the adversary's ball, so that its theorem
-    applies.
+    """All learners that can play full information. Gappletron's weights stay in the ball of the adversary's comparator,
+    so that its theorem applies.
     """
     ball = f"projected-ogd:radius={radius}"
     return Sweep(
@@ -366,23 +390,23 @@ LOWER_BOUNDS = (
         ),
         repeats=20,
     ),
-    # The full matrix of the second-order Perceptron has (Kd)^2 entries, so it plays the smallest of the three alone.
+    # The full matrix of the second-order Perceptron has (Kd)^2 entries, so it plays only the smallest of the three.
     _on_fresh_features(2, Entrant("second-order-perceptron", draws=False)),
     _on_fresh_features(4),
     _on_fresh_features(8),
 )
 
 COMPARED = ("bounds",)
-"""The sweeps whose runs are set beside the best comparator in hindsight."""
+"""The sweeps whose runs are compared with the best comparator in hindsight."""
 
 SWEEPS: tuple[Sweep, ...] = PAPER + BOUNDS + LOWER_BOUNDS
 """All experiments."""
 
 
 class Figure(NamedTuple):
-    """A picture of the report: which runs it is drawn from (all of `sweeps`, or only those with one of `tunings`).
+    """A figure of the report and the runs it shows: those of `sweeps`, with one of `tunings` where these are given.
 
-    `paper` is the number of the paper's figure that it redraws.
+    `paper` is the number of the corresponding figure of the paper.
     """
 
     id: str
@@ -404,20 +428,19 @@ FIGURES: tuple[Figure, ...] = (
     Figure("label-efficient", "Label efficient: mistakes and queries", ("label-efficient",)),
     Figure(
         "exploration",
-        "Our exploration rule (top-up) beside Algorithm 1 (paper)",
+        "Exploration: top-up compared with Algorithm 1 (paper)",
         ("exploration", "filtering", "label-efficient"),
         ("only-t",),
     ),
-    Figure("bounds", "The theorems' bounds over the mistakes", ("bounds",)),
+    Figure("bounds", "Mistakes and the bounds of the theorems", ("bounds",)),
     Figure("lower-filtering", "The lower bound for filtering", ("lower-filtering",)),
     Figure("lower-full", "The lower bound for full information", ("lower-full",)),
 )
-"""All pictures, in the report's order."""
+"""All figures, in the order of the report."""
 
 
 def selected(wanted: Iterable[str] = (), rounds: int = ROUNDS, repeats: int | None = None) -> list[Task]:
-    """The runs that these figures or sweeps, by their ids, are drawn from; all where none is named. Each run once, by
-    id.
+    """The runs of these figures or sweeps (ids), of all if none is given; each run once, sorted by id.
 
     >>> len(selected(["full"], repeats=1)), len(selected(["bandit-theory", "bandit-intro"], repeats=1))
     (162, 324)
@@ -440,12 +463,12 @@ def selected(wanted: Iterable[str] = (), rounds: int = ROUNDS, repeats: int | No
 
 
 def draws(figure: Figure, task: Task) -> bool:
-    """Whether a figure is drawn from a run, among others."""
-    return task.figure in figure.sweeps and (figure.tunings is None or task.tuning in figure.tunings)
+    """Whether a figure shows this run."""
+    return task.sweep in figure.sweeps and (figure.tunings is None or task.tuning in figure.tunings)
 
 
 def left_out(wanted: Iterable[str], present: Iterable[str]) -> list[str]:
-    """The figures that were asked for (all where none is named) and have no runs at this T.
+    """The requested figures (all if none is given) that have no runs at this T.
 
     >>> left_out(["full", "lower-full"], ["full"])
     ['lower-full']
@@ -457,7 +480,7 @@ def left_out(wanted: Iterable[str], present: Iterable[str]) -> list[str]:
 
 
 def drawable(wanted: Iterable[str], present: Iterable[str]) -> list[Figure]:
-    """The figures that were asked for (all where none is named), of those whose sweeps are all present.
+    """The requested figures (all if none is given) whose sweeps are all present.
 
     >>> [figure.id for figure in drawable(["filtering"], ["filtering"])]
     ['filtering-best', 'filtering-only-t', 'filtering-theory']

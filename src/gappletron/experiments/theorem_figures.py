@@ -1,6 +1,6 @@
-"""The theorems' figures: bounds over the mistakes of stored runs, and the lower bounds on their adversaries.
+"""The figures of the theorems: mistakes of stored runs with their upper bounds, and with the lower bounds.
 
-A picture is None, and its caption "", where there are no runs to show.
+Where there are no runs to show, a picture is None and its caption is empty.
 """
 
 from __future__ import annotations
@@ -20,22 +20,21 @@ from gappletron.experiments.drawing import (
     in_order,
     line_key,
     listed,
+    log_limits,
     logarithmic,
+    mark_empty,
     marker_key,
     new_page,
     numbers,
     our_settings,
     repeats,
-    room,
     runs_of,
-    say_empty,
     style_of,
 )
-from gappletron.experiments.runner import graph_of, player
-from gappletron.experiments.theorems import Lower, loses_nothing, lower_bounds
+from gappletron.experiments.runner import graph_of
+from gappletron.experiments.theorems import Lower, adversary, loses_nothing, lower_bounds
 from gappletron.history import COLOURS
 from gappletron.learners.gappletron import Gappletron
-from gappletron.streams import open_stream
 from gappletron.streams.adversarial import FreshFeatures
 from gappletron.theory import THEOREMS, bounds
 
@@ -64,7 +63,7 @@ __all__ = [
 Place = TypeVar("Place")
 
 
-# ------------------------------------------------------------------------------------------------- the theorems' bounds
+# --------------------------------------------------------------------------------------------------------- upper bounds
 
 ROWS = (
     ("expectation", "full-expectation"),
@@ -72,13 +71,13 @@ ROWS = (
     ("expectation-separable", "full-expectation-separable"),
     ("high-probability-separable", "full-high-probability-separable"),
 )
-"""The theorems, a row of panels each; the second of a pair is the one for full information."""
+"""The theorems, one row of panels each; the second of a pair is the version for full information."""
 
 IS_SEPARABLE = {theorem.name: theorem.separable for theorem in THEOREMS}
 
 
-class _Guarded(NamedTuple):
-    """A learner's runs in the panel of a theorem."""
+class _Entry(NamedTuple):
+    """The runs of a learner in the panel of a theorem."""
 
     learner: str
     theorem: str
@@ -92,14 +91,14 @@ def _marks(result: Result) -> Floats:
 
 
 def _curves(results: Sequence[Result]) -> tuple[Floats, Floats]:
-    """The marked rounds, and the mistakes up to them, a row for each run."""
+    """The stored rounds, and the mistakes up to them with one row per run."""
     import numpy as np
 
     return _marks(results[0]), np.array([[mistakes for _, mistakes in result.curve] for result in results], float)
 
 
 def _positive(values: Floats) -> Floats:
-    """A log axis has no 0: leave it out."""
+    """NaN in place of 0, which a log axis cannot show."""
     import numpy as np
 
     return np.where(values > 0.0, values, np.nan)
@@ -109,8 +108,8 @@ def _theorem(row: tuple[str, str], graph: str) -> str:
     return row[graph == "full"]
 
 
-def _panel(results: Sequence[Result], graph: str, row: tuple[str, str]) -> list[_Guarded]:
-    """Who is shown under a theorem on a graph: runs tuned for it, where the comparator loses nothing if it is
+def _panel(results: Sequence[Result], graph: str, row: tuple[str, str]) -> list[_Entry]:
+    """The learners shown for a theorem on a graph: those tuned for it, with a comparator of zero loss if it is
     separable.
     """
     theorem = _theorem(row, graph)
@@ -125,43 +124,39 @@ def _panel(results: Sequence[Result], graph: str, row: tuple[str, str]) -> list[
             and (not separable or loses_nothing(result.outcome.comparator_loss, result.outcome.comparator_gap))
         ):
             grouped.setdefault(task.learner, []).append(result)
-    return [_Guarded(learner, theorem, grouped[learner]) for learner in in_order(grouped)]
+    return [_Entry(learner, theorem, grouped[learner]) for learner in in_order(grouped)]
 
 
-def _bound_line(task: Task, theorem: str, max_norm: float, rounds: Iterable[float], loss: float = 0.0) -> Floats | None:
-    """The bound on the mistakes with each of these rounds for T, all of them blind; None where the theorem does not
-    apply.
+def _bound_line(run: Result, theorem: str, rounds: Iterable[float], loss: float = 0.0) -> Floats | None:
+    """The bound on the mistakes of a run for each of these values of T, with all rounds blind.
 
-    :param loss: the comparator's, over all rounds of the task, where the theorem is about regret; it counts evenly in
-        each.
+    None where the theorem does not apply.
+
+    :param loss: the comparator's loss over all rounds of the run. It is added where the theorem bounds the regret, in
+        proportion to T.
     """
     import numpy as np
 
-    learner, graph, values = player(task), graph_of(task), []
+    learner, graph, values = run.learner, graph_of(run.task), []
     if not isinstance(learner, Gappletron):
         return None
     for t in rounds:
-        every = bounds(learner, graph, rounds=int(t), max_norm=max_norm)
+        every = bounds(learner, graph, rounds=int(t), max_norm=run.outcome.max_norm)
         bound = next(bound for bound in every if bound.theorem == theorem)
         if bound.refusal is not None:
             return None
-        values.append(bound.value + (0.0 if bound.separable else loss * t / task.rounds))
+        values.append(bound.value + (0.0 if bound.separable else loss * t / run.task.rounds))
     return np.array(values)
 
 
-def _guarantee(guarded: _Guarded, at: Floats) -> Floats | None:
-    """The bound on the mistakes of the runs of a panel."""
-    first = guarded.runs[0]
-    losses = [run.outcome.comparator_loss for run in guarded.runs if run.outcome.comparator_loss is not None]
-    return (
-        _bound_line(first.task, guarded.theorem, first.outcome.max_norm, at, sum(losses) / len(losses))
-        if losses
-        else None
-    )
+def _entry_bound(entry: _Entry, at: Floats) -> Floats | None:
+    """The bound on the mistakes of the runs of an entry."""
+    losses = [run.outcome.comparator_loss for run in entry.runs if run.outcome.comparator_loss is not None]
+    return _bound_line(entry.runs[0], entry.theorem, at, sum(losses) / len(losses)) if losses else None
 
 
 def bounds_picture(figure: Figure, results: Sequence[Result]) -> Picture | None:
-    """The mistakes of the runs and their bounds, a panel for each theorem and graph."""
+    """The mistakes of the runs and their bounds, one panel per theorem and graph."""
     drawn = runs_of(figure, results)
     present = {result.task.graph for result in drawn}
     graphs = [graph for graph in GRAPHS if graph in present]
@@ -171,7 +166,7 @@ def bounds_picture(figure: Figure, results: Sequence[Result]) -> Picture | None:
     rounds = drawn[0].task.rounds
     learners = in_order(result.task.learner for result in drawn)
     keys = [line_key(style_of(name).label, style_of(name).colour) for name in learners]
-    keys += [line_key("its bound", GREY, DASHED), line_key("a mistake every round", GREY, ":")]
+    keys += [line_key("upper bound", GREY, DASHED), line_key("a mistake in every round", GREY, ":")]
     page = new_page(
         figure.title,
         len(rows),
@@ -183,17 +178,17 @@ def bounds_picture(figure: Figure, results: Sequence[Result]) -> Picture | None:
         head=0.16,
         between=0.4,
     )
-    start = 10.0 if rounds >= 1000 else 1.0  # the first rounds are all chance
+    start = 10.0 if rounds >= 1000 else 1.0  # the first rounds are mostly noise
     values = [1.0]
     for row, axes in zip(rows, page.axes, strict=True):
         for graph, ax in zip(graphs, axes, strict=True):
             panel = _panel(drawn, graph, row)
-            for guarded in panel:
-                values += _draw_guarded(ax, guarded, start)
+            for entry in panel:
+                values += _draw_entry(ax, entry, start)
             if panel:
                 ax.plot([start, rounds], [start, rounds], color=GREY, linewidth=0.8, linestyle=":", zorder=1)
             else:
-                say_empty(ax)
+                mark_empty(ax)
             ax.grid(which="major")
             ax.set_title(_theorem(row, graph), fontsize=8.0, pad=4.0)
     for graph, ax in zip(graphs, page.axes[0], strict=True):
@@ -202,16 +197,16 @@ def bounds_picture(figure: Figure, results: Sequence[Result]) -> Picture | None:
     noisy = f"noise {numbers({result.task.noise for result in drawn} - {0.0})}"
     page.name_rows(["separable" if IS_SEPARABLE[row[0]] else noisy for row in rows])
     logarithmic(page.axes[0][0], "x", as_count, (start, max(rounds, 2.0)))
-    logarithmic(page.axes[0][0], "y", as_count, room(values))
+    logarithmic(page.axes[0][0], "y", as_count, log_limits(values))
     return page.picture
 
 
-def _draw_guarded(ax: Axes, guarded: _Guarded, start: float) -> list[float]:
-    """The mistakes and their bound; the numbers that the axis has to hold."""
+def _draw_entry(ax: Axes, entry: _Entry, start: float) -> list[float]:
+    """Draw the mistakes and their bound; returns the values that the axis must include."""
     import numpy as np
 
-    style = style_of(guarded.learner)
-    at, mistakes = _curves(guarded.runs)
+    style = style_of(entry.learner)
+    at, mistakes = _curves(entry.runs)
     mean, late = mistakes.mean(axis=0), at >= start
     ax.plot(at, _positive(mean), color=style.colour, linewidth=1.5, label=style.label)
     ax.fill_between(
@@ -223,7 +218,7 @@ def _draw_guarded(ax: Axes, guarded: _Guarded, start: float) -> list[float]:
         linewidth=0,
     )
     held = [float(value) for value in mean[late] if value > 0.0]
-    bound = _guarantee(guarded, at)
+    bound = _entry_bound(entry, at)
     if bound is not None:
         ax.plot(at, bound, color=style.colour, linewidth=1.2, linestyle=DASHED, label=f"{style.label}: bound")
         held += [float(value) for value in bound[late]]
@@ -233,54 +228,50 @@ def _draw_guarded(ax: Axes, guarded: _Guarded, start: float) -> list[float]:
 def bounds_caption(figure: Figure, results: Sequence[Result]) -> str:
     """What :func:`bounds_picture` shows."""
     drawn = runs_of(figure, results)
-    panels = [guarded for graph in GRAPHS for row in ROWS for guarded in _panel(drawn, graph, row)]
+    panels = [entry for graph in GRAPHS for row in ROWS for entry in _panel(drawn, graph, row)]
     if not panels:
         return ""
     most, runs = repeats(drawn)
     noises = {result.task.noise for result in drawn} - {0.0}
     unproved = [
         style_of(name).label
-        for name in in_order(guarded.learner for guarded in panels)
-        if all(
-            _guarantee(guarded, _marks(guarded.runs[0])[-1:]) is None for guarded in panels if guarded.learner == name
-        )
+        for name in in_order(entry.learner for entry in panels)
+        if all(_entry_bound(entry, _marks(entry.runs[0])[-1:]) is None for entry in panels if entry.learner == name)
     ]
     return (
         f"Mistakes up to each round (solid: the mean of {runs}"
-        + ", with a band from the least to the most" * (most > 1)
-        + "), and the bound of the theorem named over each panel (dashed), on log scales; unit vectors as features, "
+        + ", with a band from minimum to maximum" * (most > 1)
+        + "), and the bound of the theorem named above each panel (dashed), on log scales; unit vectors as features, "
         f"{horizon(drawn)}"
-        + f", noise rate {numbers(noises)} where the theorem is about regret"
+        + f", noise rate {numbers(noises)} where the theorem bounds the regret"
         * bool(noises)
-        + ". The bound in round t is the theorem's for T = t, with every round blind and the comparator's loss spread "
-        "evenly over the rounds; the learner's own losses, which lower a separable bound, are left out."
-        + f" No theorem covers {listed(unproved)} here."
+        + ". The bound in round t is that of the theorem for T = t, with all rounds blind and the comparator's loss "
+        "spread evenly over the rounds; the losses of the learner, which lower a separable bound, are ignored."
+        + f" No theorem applies to {listed(unproved)} here."
         * bool(unproved)
     )
 
 
 def mistakes_and_bounds(found: Examined) -> Picture:
-    """The mistakes of one stored run up to each round, and over them the comparator's loss and every bound that
-    applies.
-    """
-    task, outcome, comparator = found.result.task, found.result.outcome, found.comparator
+    """The mistakes of one stored run up to each round, the comparator's loss, and every bound that applies."""
+    task, comparator = found.result.task, found.comparator
     at, mistakes = _curves([found.result])
     style = style_of(task.learner)
-    # Under full information the other theorems are true as well, and say less.
+    # Under full information the other theorems hold too, but are weaker.
     lines = {
         f"bound: {theorem.name}": line
         for theorem in THEOREMS
         if theorem.full_information == graph_of(task).is_full_information
         and (not theorem.separable or loses_nothing(comparator.loss, comparator.gap))
-        and (line := _bound_line(task, theorem.name, outcome.max_norm, at, comparator.loss)) is not None
+        and (line := _bound_line(found.result, theorem.name, at, comparator.loss)) is not None
     }
     colours = dict(zip(lines, (colour for colour in COLOURS if colour != style.colour), strict=False))
     with our_settings():
         keys = [
             line_key(f"mistakes of {style.label}", style.colour),
-            line_key(f"comparator's loss{'' if comparator.loss >= 0.5 else ': none'}", GREY, "-."),
+            line_key(f"comparator's loss{'' if comparator.loss >= 0.5 else ': 0'}", GREY, "-."),
             *(line_key(label, colour, DASHED) for label, colour in colours.items()),
-            line_key("a mistake every round", GREY, ":"),
+            line_key("a mistake in every round", GREY, ":"),
         ]
         title = task.id if lines else f"{task.id}\n(no theorem applies)"
         page = new_page(title, 1, 1, (6.6, 4.0), keys, x="round (log scale)", y="mistakes (log scale)")
@@ -300,7 +291,7 @@ def mistakes_and_bounds(found: Examined) -> Picture:
 
 
 def _merged(series: dict[str, dict[Place, float]]) -> list[list[str]]:
-    """Learners with equal numbers wherever both have one: their lines lie on each other, so they share one."""
+    """Groups of learners with equal values wherever both have one: they share one line and one legend entry."""
     groups: list[list[str]] = []
     for learner, points in series.items():
         for group in groups:
@@ -322,12 +313,12 @@ def _group_keys(groups: Sequence[Sequence[str]]) -> list[Line2D]:
     ]
 
 
-NEVER_BELOW = "lower bound for every learner"
+LOWER_BOUND = "lower bound for every learner"
 
 
-def _draw_floor(ax: Axes, rounds: Sequence[float], mistakes: Sequence[float]) -> None:
-    # On top: learners that attain the bound lie on it.
-    ax.plot(rounds, mistakes, color=BLACK, linewidth=1.8, zorder=5, label=NEVER_BELOW)
+def _draw_lower_bound(ax: Axes, rounds: Sequence[float], mistakes: Sequence[float]) -> None:
+    # Above the other lines: learners that attain the bound lie on it.
+    ax.plot(rounds, mistakes, color=BLACK, linewidth=1.8, zorder=5, label=LOWER_BOUND)
     ax.fill_between(rounds, mistakes, 1e-3, color=GREY, alpha=0.15, linewidth=0, zorder=0)
 
 
@@ -340,7 +331,7 @@ def _worse_means(rows: Sequence[Lower]) -> dict[str, dict[int, float]]:
 
 
 def lower_filtering_picture(figure: Figure, results: Sequence[Result]) -> Picture | None:
-    """The mistakes on the worse of the two streams against T, and the line that no learner stays below."""
+    """The mistakes on the worse of the two streams against T, and the lower bound for every learner."""
     drawn = runs_of(figure, results)
     rows = lower_bounds(drawn)
     series = _worse_means(rows)
@@ -349,9 +340,9 @@ def lower_filtering_picture(figure: Figure, results: Sequence[Result]) -> Pictur
     groups = _merged(series)
     keys = [
         *_group_keys(groups),
-        line_key(NEVER_BELOW, BLACK),
+        line_key(LOWER_BOUND, BLACK),
         line_key("upper bound for GapSmH", BLACK, "-."),
-        line_key("a mistake every round", GREY, ":"),
+        line_key("a mistake in every round", GREY, ":"),
     ]
     page = new_page(
         figure.title, 1, 1, (6.6, 4.0), keys, x="T (log scale)", y="mean mistakes on the worse stream (log scale)"
@@ -372,25 +363,25 @@ def lower_filtering_picture(figure: Figure, results: Sequence[Result]) -> Pictur
     horizons = sorted({rounds for points in series.values() for rounds in points})
     bounds_by_rounds = {row.rounds: row.bound for row in rows}
     floor = [bounds_by_rounds[rounds] for rounds in horizons]
-    _draw_floor(ax, horizons, floor)
+    _draw_lower_bound(ax, horizons, floor)
     values = [*floor, *(value for points in series.values() for value in points.values() if value > 0.0)]
-    ceiling = {rounds: float(bound[0]) for rounds in horizons if (bound := _ceiling(drawn, rounds)) is not None}
+    ceiling = {rounds: float(bound[0]) for rounds in horizons if (bound := _upper_bound(drawn, rounds)) is not None}
     if ceiling:
         ax.plot(list(ceiling), list(ceiling.values()), color=BLACK, linewidth=1.2, linestyle="-.", label="upper bound")
         values += ceiling.values()
     ax.plot(horizons, horizons, color=GREY, linewidth=0.8, linestyle=":", zorder=1)
-    logarithmic(ax, "x", as_count, room(horizons, 0.03))
-    logarithmic(ax, "y", as_count, room(values, 0.03))
+    logarithmic(ax, "x", as_count, log_limits(horizons, 0.03))
+    logarithmic(ax, "y", as_count, log_limits(values, 0.03))
     ax.grid(which="major")
     return page.picture
 
 
-def _ceiling(results: Iterable[Result], rounds: int) -> Floats | None:
-    """What the expectation theorem says of GapSmH, whose comparator loses nothing on either stream."""
+def _upper_bound(results: Iterable[Result], rounds: int) -> Floats | None:
+    """The bound of the expectation theorem for GapSmH; its comparator has zero loss on both streams."""
     first = next(
         (result for result in results if result.task.learner == "gapsmh" and result.task.rounds == rounds), None
     )
-    return None if first is None else _bound_line(first.task, "expectation", first.outcome.max_norm, [rounds])
+    return None if first is None else _bound_line(first, "expectation", [rounds])
 
 
 def lower_filtering_caption(figure: Figure, results: Sequence[Result]) -> str:
@@ -399,21 +390,21 @@ def lower_filtering_caption(figure: Figure, results: Sequence[Result]) -> str:
     if not lower_bounds(drawn):
         return ""
     return (
-        f"Mistakes against T (both on log scales, {horizon(drawn)}) on the two streams of the lower bound "
-        "for filtering: "
-        f"the larger of a learner's means on the two, each over {repeats(drawn)[1]}. No learner stays below the black "
-        "line, sqrt(T/8), in expectation; the broken line is the bound of the theorem in expectation for GapSmH."
+        f"Mistakes against T (both on log scales, {horizon(drawn)}) on the two streams of the lower bound for "
+        f"filtering: the larger of the two means of each learner, each over {repeats(drawn)[1]}. In expectation no "
+        "learner is below the black line, sqrt(T/8); the dash-dotted line is the bound of the expectation theorem for "
+        "GapSmH."
     )
 
 
 def _fresh(task: Task) -> FreshFeatures:
-    stream = open_stream(task.stream)
+    stream = adversary(task)
     assert isinstance(stream, FreshFeatures)
     return stream
 
 
 def _by_radius(results: Iterable[Result]) -> dict[int, dict[str, list[Result]]]:
-    """The runs for each norm B of the comparator and each learner."""
+    """The runs by the norm B of the comparator and by learner."""
     grouped: dict[int, dict[str, list[Result]]] = {}
     for result in results:
         grouped.setdefault(_fresh(result.task).radius, {}).setdefault(result.task.learner, []).append(result)
@@ -421,7 +412,7 @@ def _by_radius(results: Iterable[Result]) -> dict[int, dict[str, list[Result]]]:
 
 
 def lower_full_picture(figure: Figure, results: Sequence[Result]) -> Picture | None:
-    """The mistakes up to each round between the two bounds, a panel for each norm of the comparator."""
+    """The mistakes up to each round with the lower and the upper bound, one panel per norm of the comparator."""
     grouped = _by_radius(runs_of(figure, results))
     if not grouped:
         return None
@@ -443,7 +434,7 @@ def lower_full_picture(figure: Figure, results: Sequence[Result]) -> Picture | N
             for name in names
         }
     )
-    keys = [*_group_keys(groups), line_key(NEVER_BELOW, BLACK), line_key("upper bound for GapSmH", BLACK, "-.")]
+    keys = [*_group_keys(groups), line_key(LOWER_BOUND, BLACK), line_key("upper bound for GapSmH", BLACK, "-.")]
     page = new_page(
         figure.title, 1, len(grouped), (2.73, 3.6), keys, x="round (log scale)", y="mean mistakes (log scale)"
     )
@@ -468,16 +459,16 @@ def lower_full_picture(figure: Figure, results: Sequence[Result]) -> Picture | N
                 last = max(last, float(at[-1]))
         first = next(iter(by_name.values()))[0].task
         stream, span = _fresh(first), [_fresh(first).features, first.rounds]
-        _draw_floor(ax, span, [stream.lower_bound] * 2)
+        _draw_lower_bound(ax, span, [stream.lower_bound] * 2)
         ours = by_name.get("gapsmh")
-        regret = _bound_line(ours[0].task, "full-expectation", ours[0].outcome.max_norm, span[-1:]) if ours else None
+        regret = _bound_line(ours[0], "full-expectation", span[-1:]) if ours else None
         if regret is not None:
             values.append(stream.comparator_loss + float(regret[0]))
             ax.plot(span, values[-1:] * 2, color=BLACK, linewidth=1.2, linestyle="-.", label="upper bound")
         ax.grid(which="major")
         head_panel(ax, f"B = {radius}")
     logarithmic(page.axes[0][0], "x", as_count, (1.0, last * 1.2))
-    logarithmic(page.axes[0][0], "y", as_count, room(values, 0.03))
+    logarithmic(page.axes[0][0], "y", as_count, log_limits(values, 0.03))
     return page.picture
 
 
@@ -489,9 +480,7 @@ def lower_full_caption(figure: Figure, results: Sequence[Result]) -> str:
     return (
         f"Mistakes up to each round (the mean of {repeats(drawn)[1]}; both on log scales) on the streams of the lower "
         f"bound for full information, K = {numbers(result.task.classes for result in drawn)}, "
-        f"{horizon(drawn)}; panels: "
-        f"the comparator's norm, B = {numbers(_by_radius(drawn))}. No learner stays below the black line "
-        "in expectation "
-        "over the labels; the broken line is the comparator's loss plus the regret of the expectation "
-        "theorem for GapSmH."
+        f"{horizon(drawn)}; one panel per norm of the comparator, B = {numbers(_by_radius(drawn))}. In expectation "
+        "over the labels no learner is below the black line; the dash-dotted line is the comparator's loss plus the "
+        "regret bound of the expectation theorem for GapSmH."
     )

@@ -1,4 +1,4 @@
-"""The theorems beside what was measured: upper bounds where they say something, lower bounds on their adversaries."""
+"""Compares stored runs with the theorems: upper bounds, and lower bounds against the adversaries of their proofs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import numpy as np
 from gappletron._dispatch import source_hash
 from gappletron._validate import UserError
 from gappletron.comparator import Comparator, best_comparator
-from gappletron.experiments.runner import graph_of, player, stream_of
-from gappletron.experiments.sweeps import TURNED
+from gappletron.experiments.runner import graph_of, stream_of
+from gappletron.experiments.sweeps import probes
 from gappletron.learners.gappletron import Gappletron
 from gappletron.runs import play
-from gappletron.streams import open_stream
 from gappletron.streams.adversarial import FreshFeatures, Segments
 from gappletron.theory import THEOREMS, Bound, bounds
 
@@ -22,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gappletron.experiments.store import Result
+    from gappletron.experiments.sweeps import Task
 
-__all__ = ["Examined", "Lower", "Upper", "bounds_of", "examined", "lower_bounds", "upper_bounds"]
+__all__ = ["Examined", "Lower", "Upper", "adversary", "bounds_of", "examined", "lower_bounds", "upper_bounds"]
 
 DELTA = 0.05
 STANDARD_ERRORS = 3.0
@@ -31,11 +31,11 @@ ENOUGH_RUNS = 5
 
 
 class Upper(NamedTuple):
-    """One theorem on the runs of one learner: the bound beside the mistakes.
+    """One theorem and the runs of one learner: the bound and the mistakes.
 
-    `bound` is on the mistakes: the theorem's right-hand side, with `comparator` (the loss of the best U found) where it
-    bounds the regret; averaged over the runs, as the theorem in expectation says. `refusal` says why the theorem does
-    not apply.
+    `bound` is an upper bound on the mistakes, averaged over the runs: the right-hand side of the theorem, plus
+    `comparator` (the loss of the best U found) where the theorem bounds the regret. `within` is the share of runs that
+    are within their bound. `refusal` is the reason why the theorem does not apply, or None.
     """
 
     graph: str
@@ -53,37 +53,37 @@ class Upper(NamedTuple):
 
     @property
     def regret(self) -> float:
-        """The surrogate regret that was measured: average mistakes less the comparator's loss."""
+        """The measured surrogate regret: average mistakes minus the comparator's loss."""
         return self.mistakes - self.comparator
 
     @property
     def verdict(self) -> str:
-        """What the runs say of the theorem."""
+        """Whether the bound holds for the runs."""
         if self.refusal is not None:
             return "does not apply"
         if "high-probability" in self.theorem:
             holds = self.within >= 1.0 - DELTA
         else:
             holds = self.mistakes <= self.bound
-        vacuous = ", but says nothing: it is above T" if self.bound >= self.rounds else ""
-        return ("holds" if holds else "is broken") + vacuous
+        vacuous = ", but is vacuous (above T)" if self.bound >= self.rounds else ""
+        return ("holds" if holds else "is violated") + vacuous
 
 
 def loses_nothing(loss: float | None, gap: float | None) -> bool:
-    """Whether some comparator has no loss, as far as the solver can tell: the data are separable by this loss."""
+    """Whether the best comparator has zero loss, up to the gap of the solver: the data are separable for this loss."""
     return loss is not None and gap is not None and loss <= gap + 1e-6
 
 
 def with_comparator(bound: Bound, loss: float, gap: float) -> Bound:
-    """The bound, refused if it is about separable data and the best comparator found has a loss."""
+    """The bound; a bound for separable data does not apply if the best comparator found has a loss above zero."""
     if not bound.separable or bound.refusal is not None or loses_nothing(loss, gap):
         return bound
-    return bound._replace(refusal=f"needs a comparator without loss, and the best in the ball loses {loss:,.1f}")
+    return bound._replace(refusal=f"needs a comparator with zero loss, and the best in the ball has loss {loss:,.1f}")
 
 
 def bounds_of(result: Result, delta: float = DELTA) -> list[Bound]:
-    """Every theorem's right-hand side with a run's own numbers: K, rho, Q, L, h, T, n_T and sum l_t(W_t)."""
-    learner = player(result.task)
+    """The right-hand side of every theorem with the values of a run: K, rho, Q, L, h, T, n_T and sum l_t(W_t)."""
+    learner = result.learner
     assert isinstance(learner, Gappletron)
     return bounds(
         learner,
@@ -97,7 +97,7 @@ def bounds_of(result: Result, delta: float = DELTA) -> list[Bound]:
 
 
 class Examined(NamedTuple):
-    """A stored run beside the theorems: the comparator that was found in the ball of this radius, and every bound."""
+    """A stored run, the best comparator found in the ball of this radius, and every bound."""
 
     result: Result
     learner: Gappletron
@@ -107,7 +107,7 @@ class Examined(NamedTuple):
 
     @property
     def regret(self) -> float:
-        """The surrogate regret: mistakes less the comparator's loss."""
+        """The surrogate regret: mistakes minus the comparator's loss."""
         return self.result.outcome.mistakes - self.comparator.loss
 
 
@@ -117,32 +117,31 @@ def examined(
     delta: float = DELTA,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Examined:
-    """Find the best comparator in hindsight for a run, in the ball that its optimizer stays in (or in one of this
-    radius).
+    """Find the best comparator in hindsight for a run, in the ball of its optimizer or in one of this radius.
 
-    The hinge's comparator depends on the run, by the case split at the learner's weights: so that run is played once
-    more.
+    For the hinge the comparator depends on the run, through the case split at the learner's weights, so the run is
+    played again.
     """
     task = result.task
-    learner, graph, stream = player(task), graph_of(task), stream_of(task)
+    if result.outcome.sources != source_hash():
+        raise UserError(
+            f"{task.id!r} was run with other sources of gappletron, so it cannot be played again: run "
+            "`gappletron reproduce` again first"
+        )
+    learner, graph = result.learner, graph_of(task)
     if not isinstance(learner, Gappletron):
         raise UserError(
             f"the theorems are about Gappletron, and {task.id!r} is a run of {task.learner}: choose "
             "one of gapsmh, gaphin, gaplog2 or gaplog"
         )
-    if result.outcome.sources != source_hash():
-        raise UserError(
-            f"{task.id!r} was played by other sources of gappletron, so it cannot be played once more: run "
-            "`gappletron reproduce` again first"
-        )
     reach = learner.optimizer.reach()
     if radius is not None and radius > reach:
         raise UserError(
-            f"the weights of this run stay in the ball of radius {reach:g}, and so must the comparators of its "
-            "bounds: give a smaller --radius, or none"
+            f"the optimizer of this run keeps the weights in a ball of radius {reach:g}, and the bounds hold for "
+            "comparators in that ball: give a smaller --radius, or none"
         )
     ball = radius if radius is not None else 1.0 if math.isinf(reach) else reach
-    skipped = None
+    stream, skipped = stream_of(task), None
     if learner.loss.has_case_split:
         again = play(learner, stream, graph, repeats=[task.repeat], seed=task.seed, losses=True, curve="every")[0]
         assert again.curve.loss_sum is not None
@@ -153,7 +152,7 @@ def examined(
 
 
 def _about(result: Result) -> list[str]:
-    """The theorems that speak of this run's graph, tuning and data."""
+    """The names of the theorems for the graph, tuning and data of a run."""
     separable = result.task.noise == 0.0
     if result.task.graph == "full":
         return [
@@ -163,12 +162,11 @@ def _about(result: Result) -> list[str]:
 
 
 def upper_bounds(results: Iterable[Result]) -> list[Upper]:
-    """The table of the sweep "bounds": a row for each learner, graph, data set and theorem."""
-    grouped: dict[tuple[str, str, float, str, str], list[Result]] = {}
+    """The table of the sweep "bounds": one row per learner, graph, data set and theorem."""
+    grouped: dict[Task, list[Result]] = {}
     for result in results:
-        if result.task.figure == "bounds":
-            task = result.task
-            grouped.setdefault((task.graph, task.learner, task.noise, task.tuning, task.optimizer), []).append(result)
+        if result.task.sweep == "bounds":
+            grouped.setdefault(result.task.configuration, []).append(result)
     return [row for runs in grouped.values() for row in _upper(runs)]
 
 
@@ -207,13 +205,13 @@ def _upper(runs: list[Result]) -> list[Upper]:
 
 
 class Lower(NamedTuple):
-    """A learner against an adversary: its average mistakes beside the least that any learner can hope for.
+    """A learner against an adversary: its average mistakes and the lower bound for every learner.
 
-    `error` is the standard error of the average. On fresh features the bound is attained, so an average may be below it
-    by chance; the rule allows three standard errors, and needs some runs to know them.
+    `error` is the standard error of the average. On fresh features the bound is attained, so an average can be below it
+    by chance: the verdict allows three standard errors, and needs at least five runs to estimate them.
     """
 
-    figure: str
+    sweep: str
     adversary: str
     learner: str
     rounds: int
@@ -224,55 +222,61 @@ class Lower(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Whether the average is not below the bound by more than chance."""
+        """Whether the bound holds for the average, up to chance."""
         if self.mistakes >= self.bound:
             return "holds"
         if self.runs < ENOUGH_RUNS:
-            return "too few runs to tell"
-        return "holds" if self.mistakes + STANDARD_ERRORS * self.error >= self.bound else "is broken"
+            return "unknown: too few runs"
+        return "holds" if self.mistakes + STANDARD_ERRORS * self.error >= self.bound else "is violated"
+
+
+def adversary(task: Task) -> Segments | FreshFeatures:
+    """The adversary of a task, without a turned segment. Only its numbers are computed, no rounds are generated.
+
+    >>> from gappletron.experiments.sweeps import selected
+    >>> adversary(selected(["lower-filtering"], rounds=50)[-1]).lower_bound
+    2.5
+    """
+    kind, _, numbers = probes(task.stream)[0].partition(":")
+    return Segments.parse(numbers) if kind == "segments" else FreshFeatures.parse(numbers)
 
 
 def lower_bounds(results: Iterable[Result]) -> list[Lower]:
-    """A row for each learner and adversary; against :class:`Segments` the worse of the two streams, as the theorem
-    says.
+    """One row per learner and adversary; for :class:`Segments` that of the worse of the two streams, as in the theorem.
 
-    A learner that played only one of the two has no row: the theorem says nothing about it.
+    A learner that played only one of the two streams has no row: the theorem needs both.
     """
-    grouped: dict[tuple[str, int, str, str], list[Result]] = {}
+    grouped: dict[tuple[str, int, str, str], dict[str, list[Result]]] = {}
     for result in results:
-        task = result.task
-        if task.figure in ("lower-filtering", "lower-full"):
-            kind = task.stream.removesuffix(TURNED).split(",T=")[0]
-            grouped.setdefault((task.figure, task.rounds, kind, task.learner), []).append(result)
+        task = result.task.configuration
+        if task.sweep in ("lower-filtering", "lower-full"):
+            kind = probes(task.stream)[0].split(",T=")[0]
+            by_stream = grouped.setdefault((task.sweep, task.rounds, kind, task.learner), {})
+            by_stream.setdefault(task.stream, []).append(result)
     return [
-        _lower(runs, kind)
-        for (figure, _, kind, _), runs in sorted(grouped.items())
-        if figure == "lower-full" or len({run.task.stream for run in runs}) == 2
+        _lower(list(by_stream.values()), kind)
+        for (sweep, _, kind, _), by_stream in sorted(grouped.items())
+        if sweep == "lower-full" or len(by_stream) == 2
     ]
 
 
-def _lower(runs: list[Result], kind: str) -> Lower:
-    task = runs[0].task
-    by_stream: dict[bool, list[Result]] = {}
-    for run in runs:
-        by_stream.setdefault(run.task.stream.endswith(TURNED), []).append(run)
-    mistakes, error = max(_average(some) for some in by_stream.values())
-    stream = open_stream(task.stream.removesuffix(TURNED))
-    assert isinstance(stream, FreshFeatures | Segments)
+def _lower(by_stream: list[list[Result]], kind: str) -> Lower:
+    task = by_stream[0][0].task
+    mistakes, error = max(map(_average, by_stream))
     return Lower(
-        task.figure,
+        task.sweep,
         kind,
         task.learner,
         task.rounds,
-        max(map(len, by_stream.values())),
+        max(map(len, by_stream)),
         mistakes,
         error,
-        stream.lower_bound,
+        adversary(task).lower_bound,
     )
 
 
 def _average(runs: Sequence[Result]) -> tuple[float, float]:
-    """The mean of the mistakes and its standard error."""
+    """The mean number of mistakes and its standard error."""
     n = len(runs)
     mean = sum(run.outcome.mistakes for run in runs) / n
     variance = sum((run.outcome.mistakes - mean) ** 2 for run in runs) / max(1, n - 1)

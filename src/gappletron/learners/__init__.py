@@ -10,8 +10,8 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING
 
-from gappletron._dispatch import numbers_by_name, with_numbers
 from gappletron._validate import UserError, listing, unknown
+from gappletron.spelling import named_numbers, with_numbers
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph
@@ -34,7 +34,7 @@ REGISTERED = _registered()
 
 
 def names(graph: FeedbackGraph | None = None) -> list[str]:
-    """The names that :func:`named` knows; with a graph, of those that can play it.
+    """The names that :func:`named` accepts; with a graph, of those that can play it.
 
     >>> names()[:4]
     ['gapsmh', 'gaphin', 'gaplog', 'gaplog2']
@@ -43,8 +43,7 @@ def names(graph: FeedbackGraph | None = None) -> list[str]:
 
 
 def named(name: str) -> Learner:
-    """The learner of this name, with default parameters or with numbers of your own; every learner that explores takes
-    gamma.
+    """The learner of this name, with default parameters or those given; every learner that explores has a gamma.
 
     >>> named("banditron:gamma=0.1")
     Banditron(gamma=0.1)
@@ -53,10 +52,11 @@ def named(name: str) -> Learner:
     >>> named("gaphin")
     Gappletron(loss=Hinge(kappa=0.5), optimizer=AdaptiveOGD(scale=1.0), exploration=TopUp(gamma=1.0))
     """
-    bare, _, numbers = name.partition(":") if isinstance(name, str) else (name, "", "")
+    if not isinstance(name, str):
+        raise unknown(name, "learner", names())
+    bare, given = named_numbers(name)
     if bare not in REGISTERED:
         raise unknown(bare, "learner", names())
-    given = numbers_by_name(numbers, name)
     learner = REGISTERED[bare]
     if "gamma" in given and learner.has_gamma:
         learner = learner.with_gamma(given.pop("gamma"))
@@ -64,7 +64,7 @@ def named(name: str) -> Learner:
 
 
 def check_can_play(learner: Learner, graph: FeedbackGraph) -> None:
-    """Refuse a learner on a graph that it cannot play, before anything is compiled."""
+    """Raise UserError if the learner cannot play the graph, before anything is compiled."""
     reason = learner.refusal(graph)
     if reason is not None:
         raise UserError(

@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gappletron._dispatch import in_kebab_case
 from gappletron.exploration import Exploration, TopUp
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 from gappletron.losses import Hinge, LogisticBase2, LogisticBaseK, Loss, SmoothHinge
 from gappletron.numerics import argmax
 from gappletron.optimizers import AdaptiveOGD, Optimizer
+from gappletron.spelling import in_kebab_case
 from gappletron.state import Scratch
 
 if TYPE_CHECKING:

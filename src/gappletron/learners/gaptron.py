@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from gappletron._dispatch import in_kebab_case
 from gappletron._validate import UserError, number
 from gappletron.exploration import Exploration
 from gappletron.learners.gappletron import Composed
 from gappletron.losses import Hinges, InBase2, Loss, Plane, SmoothHinge, hinge_plane
 from gappletron.numerics import margin
 from gappletron.optimizers import FixedOGD, Optimizer
+from gappletron.spelling import in_kebab_case
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph, Plan

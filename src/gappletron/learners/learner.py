@@ -6,9 +6,10 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from gappletron._dispatch import Piece, compiled, helper, in_kebab_case
+from gappletron._dispatch import Piece, compiled, helper
 from gappletron._validate import UserError
 from gappletron.graphs import Plan
+from gappletron.spelling import in_kebab_case
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph

@@ -113,7 +113,7 @@ class LabelEfficientPerceptron(Linear):
         return "needs a query, an extra action that predicts nothing and shows the label"
 
     def table(self, graph: FeedbackGraph) -> QueryTable:
-        return QueryTable(min(i for i in graph.revealing if i >= graph.n_classes))
+        return QueryTable(min(i for i in graph.revealing_indices if i >= graph.n_classes))
 
     def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)

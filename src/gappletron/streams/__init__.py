@@ -1,6 +1,6 @@
 """Streams of rounds (x, y): synthetic data, arrays, files and pipes, all in the same chunks.
 
-:func:`open_stream` makes a stream out of whatever names one; the classes are there to be used directly as well.
+:func:`open_stream` makes a stream from a name, a path or arrays; the classes can also be used directly.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MADE: dict[str, Callable[[str], Stream]] = {
     "segments": Segments.parse,
     "fresh": FreshFeatures.parse,
 }
-"""The streams that are made from numbers, by the first word of their names."""
+"""The streams that are generated from a few numbers, by the first word of their names."""
 
 
 def open_stream(
@@ -76,7 +76,7 @@ def open_stream(
         stream = trusted(data)
     elif isinstance(data, tuple):
         if len(data) != 2:
-            raise UserError(f"a pair (X, y) has 2 parts, not {len(data)}: give the rows and their labels")
+            raise UserError(f"expected a pair (X, y), not a tuple of {len(data)}: give the rows and their labels")
         stream = ArrayStream(*data, classes=unused.pop("classes"))
     elif isinstance(data, str) and data == "digits":
         stream = digits()
@@ -93,7 +93,7 @@ def open_stream(
         )
     for name, value in unused.items():
         if value is not None:
-            raise UserError(f"{name}= is for files, and {stream.name} knows its own: leave it out")
+            raise UserError(f"{name}= is only for files, and {stream.name} is not one: omit it")
     if rounds is not None:
         stream = limited(stream, rounds)
     return transformed(stream, normalize, bias)

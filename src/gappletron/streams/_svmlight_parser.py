@@ -1,8 +1,7 @@
 """The compiled byte parser behind :class:`gappletron.streams.SvmlightFile`.
 
-It reads whole lines from a block of bytes into arrays that are there already, and stops where it cannot go on: when an
-array is full, or at a token that is wrong. What the reasons are called and what the user is told is decided in
-``svmlight.py``.
+It reads whole lines from a block of bytes into preallocated arrays, and stops if an array is full or a token is wrong.
+The error messages are made in ``svmlight.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DONE, FULL, CROWDED, WRONG = 0, 1, 2, 3
-"""Why the parser stopped: no text left; no room for the next row; no room for its doubtful numbers; a wrong token."""
+"""Why the parser stopped: no text left; no space for the next row; no space for its doubtful numbers; a wrong token."""
 
 MOST_DIGITS = 18
 """As many decimal digits always fit in an int64; longer numbers are left to Python."""

@@ -1,7 +1,8 @@
-"""The streams of the paper's two lower bounds (its appendix on lower bounds): no learner errs less on them.
+"""The streams of the paper's two lower bounds (its appendix on lower bounds).
 
-Filtering pays the root of T even where the classes are separable, :class:`Segments`; full information pays for the
-number of classes and the norm of the comparator, whatever T is, :class:`FreshFeatures`.
+:class:`Segments`: in filtering every learner makes a number of mistakes of order sqrt(T), even if the classes are
+separable. :class:`FreshFeatures`: with full information the surrogate regret grows with the number of classes and the
+norm of the comparator, but not with T.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gappletron._validate import UserError, whole
-from gappletron.streams.specification import settings
+from gappletron.spelling import settings
 from gappletron.streams.stream import CHUNK, Chunk, Stream, frozen
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Segments(Stream):
 
     @property
     def segment_ends(self) -> range:
-        """How many rounds are over at the end of each segment; a curve for :func:`gappletron.play`."""
+        """The number of rounds at the end of each segment; a `curve` for :func:`gappletron.play`."""
         return range(self.root, self.rounds + 1, self.root)
 
     @property
@@ -111,7 +112,7 @@ class FreshFeatures(Stream):
 
     For an integer B = `radius` >= 2 the first M = (B^2 - 1) K^2 rounds have a feature each that was never on before,
     with value 1, and a uniformly random label. From then on one more feature is on in every round, and its label,
-    uniformly random too, stays. Whoever plays errs with probability (K - 1)/K in each of the first M + 1 rounds:
+    uniformly random too, stays. Every learner errs with probability (K - 1)/K in each of the first M + 1 rounds:
     ``lower_bound`` in expectation, over the labels as well, so average over seeds.
 
     The comparator scores the label of each fresh feature by 1/K and that of the last by 1: its norm is B, its smooth

@@ -1,8 +1,8 @@
-"""What every learner plays against: a stream of rounds, handed over in chunks of sparse rows.
+"""Streams of rounds, in chunks of sparse rows.
 
 A :class:`Stream` knows its features and classes before the first round, and yields :class:`Chunk` after :class:`Chunk`
-in one fixed set of array types, so that the compiled round loop is compiled once. Zeros are never stored: a sparse row,
-its dense twin and its line in a file make the same chunk, bit for bit.
+in one fixed set of array types, so that the round loop is compiled once. Zeros are never stored: a sparse row, the same
+row dense and the same row in a file make the same chunk, bit for bit.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["CHUNK", "ArrayStream", "Chunk", "Stream", "digits", "limited"]
 
 CHUNK = 65_536
-"""The most rounds a chunk may hold."""
+"""The maximum number of rounds in a chunk."""
 
 ENTRIES = 4_194_304
-"""The most non-zeros a chunk may hold, unless a single row has more: it bounds the memory of wide streams."""
+"""The maximum number of non-zeros in a chunk, unless a single row has more: it bounds the memory of wide streams."""
 
 
 class Chunk(NamedTuple):
-    """Some consecutive rounds: row ``i`` has ``indices[indptr[i]:indptr[i + 1]]`` on, its label is ``labels[i]``.
+    """Consecutive rounds: row ``i`` has non-zeros at ``indices[indptr[i]:indptr[i + 1]]`` and the label ``labels[i]``.
 
     The arrays are one-dimensional, contiguous and read-only; ``indptr`` and ``labels`` are int64, ``indices`` int32,
     sorted and distinct within a row, ``values`` float64; ``indptr`` begins at 0, labels are positions in the stream's
@@ -130,7 +130,7 @@ def finite_norm(norm: float, name: str) -> float:
 class Stream(abc.ABC):
     """A sequence of rounds (x, y), each made of a sparse row and a class.
 
-    A subclass sets the attributes and yields chunks; every call of :meth:`chunks` begins anew.
+    A subclass sets the attributes and yields chunks; every call of :meth:`chunks` starts from the first round.
 
     >>> import numpy as np
     >>> from gappletron.streams import Chunk, Stream
@@ -143,13 +143,17 @@ class Stream(abc.ABC):
     """
 
     name: str
-    """What reports call it."""
+    """The name in titles and messages."""
     features: int
     """The number of features d; every index is below it."""
     classes: tuple[Label, ...]
     """The classes' names; a chunk's labels are positions in it."""
+    classes_given: bool = True
+    """Whether the order of the classes was chosen, by the user or by the definition of the stream. False where the
+    order was derived from the data (sorted labels): then the filtering presets require the revealing class by name.
+    """
     rounds: int | None
-    """The number of rounds T, None if that is not known before the end."""
+    """The number of rounds T, None if it is not known in advance."""
     max_norm: float | None
     """The largest Euclidean norm of a row, or an upper bound of it; None if unknown."""
 
@@ -158,9 +162,7 @@ class Stream(abc.ABC):
         """The rounds from the beginning, at most :data:`CHUNK` at a time."""
 
     def prepare(self, progress: Callable[[int, int], None] | None = None) -> None:  # noqa: B027 - most have nothing to prepare
-        """Find out now what playing needs to know, such as a file's classes; `progress` is called with (done,
-        total).
-        """
+        """Read now what playing needs, such as the classes of a file; `progress` is called with (done, total)."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
@@ -170,12 +172,12 @@ class Stream(abc.ABC):
 
 
 class ArrayStream(Stream):
-    """Rows that are in memory already: a dense array-like or any scipy.sparse matrix, and a label for each row.
+    """Rows in memory: a dense array-like or any scipy.sparse matrix, and a label for each row.
 
-    Nothing is copied as a whole, so what is changed in X later is played as changed, and checked again. Dense rows
-    become sparse a chunk at a time (a sparse matrix that is unsorted or has duplicate entries is put in order first, in
-    a copy). Classes are the distinct labels, sorted if they can be compared, else in order of first appearance;
-    `classes` overrides that. Whole floats in `y`, as loaders return them, count as ints.
+    X is not copied: later changes to it are played, and checked again. Dense rows become sparse one chunk at a time (a
+    sparse matrix that is unsorted or has duplicate entries is copied and sorted first). Classes are the distinct
+    labels, sorted if they can be compared, else in order of first appearance; `classes` overrides that. Whole floats in
+    `y`, as loaders return them, count as ints.
 
     >>> from gappletron.streams import ArrayStream
     >>> stream = ArrayStream([[1, 0], [3, 4], [0, 0]], ["spam", "ham", "spam"])
@@ -197,6 +199,7 @@ class ArrayStream(Stream):
         for start, stop in self._cuts():
             self._checked_entries(start, stop)
         self.classes, self._labels = _positions(y, self.rounds, classes)
+        self.classes_given = classes is not None
 
     @functools.cached_property
     def max_norm(self) -> float | None:  # type: ignore[override]
@@ -209,16 +212,16 @@ class ArrayStream(Stream):
             yield frozen(*self._checked_entries(start, stop), self._labels[start:stop])
 
     def _cuts(self) -> Iterator[tuple[int, int]]:
-        """Where to cut the rows, so that no chunk has more than CHUNK rows or, if it can be, ENTRIES entries."""
+        """Where to cut the rows: a chunk has at most CHUNK rows and, except for a single row, ENTRIES entries."""
         total = self._rows.shape[0]
         start = 0
         while start < total:
             if isinstance(self._rows, np.ndarray):
-                room = ENTRIES // self.features
+                most = ENTRIES // self.features
             else:
                 indptr = self._rows.indptr[start : start + CHUNK + 1].astype(np.int64)
-                room = int(np.searchsorted(indptr, indptr[0] + ENTRIES, side="right")) - 1
-            stop = min(start + CHUNK, start + max(room, 1), total)
+                most = int(np.searchsorted(indptr, indptr[0] + ENTRIES, side="right")) - 1
+            stop = min(start + CHUNK, start + max(most, 1), total)
             yield start, stop
             start = stop
 
@@ -297,7 +300,7 @@ def _sparse(X: Any) -> Any:
     _check_real(X.dtype)
     try:
         csr = X.tocsr()
-        # A view of its own: the flags that scipy keeps about an array's order are then computed, not believed.
+        # A new object, so that scipy computes its flags about sorted indices instead of keeping those of X.
         rows = scipy.sparse.csr_array((csr.data, csr.indices, csr.indptr), shape=csr.shape)
         rows.check_format(full_check=True)
     except (ValueError, IndexError, TypeError) as error:
@@ -331,7 +334,7 @@ def plain_names(classes: Iterable[Any]) -> list[Any]:
 def _distinct(y: Any) -> tuple[list[Any], NDArray[np.int64]]:
     """The distinct labels of y, and for each row the position of its label among them."""
     if isinstance(y, str | bytes):
-        raise UserError("y must hold a label for each row of X, not one text: give a list")
+        raise UserError("y must hold a label for each row of X, not a string: give a list")
     if isinstance(y, np.ndarray):
         if y.ndim != 1:
             raise UserError(f"y must have one dimension, a label for each row of X, not {y.ndim}")
@@ -343,7 +346,7 @@ def _distinct(y: Any) -> tuple[list[Any], NDArray[np.int64]]:
         rows = list(y)
     except TypeError:
         raise UserError(f"y must be a sequence with a label for each row of X, not {type(y).__name__}") from None
-    places: dict[tuple[type, Any], int] = {}  # by type as well: True and 1 are equal, and must not pass for one class
+    places: dict[tuple[type, Any], int] = {}  # by type as well: True and 1 are equal, but are two classes
     positions = np.empty(len(rows), np.int64)
     for row, item in enumerate(rows):
         plain = label(_whole_float(item), f"in row {row} of y the class")
@@ -399,21 +402,21 @@ def digits() -> ArrayStream:
     from sklearn.datasets import load_digits
 
     pixels, y = load_digits(return_X_y=True)
-    return ArrayStream(pixels / 16.0, y, name="digits")
+    return ArrayStream(pixels / 16.0, y, classes=range(10), name="digits")
 
 
 # --------------------------------------------------------------------------------------------------------------- limits
 
 
 def trusted(stream: Stream) -> Stream:
-    """The stream itself if it is one of the package's, which check what they yield; else one whose chunks are
+    """The stream itself if it is defined by the package, which checks what it yields; else one whose chunks are
     checked.
     """
     return stream if type(stream).__module__.startswith("gappletron.streams.") else Checked(stream)
 
 
 class Wrapped(Stream):
-    """Another stream, changed in some respect; all else is the other stream's."""
+    """Another stream with some change; all attributes are those of the other stream."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = trusted(stream)
@@ -428,6 +431,11 @@ class Wrapped(Stream):
     def classes(self) -> tuple[Label, ...]:  # type: ignore[override]
         """The stream's classes."""
         return self._stream.classes
+
+    @property
+    def classes_given(self) -> bool:  # type: ignore[override]
+        """Whether the order of the stream's classes was chosen, not derived from the data."""
+        return self._stream.classes_given
 
     @property
     def rounds(self) -> int | None:  # type: ignore[override]
@@ -445,8 +453,8 @@ class Wrapped(Stream):
 
 
 class Checked(Wrapped):
-    """A stream from outside the package: compiled code would read past an array where a chunk is wrong, so each is
-    checked.
+    """A stream from outside the package. Each chunk is checked, because compiled code would read beyond the end of an
+    array if a chunk is wrong.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -460,7 +468,8 @@ class Checked(Wrapped):
                 typed = frozen(*chunk)
             except (TypeError, ValueError) as error:
                 raise UserError(
-                    f"chunk {number} of {self.name} is not made of flat arrays of numbers ({error}): see Chunk"
+                    f"chunk {number} of {self.name} is not made of one-dimensional arrays of numbers ({error}): "
+                    "see Chunk"
                 ) from None
             problem = self._problem(typed)
             if problem:
@@ -470,9 +479,9 @@ class Checked(Wrapped):
     def _problem(self, chunk: Chunk) -> str:  # noqa: PLR0911 - a list of reasons
         indptr, indices, values, positions = chunk
         if any(array.ndim != 1 for array in chunk):
-            return "its arrays must be flat"
+            return "its arrays must be one-dimensional"
         if indptr.size != positions.size + 1 or indptr[0] != 0 or (np.diff(indptr) < 0).any():
-            return "indptr must begin at 0, never fall, and have one entry more than labels"
+            return "indptr must start at 0, must not decrease, and must have one entry more than labels"
         if not indptr[-1] == indices.size == values.size:
             return "indices and values must have indptr[-1] entries"
         if positions.size and not 0 <= positions.min() <= positions.max() < len(self.classes):
@@ -480,14 +489,14 @@ class Checked(Wrapped):
         if indices.size and not 0 <= indices.min() <= indices.max() < self.features:
             return f"indices must lie between 0 and {self.features - 1}"
         rising = np.diff(indices) > 0
-        rising[indptr[(indptr > 0) & (indptr < indices.size)] - 1] = True  # from one row to the next they may fall
+        rising[indptr[(indptr > 0) & (indptr < indices.size)] - 1] = True  # from one row to the next they may decrease
         if not rising.all():
-            return "indices must rise within a row"
+            return "indices must increase within a row"
         return "" if np.isfinite(values).all() else "values must be finite"
 
 
 class Remembered(Wrapped):
-    """Another stream with all its chunks made and kept in memory, for many runs on the same data.
+    """Another stream with all chunks kept in memory, for many runs on the same data.
 
     >>> from gappletron.streams import Synthetic
     >>> stream = Remembered(Synthetic(rounds=100))
@@ -532,14 +541,14 @@ class Limited(Wrapped):
                 return
             yield chunk
             left -= len(chunk.labels)
-            if left == 0:  # not one block more: more may never come through a pipe
+            if left == 0:  # do not ask for more: a pipe may wait forever
                 return
 
 
 def limited(stream: Stream, rounds: int) -> Stream:
     """The first `rounds` rounds of a stream, or all of it if it is shorter.
 
-    Features, classes and the largest norm stay those of the whole stream, so a longer run begins like a shorter one.
+    Features, classes and the largest norm are those of the whole stream, so a longer run begins like a shorter one.
 
     >>> from gappletron.streams import digits, limited
     >>> limited(digits(), 100).rounds, limited(digits(), 10_000).rounds

@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 __all__ = ["SvmlightFile"]
 
 BLOCK = 1 << 20
-"""Bytes that are read, and at most decompressed, at a time."""
+"""Bytes that are read, and at most decompressed, in one step."""
 
 LONGEST_LINE = 1 << 26
-"""A line must be held in memory as a whole; one that is longer than this is taken for a mistake."""
+"""The longest line, in bytes: a line is held in memory as a whole."""
 
 MOST_CLASSES = 100_000
-"""More distinct labels than this are taken for the targets of a regression."""
+"""The maximum number of distinct labels: more look like the targets of a regression."""
 
 LARGEST_INDEX = 2**31 - 1
 
 
 class Scan(NamedTuple):
-    """What a first pass over a file finds."""
+    """What a scan of a file finds."""
 
     rows: int
     features: int
@@ -61,7 +61,7 @@ class Scan(NamedTuple):
 class Parsed(NamedTuple):
     """Some consecutive rows, the numbers that are their labels, and the lines they came from."""
 
-    chunk: Chunk  # with labels that mean nothing yet
+    chunk: Chunk  # its labels are not set yet
     labels: NDArray[np.float64]
     lines: NDArray[np.int64]
     largest: int
@@ -70,14 +70,14 @@ class Parsed(NamedTuple):
 class SvmlightFile(Stream):
     """The rows of an svmlight file, ``label index:value index:value ...`` with indices from 1, one round each.
 
-    The file may be gzipped, whatever it is called. Its text is read as scikit-learn reads it with ``zero_based=False``,
-    only faster and with a block in memory instead of the whole; nan, inf, digits with underscores and indices below 1
-    are errors. Values of zero are left out, since a feature that is zero changes nothing.
+    The file may be gzipped, whatever its name. It is read as scikit-learn reads it with ``zero_based=False``, but
+    faster and in bounded memory; nan, inf, digits with underscores and indices below 1 are errors. Zeros are left out.
 
-    What is not given here is found by a first pass when it is first needed (see :meth:`scan`): the features are as many
-    as the largest index, the classes are the distinct labels in increasing order, as ints if all are whole and else as
-    text. With `features` and `classes` given there is no first pass, and the number of rounds is not known beforehand.
-    `classes` are compared by number (1, 1.0 and "1" are the same), named as the first pass would name them, and stay in
+    What is not given here is found by one scan of the file when it is first needed (see :meth:`scan`): the features are
+    as many as the largest index, the classes are the distinct labels in increasing order, as ints if all are whole and
+    else as text. So the file is read twice, for the scan and for playing. With `features` and `classes` given it is
+    read once, and the number of rounds is not known beforehand; asking for :attr:`max_norm` scans, unless it was given
+    too. `classes` are compared by number (1, 1.0 and "1" are the same), named as the scan would name them, and stay in
     the order given. At most `rounds` rows are played, and those before a wrong line are played before the error is
     raised.
 
@@ -113,6 +113,7 @@ class SvmlightFile(Stream):
         self._read = False
         self._features = None if features is None else whole(features, "features", least=1, most=LARGEST_INDEX)
         self._classes = None if classes is None else two_classes(_names_given(classes))
+        self.classes_given = classes is not None
         self._max_norm = None if max_norm is None else number(max_norm, "max_norm", above=0.0)
         self._most = None if rounds is None else whole(rounds, "rounds", least=1)
         self._scan: Scan | None = None
@@ -139,9 +140,9 @@ class SvmlightFile(Stream):
             return self._max_norm
         return finite_norm(self.scan().max_norm, self.name)
 
-    @functools.cached_property
+    @property
     def rounds(self) -> int | None:  # type: ignore[override]
-        """The number of rows, or the limit given if that is smaller; None if nobody has counted."""
+        """The number of rows, or the limit given if that is smaller; before a scan the limit, which may be None."""
         if self._features is not None and self._classes is not None and self._scan is None:
             return self._most
         rows = self.scan().rows
@@ -222,7 +223,7 @@ class SvmlightFile(Stream):
         if self._scan is not None and rows != self._scan.rows:
             raise UserError(
                 f"{self.name} had {self._scan.rows} rows when it was scanned and now has {rows}: "
-                "it changed meanwhile, open it again"
+                "the file has changed, open it again"
             )
 
     def _positions(self, part: Parsed) -> tuple[NDArray[np.int64], UserError | None]:
@@ -287,11 +288,11 @@ class SvmlightFile(Stream):
         if len(digits) > 10 or int(digits) > LARGEST_INDEX:
             return f"{shown} has an index above {LARGEST_INDEX}: renumber or hash the features"
         if self._features is not None and int(digits) > self._features:
-            return f"{shown} has an index above the {self._features} features given: raise features or leave it out"
+            return f"{shown} has an index above the {self._features} features given: raise features or omit it"
         if self._scan is not None and int(digits) > self._scan.features:
             return (
                 f"{shown} has an index above the {self._scan.features} found when the file was scanned: "
-                "it changed meanwhile, open it again"
+                "the file has changed, open it again"
             )
         if int(digits) <= previous:
             return f"{shown} comes after index {previous}: sort the indices of a line, each of them once"
@@ -326,7 +327,7 @@ def _number_of(name: Any) -> float:
 
 
 def _names_given(classes: Iterable[Any]) -> tuple[Label, ...]:
-    """The names that a scan would give to these classes, however their numbers are spelled here, in the order given."""
+    """The names that a scan would give to these classes, in the order given."""
     return labels(_names_found(_number_of(item) for item in plain_names(classes)), "class")
 
 
@@ -346,7 +347,7 @@ def _fault(text: str) -> str:
     if bare in ("inf", "infinity"):
         return "is infinite"
     try:
-        return "is too large for a double" if math.isinf(float(text)) else "is not spelled as a number"
+        return "is too large for a double" if math.isinf(float(text)) else "is not a valid number"
     except ValueError:
         return "is not a number"
 
@@ -371,7 +372,7 @@ def _cannot_open(name: str, error: Exception) -> UserError:
     if isinstance(error, FileNotFoundError):
         return UserError(f"there is no file {name!r}: check the path, or use 'digits' or 'synthetic:K=9,d=120'")
     if isinstance(error, PermissionError):
-        return UserError(f"{name} may not be read by you: change its permissions")
+        return UserError(f"{name} cannot be read (permission denied): change its permissions")
     return UserError(f"{name!r} cannot be read ({getattr(error, 'strerror', None) or error}): check the path")
 
 
@@ -428,12 +429,12 @@ def _unzipped(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
             text = member.decompress(packed, BLOCK)  # at most a block comes out, however much is packed in
         except zlib.error as error:
             raise UserError(
-                f"{name} is corrupt: unpacking it as gzip failed ({error}), fetch or pack it again"
+                f"{name} is corrupt: decompressing it as gzip failed ({error}), download or compress it again"
             ) from None
         if text:
             yield text
         elif ended and not member.eof:
-            raise UserError(f"{name} is cut off: its gzip data ends too early, fetch or pack it again")
+            raise UserError(f"{name} is truncated: its gzip data ends too early, download or compress it again")
         packed = member.unused_data if member.eof else member.unconsumed_tail
         if member.eof:
             member = None
@@ -442,7 +443,7 @@ def _unzipped(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
 # ----------------------------------------------------------------------------------------------------------------- rows
 
 
-def _room(entries: int, doubtful: int) -> Rows:
+def _new_rows(entries: int, doubtful: int) -> Rows:
     # The operating system gives memory only where it is written, so large arrays for a small file cost nothing.
     return Rows(
         np.zeros(CHUNK + 1, np.int64),
@@ -460,7 +461,7 @@ def _parse_blocks(
     """Rows from a text that comes in blocks, cut anywhere."""
     text = np.empty(2 * BLOCK, np.uint8)
     filled = 0
-    rows = _room(ENTRIES, 4096)
+    rows = _new_rows(ENTRIES, 4096)
     cursor = Cursor()
     zeros = False  # a doubtful number may turn out to be zero when its entry is stored already
     ended = False
@@ -489,7 +490,7 @@ def _parse_blocks(
             if cursor.status == CROWDED and cursor.position == before:
                 rows = rows._replace(doubtful=np.empty((2 * len(rows.doubtful), 3), np.int64))
             elif cursor.status == FULL and cursor.rows == 0:
-                rows = _room(2 * len(rows.values), len(rows.doubtful))
+                rows = _new_rows(2 * len(rows.values), len(rows.doubtful))
             elif cursor.status == FULL:
                 yield _emitted(cursor, rows, zeros)
                 cursor, zeros = Cursor(cursor.position, stop, cursor.lines), False

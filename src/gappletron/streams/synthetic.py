@@ -9,7 +9,7 @@ import numpy as np
 
 from gappletron._dispatch import helper, specialised
 from gappletron._validate import UserError, number, whole
-from gappletron.streams.specification import settings
+from gappletron.spelling import settings
 from gappletron.streams.stream import CHUNK, ENTRIES, Chunk, Stream, frozen
 
 if TYPE_CHECKING:

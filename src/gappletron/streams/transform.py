@@ -1,4 +1,4 @@
-"""What may be done to the rows of a stream before they are played: normalising, and a bias feature."""
+"""Transformations of the rows of a stream: normalization, and a bias feature."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["NORMALIZATIONS", "transformed"]
 
 NORMALIZATIONS = ("none", "unit", "log1p-unit")
-"""The ways to normalise a row."""
+"""The ways to normalize a row."""
 
 
 @helper
@@ -84,7 +84,7 @@ class Transformed(Wrapped):
 
     @property
     def max_norm(self) -> float | None:  # type: ignore[override]
-        """1 for normalised rows, else the stream's own; with a bias the root of 1 + its square."""
+        """1 for normalized rows, else that of the stream; with a bias the root of 1 + its square."""
         norm = 1.0 if self._normalize != "none" else self._stream.max_norm
         return math.hypot(1.0, norm) if self._bias and norm is not None else norm
 
@@ -106,10 +106,10 @@ class Transformed(Wrapped):
 
 
 def transformed(stream: Stream, normalize: str = "none", bias: bool = False) -> Stream:
-    """A stream with its rows normalised and then, if wanted, extended by a last feature that is always 1.
+    """A stream with its rows normalized and then, with `bias`, extended by a last feature that is always 1.
 
     ``normalize="unit"`` scales every row to Euclidean norm 1; ``"log1p-unit"`` first replaces each value v by
-    sign(v) log(1 + abs(v)), which tames counts. Empty rows stay empty.
+    sign(v) log(1 + abs(v)), which is useful for counts. Empty rows stay empty.
 
     >>> from gappletron.streams import ArrayStream, transformed
     >>> stream = transformed(ArrayStream([[3, 4], [0, 0]], ["a", "b"]), normalize="unit", bias=True)

@@ -1,6 +1,4 @@
-"""A stream so easy that the paper's bounds are numbers worth reading: one unit vector for each class, and
-label noise.
-"""
+"""An easy stream, on which the bounds of the paper are small: one unit vector per class, and label noise."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gappletron._validate import number, whole
-from gappletron.streams.specification import settings
+from gappletron.spelling import settings
 from gappletron.streams.stream import CHUNK, Chunk, Stream, frozen
 
 if TYPE_CHECKING:
@@ -59,7 +57,7 @@ class UnitVectors(Stream):
         K = self.features
         for start in range(0, self.rounds, CHUNK):
             n = min(CHUNK, self.rounds - start)
-            # Three draws a round, in the order of the rounds: a longer stream begins like a shorter one.
+            # Three draws per round, in the order of the rounds: a longer stream begins like a shorter one.
             drawn = rng.random((n, 3))
             clean = (drawn[:, 0] * K).astype(np.int64)  # never rounds up to K: see `below` in synthetic.py
             other = (clean + 1 + (drawn[:, 2] * (K - 1)).astype(np.int64)) % K

@@ -1,0 +1,151 @@
+"""``gappletron bound``: the theorems as numbers, for a learner or for a stored run."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gappletron._validate import UserError
+from gappletron.cli.graph import named_graph
+from gappletron.cli.output import check_outputs
+from gappletron.progress import progress
+
+if TYPE_CHECKING:
+    from gappletron.graphs import FeedbackGraph
+    from gappletron.learners.gappletron import Gappletron
+    from gappletron.theory import Bound
+
+
+def show_bounds(
+    learner: Annotated[
+        str | None, typer.Argument(metavar="[LEARNER]", help="A Gappletron: gapsmh, gaphin, gaplog2, gaplog.")
+    ] = None,
+    graph: Annotated[str, typer.Option(help="A preset, or a FILE.json.")] = "bandit",
+    classes: Annotated[
+        str,
+        typer.Option(
+            help="For a preset: how many classes, or their names as in spam,ham. Default: 4 (2 for apple-tasting)."
+        ),
+    ] = "",
+    revealing: Annotated[
+        str | None, typer.Option(help="Filtering and apple tasting: the class that reveals. Default: the first.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="T.")] = 100_000,
+    max_norm: Annotated[float, typer.Option(help="X, the largest norm of the features.")] = 1.0,
+    radius: Annotated[
+        float | None,
+        typer.Option(
+            help="B, the radius of the ball of the weights. Default: 1, or that of the optimizer of the stored run."
+        ),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="The allowed probability of failure.")] = 0.05,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            "--run",
+            metavar="ID",
+            help="A stored run, by its id in results.csv: with its best comparator and its surrogate regret.",
+        ),
+    ] = None,
+    results: Annotated[Path, typer.Option(metavar="DIR", help="The folder that holds the stored run.")] = Path(
+        "results"
+    ),
+    plot: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="A stored run: draw its mistakes with the bounds over them.")
+    ] = None,
+) -> None:
+    """Print the bound of every theorem of the paper, with the gamma of the theorem or for a stored run."""
+    if (learner is None) == (run is None):
+        raise UserError(
+            "expected a learner, as in `gappletron bound gapsmh`, or a stored run, --run ID: give one of them"
+        )
+    if run is not None:
+        if (graph, classes, revealing, rounds, max_norm) != ("bandit", "", None, 100_000, 1.0):
+            raise UserError(
+                "a stored run has its own graph, rounds and norm: with --run give only --results, --radius, "
+                "--delta and --plot"
+            )
+        _show_bounds_of_run(run, results, radius, delta, plot)
+        return
+    if plot is not None:
+        raise UserError("--plot is only for a stored run: name one with --run ID")
+    from gappletron.learners import named
+    from gappletron.learners.gappletron import Gappletron
+    from gappletron.optimizers import ProjectedOGD
+    from gappletron.theory import THEOREMS, bounds
+    from gappletron.tuning import tuned
+
+    feedback = named_graph(graph, classes, revealing)
+    chosen = named(learner or "")
+    if not isinstance(chosen, Gappletron):
+        raise UserError(f"the theorems are about Gappletron, not about {learner!r}: choose for example 'gapsmh'")
+    projected = chosen.replace(optimizer=ProjectedOGD(1.0 if radius is None else radius))
+    numbers = f"T = {rounds:,}, X = {max_norm:g}, delta = {delta:g}"
+    lines = [
+        f"{projected.loss!r} with {projected.optimizer!r} on {feedback}, {numbers}",
+        _constants(projected, feedback, max_norm),
+    ]
+    for position, theorem in enumerate(THEOREMS):
+        player = (
+            tuned(projected, theorem.tuning, feedback, max_norm=max_norm, delta=delta) if theorem.tuning else projected
+        )
+        bound = bounds(player, feedback, rounds=rounds, max_norm=max_norm, delta=delta)[position]
+        lines.append(_bound_line(bound, f"{f'gamma = {player.exploration.gamma:.4g}' if theorem.tuning else '':16} "))
+    typer.echo("\n".join(lines))
+
+
+def _constants(learner: Gappletron, graph: FeedbackGraph, max_norm: float) -> str:
+    """The constants of the theorems."""
+    from gappletron.learners.gappletron import constants
+    from gappletron.learners.learner import Problem
+
+    c = constants(learner, Problem(graph, max_norm=max_norm))
+    return (
+        f"constants: K = {graph.n_classes}, K' = {c.K:g}, rho = {c.rho}, Q = {max(1, len(graph.revealing_classes))}, "
+        f"L = {c.L:.4g}, h = {c.h:.4g}, lmax = {c.lmax:.4g}"
+    )
+
+
+def _bound_line(bound: Bound, gamma: str = "") -> str:
+    what = f"does not apply: it {bound.refusal}" if bound.refusal else f"{bound.statement}, value = {bound.value:,.1f}"
+    return f"{bound.theorem:32} {gamma}{what}"
+
+
+def _show_bounds_of_run(run: str, results: Path, radius: float | None, delta: float, plot: Path | None) -> None:
+    from gappletron.experiments.runner import graph_of
+    from gappletron.experiments.store import read_results
+    from gappletron.experiments.theorems import examined
+
+    check_outputs(None, plot)
+    stored = {result.task.id: result for result in read_results(results)}
+    if not stored:
+        raise UserError(f"no run in {str(results)!r} is finished: run `gappletron reproduce --out {results}` first")
+    if run not in stored:
+        begun = [name for name in stored if name.startswith(run)]
+        near = begun[:1] or difflib.get_close_matches(run, stored, n=1, cutoff=0.0)
+        raise UserError(
+            f"there is no stored run {run!r}; the closest id is {near[0]!r}: all ids are in "
+            f"{str(results / 'results.csv')!r}"
+        )
+    with progress("comparing") as show:
+        found = examined(stored[run], radius, delta, show)
+    task, outcome, graph = stored[run].task, stored[run].outcome, graph_of(stored[run].task)
+    typer.echo(
+        f"{run}\n{found.learner!r}\non {graph}, T = {task.rounds:,}, n = {outcome.blind_rounds:,}, "
+        f"X = {outcome.max_norm:.4g}, delta = {delta:g}, sum l_t(W_t) = {outcome.loss_sum:,.1f}\n"
+        f"{_constants(found.learner, graph, outcome.max_norm)}\n"
+        f"best comparator with norm at most {found.radius:g} (--radius sets another): loss "
+        f"{found.comparator.loss:,.1f} "
+        f"(the minimum is at most {found.comparator.gap:,.1f} lower)\n"
+        f"mistakes {outcome.mistakes:,}, surrogate regret {found.regret:,.1f}"
+    )
+    for bound in found.bounds:
+        typer.echo(_bound_line(bound))
+    if plot is not None:
+        from gappletron._files import save_figure
+        from gappletron.experiments.theorem_figures import mistakes_and_bounds
+
+        save_figure(mistakes_and_bounds(found), plot)

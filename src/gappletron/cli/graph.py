@@ -1,0 +1,50 @@
+"""``gappletron graph``: describe a feedback graph."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gappletron._validate import UserError
+from gappletron.cli.output import check_outputs
+
+if TYPE_CHECKING:
+    from gappletron.graphs import FeedbackGraph
+
+
+def describe_graph(
+    graph: Annotated[
+        str,
+        typer.Argument(
+            metavar="PRESET|FILE",
+            help="bandit, full, filtering, label-efficient, apple-tasting, disease-prevention, or a FILE.json.",
+        ),
+    ],
+    classes: Annotated[str, typer.Option(help="For a preset: how many classes, or their names as in spam,ham.")] = "",
+    revealing: Annotated[
+        str | None, typer.Option(help="Filtering and apple tasting: the class that reveals. Default: the first.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw it: PNG, SVG or PDF.")] = None,
+) -> None:
+    """Describe a feedback graph, print its matrix, and draw it."""
+    check_outputs(None, plot, inputs=(graph,))
+    feedback = named_graph(graph, classes, revealing)
+    typer.echo(feedback.describe())
+    typer.echo()
+    typer.echo(feedback.as_text())
+    if plot is not None:
+        feedback.draw(plot)
+        typer.echo(f"\nThe drawing is in {plot}")
+
+
+def named_graph(graph: str, classes: str, revealing: str | None) -> FeedbackGraph:
+    """The graph of a command without a stream, whose classes are an option."""
+    from gappletron.graphs import open_graph
+    from gappletron.spelling import class_names
+
+    if graph.endswith(".json") and classes:
+        raise UserError("--classes is only for presets, and a file has its own classes: omit it")
+    default = "2" if graph.partition(":")[0] == "apple-tasting" else "4"
+    return open_graph(graph, class_names(classes or default), revealing)

@@ -1,0 +1,33 @@
+"""``gappletron learners``: list the learners."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from gappletron.learners.learner import Learner
+
+
+def list_learners() -> None:
+    """List the learners: name, kind of feedback, parameters, reference."""
+    from gappletron.learners import named, names
+
+    for name in names():
+        learner = named(name)
+        typer.echo(
+            f"{name}\n    feedback    {learner.setting}\n    parameters  {_parameters(learner)}\n"
+            f"    reference   {learner.reference}"
+        )
+
+
+def _parameters(learner: Learner) -> str:
+    """The fields with their default values."""
+    return (
+        ", ".join(
+            f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
+            for key, value in learner._asdict().items()
+        )
+        or "none"
+    )

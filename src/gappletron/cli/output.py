@@ -1,0 +1,145 @@
+"""What several commands share: playing with a progress bar, tables, JSON, error messages."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from gappletron import __version__
+from gappletron._validate import UserError
+from gappletron.progress import progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from gappletron.history import Histories
+    from gappletron.runs import Runs
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
+
+
+def show_error(error: UserError) -> None:
+    """Print one sentence on the standard error."""
+    typer.echo(f"gappletron: {' '.join(str(error).splitlines())}", err=True)
+
+
+def check_outputs(json_path: Path | None, plot: Path | None, inputs: tuple[str, ...] = ()) -> None:
+    """Raise UserError, before anything is played, if an output cannot be written or is also an input."""
+    from gappletron._files import check_writable, figure_kind
+
+    if plot is not None:
+        figure_kind(plot)
+    for path in (json_path, plot):
+        if path is not None:
+            check_writable(path)
+            if any(_same_file(path, name) for name in inputs):
+                raise UserError(f"{str(path)!r} is an input and would be overwritten: name another file for the result")
+    if json_path is not None and plot is not None and json_path.resolve() == plot.resolve():
+        raise UserError(f"--json and --plot both name {str(plot)!r}: name two files")
+
+
+def _same_file(path: Path, name: str) -> bool:
+    try:
+        return path.is_file() and path.samefile(name)
+    except (OSError, ValueError):  # the name may not be the name of a file
+        return False
+
+
+def play_and_report(runs: Runs, report: Callable[[Histories], None]) -> None:
+    """Play, and then call `report` with what was measured.
+
+    Where an error in the stream or Ctrl-C ends playing early, what was measured until then is reported, and then the
+    error is raised, or the command ends with exit code 130.
+    """
+    try:
+        with progress("playing") as show:
+            for played in runs:
+                show(played, runs.stream.rounds)
+    except (UserError, KeyboardInterrupt) as stop:
+        histories = runs.histories()
+        interrupted = isinstance(stop, KeyboardInterrupt)
+        if any(run.rounds for run in histories):
+            if interrupted:
+                rounds = min(run.rounds for run in histories)
+                typer.echo(f"stopped: what follows is what was measured, {rounds:,} rounds", err=True)
+            try:
+                report(histories)
+            except UserError as error:  # a second error, such as a full disk, must not hide the first
+                show_error(error)
+        elif interrupted:
+            raise typer.Abort from None
+        if interrupted:
+            raise typer.Exit(INTERRUPTED) from None
+        raise
+    report(runs.histories())
+
+
+def table(histories: Histories) -> str:
+    """The runs as a table: with lines on a terminal, else plain text."""
+    if not sys.stdout.isatty():
+        return str(histories)
+    from rich.console import Console
+    from rich.table import Table
+
+    from gappletron.history import HEADER
+
+    drawn = Table(title=histories.title, title_justify="left", title_style="bold")
+    for column in HEADER:
+        drawn.add_column(column, justify="left" if column == HEADER[0] else "right")
+    for row in histories.rows():
+        drawn.add_row(*row)
+    console = Console()
+    with console.capture() as capture:
+        console.print(drawn)
+    return capture.get().rstrip("\n")
+
+
+def write_json(path: Path, runs: Runs, histories: Histories) -> None:
+    """Write what ``--json`` asks for."""
+    from gappletron import _files
+
+    with _files.replacing(path) as file:
+        file.write(json.dumps(document(runs, histories), indent=2, allow_nan=False).encode() + b"\n")
+
+
+def document(runs: Runs, histories: Histories) -> dict[str, Any]:
+    """What ``--json`` writes."""
+    from gappletron.spelling import json_ready, spelled
+
+    graph = runs.graph
+    return {
+        "version": __version__,
+        "data": {
+            "name": runs.stream.name,
+            "rounds": max(run.rounds for run in histories),
+            "features": int(runs.stream.features),
+            "classes": len(runs.stream.classes),
+        },
+        "graph": {
+            "name": graph.name,
+            "actions": graph.n_actions,
+            "classes": graph.n_classes,
+            "revealing": list(graph.revealing),
+            "dominating_set": list(graph.dominating_set),
+            "rho": graph.rho,
+        },
+        "runs": [
+            {
+                "learner": run.name,
+                "repeat": run.repeat,
+                "seed": run.seed,
+                "parameters": json_ready(spelled(run.learner)),
+                "rounds": run.rounds,
+                "mistakes": run.mistakes,
+                "error_rate": run.error_rate,
+                "labels_seen": run.labels_seen,
+                "seconds": run.seconds,
+            }
+            for run in histories
+        ],
+    }

@@ -1,0 +1,93 @@
+"""``gappletron reproduce`` and ``gappletron export``: the experiments of the paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gappletron.cli.output import INTERRUPTED
+from gappletron.progress import sweep_view
+
+
+def reproduce(
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for results.sqlite, results.csv, figures/ and report.html.")
+    ] = Path("results"),
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID",
+            help="Only this figure or sweep, such as bandit-theory or lower-full; can be repeated. Default: all.",
+        ),
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="The number of rounds T; the paper does not give it.")] = 100_000,
+    repeats: Annotated[
+        int | None,
+        typer.Option(
+            help="Runs of each randomized learner. Default: 10 as in the paper, 20 and 40 against the adversaries."
+        ),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at the same time. Default: one per core.")] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Run on the Dask cluster of the scheduler at this address, such as tcp://127.0.0.1:8786.",
+        ),
+    ] = None,
+) -> None:
+    """Run the paper's experiments: figures, claims, bounds and lower bounds.
+
+    Finished runs are stored; after an interruption the same command continues.
+    """
+    import contextlib
+
+    from gappletron.experiments.reproduce import carry_out, planned
+
+    plan = planned(figure or (), rounds, repeats)  # errors in the options come before the connection to a cluster
+    try:
+        with contextlib.ExitStack() as stack:
+            executor = in_flight = None
+            if scheduler is not None:
+                from gappletron.experiments.cluster import dask_executor
+
+                executor, in_flight = stack.enter_context(
+                    dask_executor(scheduler, lambda line: typer.echo(line, err=True))
+                )
+            view = stack.enter_context(sweep_view())
+            done = carry_out(
+                plan,
+                out,
+                jobs=jobs,
+                executor=executor,
+                in_flight=in_flight if jobs is None else None,
+                view=view,
+            )
+    except KeyboardInterrupt:
+        typer.echo(
+            f"stopped: the finished runs are stored in {out}, and the same command continues from there", err=True
+        )
+        raise typer.Exit(INTERRUPTED) from None
+    if done.verdicts:
+        held = sum(verdict.holds for verdict in done.verdicts)
+        typer.echo(f"{held} of {len(done.verdicts)} claims hold")
+    typer.echo(f"{len(done.results):,} runs; the report is {out / 'report.html'}")
+
+
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; its name ends in .csv or .parquet.")],
+    results: Annotated[Path, typer.Option(metavar="DIR", help="The folder of `gappletron reproduce`.")] = Path(
+        "results"
+    ),
+) -> None:
+    """Write all stored runs as a CSV or Parquet table."""
+    from gappletron._files import check_writable
+    from gappletron.experiments.store import read_results, table_kind, write_table
+
+    table_kind(file)
+    check_writable(file)
+    runs = read_results(results)
+    write_table(runs, file)
+    typer.echo(f"{len(runs):,} runs in {file}")

@@ -1,0 +1,168 @@
+"""``gappletron run``: play a stream with one or more learners."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gappletron._validate import UserError, listing, unknown
+from gappletron.cli.output import check_outputs, play_and_report, table, write_json
+from gappletron.progress import progress
+
+if TYPE_CHECKING:
+    from gappletron.history import Histories
+    from gappletron.learners.learner import Learner
+
+
+def run(
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="A svmlight file (plain or gzip), '-' for a pipe, 'digits', or "
+            "'synthetic:K=9,d=120,noise=0.05,T=100000,seed=0'.",
+        ),
+    ],
+    graph: Annotated[
+        str,
+        typer.Option(
+            help="bandit, full, filtering, label-efficient, apple-tasting, disease-prevention, or a FILE.json; "
+            "the revealing class as in filtering:revealing=ham."
+        ),
+    ] = "bandit",
+    revealing: Annotated[
+        str | None,
+        typer.Option(
+            help="Filtering and apple tasting: the class that reveals. Default: the first of --classes; required where "
+            "the classes are found in the data."
+        ),
+    ] = None,
+    learner: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A learner (see `gappletron learners`), with parameters as in banditron:gamma=0.1; repeatable. "
+            "Default: gapsmh."
+        ),
+    ] = None,
+    exploration: Annotated[
+        str | None,
+        typer.Option(
+            help="The exploration rule of Gappletron: top-up (default: the minimum that reveals every label often "
+            "enough), or paper (exactly Algorithm 1); parameters as in top-up:gamma=2."
+        ),
+    ] = None,
+    gamma: Annotated[
+        float | None,
+        typer.Option(help="The exploration parameter of all learners that explore. Default for Gappletron: 1."),
+    ] = None,
+    tuning: Annotated[
+        str | None,
+        typer.Option(
+            help="Set the parameters from the data: theory or only-t for every learner; for "
+            "Gappletron also expectation, expectation-separable, high-probability, "
+            "high-probability-separable."
+        ),
+    ] = None,
+    optimizer: Annotated[
+        str | None,
+        typer.Option(
+            help="The optimizer of Gappletron: adaptive-ogd (default), projected-ogd, fixed-ogd, ada-grad or "
+            "scale-free-ftrl; parameters as in projected-ogd:radius=5."
+        ),
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Runs of each learner, on the same data.")] = 1,
+    seed: Annotated[int, typer.Option(help="The seed of the learners.")] = 0,
+    rounds: Annotated[int | None, typer.Option(help="Play at most this many rounds.")] = None,
+    normalize: Annotated[
+        str, typer.Option(help="Normalization of rows: none, unit, or log1p-unit (for counts).")
+    ] = "none",
+    bias: Annotated[bool, typer.Option("--bias", help="Add a feature that is always 1.")] = False,
+    features: Annotated[int | None, typer.Option(help="The number of features; replaces a scan of the file.")] = None,
+    classes: Annotated[str | None, typer.Option(help="The labels, as in 0,1,2; replaces a scan of the file.")] = None,
+    max_norm: Annotated[
+        float | None, typer.Option(help="The largest norm of a row; replaces a scan of the file.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Threads. Default: one per core.")] = None,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", metavar="PATH", help="Write every run to this file.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw the error curves: PNG, SVG or PDF.")] = None,
+) -> None:
+    """Play a stream with one or more learners and print their error rates."""
+    from gappletron.graphs import open_graph
+    from gappletron.runs import Runs
+    from gappletron.streams import open_stream
+    from gappletron.tuning import tuned
+
+    if gamma is not None and tuning is not None:
+        raise UserError("--gamma and --tuning were both given, and both set gamma: omit one of them")
+    check_outputs(json_path, plot, inputs=(data, graph))
+    learners = _configured(learner or ["gapsmh"], exploration, optimizer, gamma, tuning)
+    stream = open_stream(
+        data,
+        features=features,
+        classes=None if classes is None else classes.split(","),
+        max_norm=max_norm,
+        rounds=rounds,
+        normalize=normalize,
+        bias=bias,
+    )
+    with progress("reading") as show:
+        stream.prepare(show)
+        norm = stream.max_norm if tuning is not None else None  # a file without --max-norm is scanned for it
+    feedback = open_graph(graph, stream.classes, revealing, classes_given=stream.classes_given)
+    if tuning is not None:
+        learners = {
+            name: tuned(learner, tuning, feedback, rounds=stream.rounds, features=stream.features, max_norm=norm)
+            for name, learner in learners.items()
+        }
+    with progress("compiling"):
+        runs = Runs(learners, stream, feedback, repeats=repeats, seed=seed, jobs=jobs)
+
+    def report(histories: Histories) -> None:
+        typer.echo(table(histories))
+        if json_path is not None:
+            write_json(json_path, runs, histories)
+        if plot is not None:
+            histories.plot(plot)
+
+    play_and_report(runs, report)
+
+
+def _configured(
+    names: list[str], exploration: str | None, optimizer: str | None, gamma: float | None, tuning: str | None
+) -> dict[str, Learner]:
+    """The learners with the options applied to those that have such a part. A tuning is only checked: it needs the
+    data.
+    """
+    from gappletron.exploration import Exploration
+    from gappletron.learners import named
+    from gappletron.learners.gappletron import Gappletron
+    from gappletron.optimizers import Optimizer
+    from gappletron.spelling import parsed
+
+    changes: dict[str, Any] = {}
+    if exploration is not None:
+        changes["exploration"] = parsed(Exploration, exploration, "exploration rule")
+    if optimizer is not None:
+        changes["optimizer"] = parsed(Optimizer, optimizer, "optimizer")
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise UserError(f"--learner {twice[0]} was given twice: give it once, and use --repeats for more runs")
+    learners = [named(name) for name in names]
+    if changes and not any(isinstance(learner, Gappletron) for learner in learners):
+        raise UserError(
+            f"--{next(iter(changes))} is only for Gappletron, and none is among the learners: omit it, or add "
+            "--learner gapsmh"
+        )
+    learners = [learner.replace(**changes) if isinstance(learner, Gappletron) else learner for learner in learners]
+    if gamma is not None:
+        if not any(learner.has_gamma for learner in learners):
+            raise UserError(f"--gamma was given, but none of {listing(names)} explores: omit it")
+        learners = [learner.with_gamma(gamma) if learner.has_gamma else learner for learner in learners]
+    for learner in learners:
+        if tuning is not None and tuning not in learner.tunings:
+            raise unknown(tuning, f"tuning of {learner.name}", learner.tunings)
+    return dict(zip(names, learners, strict=True))

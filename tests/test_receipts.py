@@ -1,0 +1,256 @@
+"""Receipts cannot be confused: across crashes, copies of a file, classes that were added, files of version 0.1."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+from gappletron import UNSEEN, FeedbackGraph, Online, UserError, interpreted
+
+GRAPH = FeedbackGraph.bandit(["a", "b", "c"])
+X = [1.0, 0.5]
+
+
+@pytest.fixture(autouse=True)
+def plain():
+    with interpreted():
+        yield
+
+
+def model() -> Online:
+    return Online("gapsmh", GRAPH, features=2, seed=3)
+
+
+def test_after_a_crash_and_a_load_new_receipts_have_other_ids(tmp_path):
+    running = model()
+    old = running.act(X)
+    running.save(tmp_path / "model.npz")
+    lost = [running.act(X) for _ in range(3)]
+    again = Online.load(tmp_path / "model.npz")
+    new = [again.act(X) for _ in range(3)]
+    assert [receipt.action for receipt in new] == [receipt.action for receipt in lost]  # the same bits
+    assert len({receipt.id for receipt in [old, *lost, *new]}) == 7
+    for receipt in lost:  # a late complaint about a round that the loaded model never had
+        with pytest.raises(UserError, match=r"issued after the model was saved, and the model was loaded since.*lost"):
+            again.learn(receipt.id, receipt.action)
+        with pytest.raises(UserError, match="is lost"):
+            again.learn(receipt, receipt.action)
+    assert len(again.pending) == 4
+    again.learn(old.id, old.action)
+    for receipt in new:
+        again.learn(receipt.id, receipt.action)
+    assert not again.pending
+
+
+def test_two_copies_of_one_file_refuse_each_others_receipts_and_share_the_old_ones(tmp_path):
+    running = model()
+    waiting = running.act(X)
+    running.save(tmp_path / "model.npz")
+    copies = [Online.load(tmp_path / "model.npz") for _ in range(2)]
+    issued = [copy.act(X) for copy in copies]
+    assert issued[0].id != issued[1].id
+    for copy, other in zip(copies, reversed(issued), strict=True):
+        with pytest.raises(UserError, match="is not from this model"):
+            copy.learn(other.id, "a")
+        copy.learn(waiting.id, waiting.action)
+        with pytest.raises(UserError, match="already learned from"):
+            copy.learn(waiting.id, waiting.action)
+    running.learn(waiting, waiting.action)
+
+
+def test_ids_survive_many_loads_and_the_reasons_stay_right(tmp_path):
+    current, receipts, path = model(), [], tmp_path / "model.npz"
+    for _ in range(5):
+        receipts.append(current.act(X))
+        current.save(path)
+        lost = current.act(X)
+        current = Online.load(path)
+        with pytest.raises(UserError, match="is lost"):
+            current.learn(lost.id, lost.action)
+    assert [receipt.id for receipt in current.pending] == [receipt.id for receipt in receipts]
+    assert len({receipt.id.split("-")[0] for receipt in receipts}) == 5
+    for receipt in receipts:
+        current.learn(receipt.id, receipt.action)
+        with pytest.raises(UserError, match="already learned"):
+            current.learn(receipt.id, receipt.action)
+
+
+def test_loading_without_playing_does_not_make_the_list_of_sessions_longer(tmp_path):
+    path = tmp_path / "model.npz"
+    model().save(path)
+    for _ in range(20):
+        Online.load(path).save(path)
+    assert not Online.load(path)._past
+    playing = Online.load(path)
+    playing.act(X)
+    playing.save(path)
+    for _ in range(20):
+        Online.load(path).save(path)
+    assert len(Online.load(path)._past) == 1
+
+
+def test_at_most_256_sessions_are_remembered_and_waiting_receipts_never_lose_theirs(tmp_path, monkeypatch):
+    monkeypatch.setattr("gappletron.online.MOST_SESSIONS", 4)
+    path, current = tmp_path / "model.npz", model()
+    first, learned = current.act(X), []
+    for _ in range(8):
+        learned.append(current.act(X))
+        current.learn(learned[-1], learned[-1].action)
+        current.save(path)
+        current = Online.load(path)
+    assert len(current._past) == 4 + 1
+    current.learn(first.id, first.action)
+    with pytest.raises(UserError, match="already learned"):
+        current.learn(learned[-1].id, "a")
+    with pytest.raises(UserError, match="not from this model"):
+        current.learn(learned[1].id, "a")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "x", "-", "-1", "0", "abc-0", "0-abc", None, 7, "\N{SUPERSCRIPT TWO}-\N{SUPERSCRIPT TWO}"]
+)
+def test_what_is_no_receipt_of_this_model_is_refused(name):
+    running = model()
+    running.act(X)
+    with pytest.raises(UserError, match=r"not from this model|is not a receipt"):
+        running.learn(name, "a")
+    session = running.pending[0].id.split("-")[0]
+    for wrong in (f"{session}-1", f"{session}-99999999999999999999", f"{session}--0", f"{session}-0x0"):
+        with pytest.raises(UserError, match="not from this model"):
+            running.learn(wrong, "a")
+
+
+# ------------------------------------------------------------------------------------- graphs and classes that change
+
+
+def test_a_receipt_keeps_the_graph_of_its_round_also_in_a_file(tmp_path):
+    generous = FeedbackGraph.full(GRAPH.classes)
+    running = model()
+    plain, seeing = running.act(X), running.act(X, graph=generous)
+    running.save(tmp_path / "model.npz")
+    for copy in (running, Online.load(tmp_path / "model.npz")):
+        other = next(name for name in GRAPH.classes if name != seeing.action)
+        assert copy.pending[1].reveals == GRAPH.classes
+        assert copy.pending[0].reveals == (plain.action,)
+        with pytest.raises(UserError, match="reveals every label"):
+            copy.learn(seeing.id, UNSEEN)
+        copy.learn(seeing.id, other)
+        with pytest.raises(UserError, match="does not reveal the label"):
+            copy.learn(plain.id, next(name for name in GRAPH.classes if name != plain.action))
+        copy.learn(plain.id, UNSEEN)
+    assert running._player._state == copy._player._state
+
+
+def test_receipts_of_before_a_class_was_added(tmp_path):
+    running = model()
+    early = [running.act(X) for _ in range(2)]
+    running.add_class("d")
+    late = running.act(X)
+    running.save(tmp_path / "model.npz")
+    for copy in (running, Online.load(tmp_path / "model.npz")):
+        with pytest.raises(UserError, match="'d' was added after the action"):
+            copy.learn(early[0].id, "d")
+        copy.learn(early[0].id, UNSEEN)
+        copy.learn(early[1].id, early[1].action)
+        copy.learn(late.id, late.action)
+    assert running._player._state == copy._player._state
+    assert running.predict(X) == copy.predict(X)
+
+
+def test_an_action_that_revealed_everything_may_have_met_a_class_that_came_later():
+    running = Online("gapsmh", FeedbackGraph.full(["a", "b"]), features=2)
+    receipt = running.act(X)
+    with pytest.raises(UserError, match="reveals every label"):
+        running.learn(receipt, UNSEEN)
+    running.add_class("c")
+    running.learn(receipt, UNSEEN)
+
+
+def test_features_that_grow(tmp_path):
+    grown = Online("gapsmh", GRAPH, features="grow", seed=3, feature_limit=5000)
+    wide = Online("gapsmh", GRAPH, features=5000, seed=3)
+    rng = np.random.default_rng(0)
+    for t in range(60):
+        indices = np.unique(rng.integers(0, 20 * (t + 1), 4))
+        x = (indices, rng.normal(size=indices.size))
+        assert grown.predict(x) == wide.predict(x)
+        first, second = grown.act(x), wide.act(x)
+        assert first.probabilities.tobytes() == second.probabilities.tobytes()
+        for current, receipt in ((grown, first), (wide, second)):
+            current.learn(receipt, receipt.action)
+    assert 1200 <= grown.features <= 2400
+    assert grown.weights.tobytes() == wide.weights[: grown.features].tobytes()
+    grown.act({4999: 1.0})
+    assert grown.features == 5000
+    before = grown.rounds
+    with pytest.raises(UserError, match="feature_limit is 5000"):
+        grown.act({5000: 1.0})
+    assert (grown.features, grown.rounds) == (5000, before)
+    grown.save(tmp_path / "model.npz")
+    again = Online.load(tmp_path / "model.npz")
+    assert again.feature_limit == 5000
+    assert again.predict({10**6: 1.0}) == grown.predict({10**6: 1.0})  # unknown features weigh nothing
+    for x in ([0.5, 0.25, 1.0], [[0.5, 0.25, 1.0]]):
+        assert again.act(x).probabilities.tobytes() == grown.act(x).probabilities.tobytes()
+    with pytest.raises(UserError, match="neither a number nor 'grow'"):
+        Online("gapsmh", GRAPH, features="many")
+
+
+# --------------------------------------------------------------------------------------------- files of version 0.1
+
+
+def as_version_1(path, to) -> None:
+    """The same model as gappletron 0.1 wrote it: one session, one graph, states under their old names."""
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    header = json.loads(bytes(arrays.pop("header")))
+    old = {
+        "format": "gappletron.Online",
+        "version": 1,
+        "learner": header["learner"],
+        "features": header["features"],
+        "graph": {key: header["graph"][key] for key in ("classes", "actions", "name", "dominating_set")},
+        "id": header["sessions"][0][0],
+        "rounds": header["rounds"],
+        "random": header["random"],
+        "pending_limit": header["pending_limit"],
+        "expired": header["expired"],
+        "pending": [row[:5] for row in header["pending"]],
+    }
+    arrays["visible"] = arrays.pop("edges")
+    np.savez(to, header=np.frombuffer(json.dumps(old).encode(), np.uint8), **arrays)
+
+
+def test_files_of_version_0_1_are_loaded(tmp_path):
+    running = model()
+    for _ in range(20):
+        receipt = running.act(X)
+        running.learn(receipt, receipt.action)
+    waiting = running.act(X)
+    running.save(tmp_path / "new.npz")
+    as_version_1(tmp_path / "new.npz", tmp_path / "old.npz")
+    old = Online.load(tmp_path / "old.npz")
+    assert old._player._state == running._player._state
+    old.learn(waiting.id, waiting.action)
+    running.learn(waiting, waiting.action)
+    assert [old.act(X).action for _ in range(30)] == [running.act(X).action for _ in range(30)]
+
+
+def test_a_file_of_a_newer_version_is_refused_in_one_sentence(tmp_path):
+    path = tmp_path / "model.npz"
+    model().save(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(bytes(np.load(io.BytesIO(members["header.npy"]))))
+    buffer = io.BytesIO()
+    np.save(buffer, np.frombuffer(json.dumps({**header, "version": 3}).encode(), np.uint8))
+    members["header.npy"] = buffer.getvalue()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(UserError, match=r"written by a newer gappletron .*upgrade"):
+        Online.load(path)
