@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from gappletron import (
@@ -20,6 +22,9 @@ from gappletron import (
     SmoothHinge,
     TopUp,
 )
+from gappletron._vectors import lanes_for
+from gappletron.numerics import Row
+from gappletron.state import Sizes, State
 
 LOSSES = {
     "smooth hinge": SmoothHinge(),
@@ -57,6 +62,25 @@ def random_graph(rng: np.random.Generator, classes: int, extra: int = 0, density
         if not visible[:, y].any():
             visible[rng.integers(classes + extra), y] = True
     return FeedbackGraph(visible)
+
+
+def state_of(piece, features: int, classes: int, actions: int | None = None) -> State:
+    """The state that a learner, an optimizer or an exploration rule declares."""
+    return State(piece.declare(), Sizes(features, classes, classes if actions is None else actions))
+
+
+def row_of(x, classes: int) -> Row:
+    """A dense vector as the sparse row that methods take: its entries that are not 0."""
+    x = np.asarray(x, float)
+    (indices,) = np.nonzero(x)
+    return sparse_row(indices, x[indices], classes)
+
+
+def sparse_row(indices, values, classes: int) -> Row:
+    """A sparse row of these entries, zeros included."""
+    values = np.asarray(values, float)
+    squared = math.fsum(value * value for value in values)
+    return Row(np.asarray(indices, np.int32), values, 0, values.size, squared, lanes_for(classes))
 
 
 def small_stream(rng: np.random.Generator, rounds: int, features: int, classes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -10,12 +10,11 @@ from hypothesis import given, strategies as st
 from scipy import sparse
 
 import reference
-from gappletron import ArrayStream, FeedbackGraph, Round, Runs, UserError, interpreted, play, tuned
+from gappletron import ArrayStream, FeedbackGraph, Player, Round, Runs, UserError, interpreted, play, tuned
 from gappletron.learners.banditron import Banditron, BanditronIW
 from gappletron.learners.newtron import Newtron, PNewtron
 from gappletron.learners.soba import AdaptiveRate, FixedRate, Soba, SobaDiag
-from gappletron.numerics import Row
-from problems import GRAPHS, play_one_at_a_time, random_graph, small_stream
+from problems import GRAPHS, play_one_at_a_time, random_graph, row_of, small_stream, sparse_row, state_of
 
 
 def naive(learner, graph, X, y, draws):
@@ -85,7 +84,7 @@ def run_bulk(learner, graph, X, y, seed, kind=np.asarray):
     runs = Runs(learner, stream, graph, seed=seed, losses=True, curve="every", jobs=1)
     for _ in runs:
         pass
-    return runs.histories()[0], runs.weights(), runs._runs[0].state
+    return runs.histories()[0], runs.weights(), runs._runs[0].player._state
 
 
 def assert_agrees_with_reference(learner, graph, X, y, seed=3):
@@ -165,29 +164,24 @@ def test_the_streams_above_exercise_the_branches():
 # ------------------------------------------------------------------------------------------------ expectations, exactly
 
 
-def sparse_row(x):
-    (indices,) = np.nonzero(x)
-    return Row(indices.astype(np.int32), np.asarray(x, float)[indices], 0, indices.size)
-
-
 def every_action(learner, graph, W, x, y, change, scores=None):
-    """For one round at W (d x K): p, y*, and for every action the `change(state)` that its update makes.
+    """For one round at W (d x K): p, y*, and for every action the `change(arrays)` that its update makes.
 
     `scores` replaces those of W, as late feedback does.
     """
     p, s = np.zeros(graph.n_actions), np.zeros(graph.n_classes)
-    row, changes = sparse_row(x), []
+    row, plan, changes = row_of(x, graph.n_classes), learner.plan(graph), []
     for action in range(graph.n_actions):
-        state = learner.start(graph, x.size)
-        state.weights[...] = W
-        learner.scores(state, row, s)
+        state = state_of(learner, x.size, graph.n_classes, graph.n_actions)
+        state.arrays["weights"][...] = W
+        learner.scores(state.tuple, row, s)
         if scores is not None:
             s[:] = scores
-        greedy = learner.distribution(state, graph.arrays, s, p).greedy
+        greedy = learner.distribution(state.tuple, plan, s, p).greedy
         label = y if graph.visible[action, y] else -1
-        before = change(state).copy()
-        learner.update(state, graph.arrays, row, Round(s.copy(), p.copy(), greedy, action, label))
-        changes.append(change(state) - before)
+        before = change(state.arrays).copy()
+        learner.update(state.tuple, plan, row, Round(s.copy(), p.copy(), greedy, action, label))
+        changes.append(change(state.arrays) - before)
     assert p.sum() == pytest.approx(1.0, abs=1e-12)
     return p, greedy, changes
 
@@ -205,7 +199,9 @@ def outer(x, K, plus, minus):
 def test_banditrons_expected_update_is_the_perceptrons(seed, K, gamma):
     rng = np.random.default_rng(seed)
     W, x, y = rng.normal(size=(4, K)), rng.normal(size=4), int(rng.integers(K))
-    p, greedy, changes = every_action(Banditron(gamma), FeedbackGraph.bandit(K), W, x, y, lambda state: state.weights)
+    p, greedy, changes = every_action(
+        Banditron(gamma), FeedbackGraph.bandit(K), W, x, y, lambda arrays: arrays["weights"]
+    )
     assert greedy == np.argmax(x @ W)
     np.testing.assert_allclose(expectation(p, changes), outer(x, K, y, greedy), atol=1e-12)
     # W^yhat -= x runs in every round, also in those that showed nothing.
@@ -218,7 +214,7 @@ def test_the_importance_weighted_update_is_unbiased_on_any_graph(seed, K, extra,
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, K, extra)
     W, x, y = rng.normal(size=(4, K)), rng.normal(size=4), int(rng.integers(K))
-    p, greedy, changes = every_action(BanditronIW(gamma), graph, W, x, y, lambda state: state.weights)
+    p, greedy, changes = every_action(BanditronIW(gamma), graph, W, x, y, lambda arrays: arrays["weights"])
     step = -np.outer(x, reference.loss_gradient("hinge", x @ W, y, kappa=0))
     np.testing.assert_allclose(expectation(p, changes), step, atol=1e-11)
     assert step.any() == (greedy != y)
@@ -231,7 +227,7 @@ def log_loss(W, x, y, alpha):
 
 @pytest.mark.parametrize(
     ("kind", "change"),
-    [(PNewtron, lambda state: state.sums), (Newtron, lambda state: -state.weights)],
+    [(PNewtron, lambda arrays: arrays["sums"]), (Newtron, lambda arrays: -arrays["weights"])],
     ids=["pnewtron", "newtron"],
 )
 @given(
@@ -262,6 +258,17 @@ def test_newtrons_gradient_is_unbiased_for_the_log_loss(kind, change, seed, K, g
 # ----------------------------------------------------------------------------------------------------- the two matrices
 
 
+def weights_of(learner, state):
+    """W (d x K), without padding."""
+    return learner.weights(state.tuple)[:, : state.sizes.classes]
+
+
+def inverse_of(state):
+    """A^-1 as a Kd x Kd matrix, feature-major."""
+    size = state.sizes.features * state.sizes.classes
+    return state.arrays["inverse"].reshape(size, size)
+
+
 def late_rounds(rng, graph, features, rounds):
     """Rounds whose scores and probabilities have nothing to do with today's weights, as with feedback that
     comes late.
@@ -280,10 +287,10 @@ def test_newtron_solves_its_system_also_when_feedback_is_late(diagonal):
     K, d, beta, D = 3, 4, 0.2, 0.7
     graph = FeedbackGraph.bandit(K)
     learner = (PNewtron if diagonal else Newtron)(0.1, alpha=2.0, beta=beta, radius=D)
-    state = learner.start(graph, d)
+    state, plan = state_of(learner, d, K), learner.plan(graph)
     A, b = np.eye(K * d) / D, np.zeros(K * d)
     for x, played in late_rounds(np.random.default_rng(1), graph, d, 400):
-        learner.update(state, graph.arrays, sparse_row(x), played)
+        learner.update(state.tuple, plan, row_of(x, K), played)
         q = reference.softmax(2.0 * played.scores)[played.action]
         right = played.label == played.action
         slope = (q - 1 if right else q) / played.probabilities[played.action]
@@ -293,13 +300,13 @@ def test_newtron_solves_its_system_also_when_feedback_is_late(diagonal):
         A += bend * (np.diag(g * g) if diagonal else np.outer(g, g))
         b += (1 - bend * directions @ played.scores) * g
         V = -np.linalg.solve(A, b)
-        np.testing.assert_allclose(state.weights.ravel(), V, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(state.arrays["weights"].ravel(), V, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(
-            learner.weights(state).ravel(), V * min(1, D / max(np.linalg.norm(V), 1e-9)), atol=1e-9
+            weights_of(learner, state).ravel(), V * min(1, D / max(np.linalg.norm(V), 1e-9)), atol=1e-9
         )
     if not diagonal:
-        np.testing.assert_allclose(state.inverse, np.linalg.inv(A), rtol=1e-9, atol=1e-9)
-        assert (state.inverse == state.inverse.T).all()
+        np.testing.assert_allclose(inverse_of(state), np.linalg.inv(A), rtol=1e-9, atol=1e-9)
+        assert (inverse_of(state) == inverse_of(state).T).all()
 
 
 @pytest.mark.parametrize("diagonal", [True, False])
@@ -307,12 +314,13 @@ def test_soba_solves_its_system_also_when_feedback_is_late(diagonal):
     K, d, a = 3, 4, 0.6
     graph = FeedbackGraph.bandit(K)
     learner = (SobaDiag if diagonal else Soba)(FixedRate(0.1), a)
-    state = learner.start(graph, d)
+    state, plan = state_of(learner, d, K), learner.plan(graph)
+    books, weights = state.tuple.books, state.arrays["weights"]
     A, theta, updates = a * np.eye(K * d), np.zeros(K * d), 0
     for x, played in late_rounds(np.random.default_rng(1), graph, d, 600):
-        volume = state.books.volume[0]
-        learner.update(state, graph.arrays, sparse_row(x), played)
-        if state.books.volume[0] > volume:
+        volume = books.volume[0]
+        learner.update(state.tuple, plan, row_of(x, K), played)
+        if books.volume[0] > volume:
             assert played.label == played.action
             updates += 1
             others = np.where(np.arange(K) == played.label, -np.inf, played.scores)
@@ -320,11 +328,11 @@ def test_soba_solves_its_system_also_when_feedback_is_late(diagonal):
             p = played.probabilities[played.label]
             A += (np.diag(z * z) if diagonal else np.outer(z, z)) / p
             theta += z / p
-        np.testing.assert_allclose(state.weights.ravel(), np.linalg.solve(A, theta), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(weights.ravel(), np.linalg.solve(A, theta), rtol=1e-9, atol=1e-9)
     assert updates > 50
     if not diagonal:
-        np.testing.assert_allclose(state.inverse, np.linalg.inv(A), rtol=1e-9, atol=1e-9)
-        assert (state.inverse == state.inverse.T).all()
+        np.testing.assert_allclose(inverse_of(state), np.linalg.inv(A), rtol=1e-9, atol=1e-9)
+        assert (inverse_of(state) == inverse_of(state).T).all()
 
 
 def test_the_inverse_does_not_drift():
@@ -336,7 +344,7 @@ def test_the_inverse_does_not_drift():
         _, expected_W, told = naive(learner, graph, X, y, draws_of(0, len(y)))
         feature_major = np.arange(9).reshape(3, 3).T.ravel()
         A = told["A"][np.ix_(feature_major, feature_major)]
-        np.testing.assert_allclose(state.inverse @ A, np.eye(9), atol=1e-9)
+        np.testing.assert_allclose(inverse_of(state) @ A, np.eye(9), atol=1e-9)
         np.testing.assert_allclose(W.T, expected_W, rtol=1e-9, atol=1e-9)
 
 
@@ -354,19 +362,20 @@ def test_pnewtrons_running_norm_is_the_norm_and_w_stays_in_the_ball(beta, radius
     K, d = 4, 6
     graph, rng = FeedbackGraph.bandit(K), np.random.default_rng(2)
     learner = PNewtron(0.05, beta=beta, radius=radius)
-    state, inside = learner.start(graph, d), 0
+    state, plan, inside = state_of(learner, d, K), learner.plan(graph), 0
+    arrays = state.arrays
     s, p = np.zeros(K), np.zeros(K)
     for _ in range(4000):
         x = rng.normal(size=d) * (rng.random(d) < 0.5) * np.exp(spread * rng.normal(size=d))
-        row, y = sparse_row(x), int(rng.integers(K))
-        learner.scores(state, row, s)
-        greedy = learner.distribution(state, graph.arrays, s, p).greedy
+        row, y = row_of(x, K), int(rng.integers(K))
+        learner.scores(state.tuple, row, s)
+        greedy = learner.distribution(state.tuple, plan, s, p).greedy
         action = int(rng.choice(K, p=p / p.sum()))
-        learner.update(state, graph.arrays, row, Round(s, p, greedy, action, y if action == y else -1))
-        norm = np.linalg.norm(learner.weights(state))
+        learner.update(state.tuple, plan, row, Round(s, p, greedy, action, y if action == y else -1))
+        norm = np.linalg.norm(weights_of(learner, state))
         assert norm <= radius * (1 + 1e-9)
-        assert state.squared[0] == pytest.approx((state.weights**2).sum(), rel=1e-9)
-        assert (-state.sums / state.precision == state.weights).all()
+        assert arrays["squared"][0] == pytest.approx((arrays["weights"] ** 2).sum(), rel=1e-9)
+        assert (-arrays["sums"] / arrays["precision"] == arrays["weights"]).all()
         inside += norm < radius * (1 - 1e-9)
     assert inside in expected_inside
 
@@ -379,20 +388,22 @@ def test_a_round_looks_at_active_features_only(learner):
     graph = FeedbackGraph.bandit(4)
     X, y = small_stream(np.random.default_rng(5), 200, 6, 4)
     X[:, [1, 4]] = 0.0
-    s, p, states = np.zeros(4), np.zeros(4), []
+    s, p, plan, states = np.zeros(4), np.zeros(4), learner.plan(graph), []
     for poison in (0.0, math.nan):
-        state, draws = learner.start(graph, 6), draws_of(1, 200)
-        for array in state:
-            if getattr(array, "shape", None) == (6, 4):
+        state, draws = state_of(learner, 6, 4), draws_of(1, 200)
+        for array in state.arrays.values():
+            if array.shape == (6, 4):
                 array[[1, 4]] += poison
         for t in range(200):
-            row = sparse_row(X[t])
-            learner.scores(state, row, s)
-            greedy = learner.distribution(state, graph.arrays, s, p).greedy
+            row = row_of(X[t], 4)
+            learner.scores(state.tuple, row, s)
+            greedy = learner.distribution(state.tuple, plan, s, p).greedy
+            learner.count_round(state.tuple, plan, greedy)
             action = reference.draw(p, draws[t])
-            learner.update(state, graph.arrays, row, Round(s, p, greedy, action, y[t] if action == y[t] else -1))
+            played = Round(s, p, greedy, action, y[t] if action == y[t] else -1)
+            learner.update(state.tuple, plan, row, played)
         states.append(state)
-    clean, poisoned = (learner.weights(state) for state in states)
+    clean, poisoned = (weights_of(learner, state) for state in states)
     assert np.isnan(poisoned[[1, 4]]).all()
     assert np.abs(clean[0]).max() > 0
     assert np.delete(poisoned, [1, 4], axis=0).tobytes() == np.delete(clean, [1, 4], axis=0).tobytes()
@@ -404,12 +415,12 @@ def test_empty_features_change_no_weights(learner):
     X, y = small_stream(np.random.default_rng(6), 60, 4, 3)
     with interpreted():
         _, _, state = run_bulk(learner, graph, X, y, seed=1)
-    before = learner.weights(state)
+    before = weights_of(learner, state).tobytes()
     for x in (np.zeros(0), np.zeros(2)):  # no entries, and entries that are zero
         for action in range(3):
             played = Round(np.zeros(3), np.full(3, 1 / 3), 0, action, 1 if action == 1 else -1)
-            learner.update(state, graph.arrays, Row(np.arange(x.size, dtype=np.int32), x, 0, x.size), played)
-    assert learner.weights(state).tobytes() == before.tobytes()
+            learner.update(state.tuple, learner.plan(graph), sparse_row(np.arange(x.size), x, 3), played)
+    assert weights_of(learner, state).tobytes() == before
 
 
 # ----------------------------------------------------------------------------------------------------- SOBA's skip rule
@@ -431,25 +442,27 @@ def play_soba(learner, X, y, seed=0, skip=True):
     """
     K, d = int(y.max()) + 1, X.shape[1]
     graph, draws = FeedbackGraph.bandit(K), draws_of(seed, len(y))
-    state, s, p = learner.start(graph, d), np.zeros(K), np.zeros(K)
+    state, plan, s, p = state_of(learner, d, K), learner.plan(graph), np.zeros(K), np.zeros(K)
+    books = state.tuple.books
     updates, least = [], 0.0
     for t in range(len(y)):
-        row = sparse_row(X[t])
-        learner.scores(state, row, s)
-        greedy = learner.distribution(state, graph.arrays, s, p).greedy
+        row = row_of(X[t], K)
+        learner.scores(state.tuple, row, s)
+        greedy = learner.distribution(state.tuple, plan, s, p).greedy
+        learner.count_round(state.tuple, plan, greedy)
         action = reference.draw(p, draws[t])
-        credit, volume = state.books.credit[0], state.books.volume[0]
+        credit, volume = books.credit[0], books.volume[0]
         if not skip:
-            state.books.credit[0] = 1e6  # always enough to pay: no round is skipped
-        offered = state.books.credit[0]
-        learner.update(state, graph.arrays, row, Round(s, p, greedy, action, y[t] if action == y[t] else -1))
-        state.books.credit[0] = credit + (state.books.credit[0] - offered)
-        if state.books.volume[0] > volume:
+            books.credit[0] = 1e6  # always enough to pay: no round is skipped
+        offered = books.credit[0]
+        learner.update(state.tuple, plan, row, Round(s, p, greedy, action, y[t] if action == y[t] else -1))
+        books.credit[0] = credit + (books.credit[0] - offered)
+        if books.volume[0] > volume:
             r = int(np.argmax(np.where(np.arange(K) == action, -np.inf, s)))
-            share = state.books.volume[0] - volume  # z2 / (1 + z2)
+            share = books.volume[0] - volume  # z2 / (1 + z2)
             updates.append((p[action], outer(X[t], K, action, r), share, greedy != action))
-        least = min(least, state.books.credit[0])
-    return state, updates, least
+        least = min(least, books.credit[0])
+    return state.arrays, updates, least
 
 
 @pytest.mark.parametrize("learner", [Soba(), SobaDiag(), Soba(FixedRate(0.3)), SobaDiag(FixedRate(0.3))], ids=repr)
@@ -459,9 +472,9 @@ def test_sobas_rule_keeps_m_from_falling_below_zero(learner):
     Without the rule M does fall below 0, and rounds are skipped with it: the invariant is the rule's doing.
     """
     X, y, _ = separable_stream(np.random.default_rng(4), 600, 4, 3)
-    state, updates, least = play_soba(learner, X, y)
+    arrays, updates, least = play_soba(learner, X, y)
     assert least == 0.0
-    assert state.books.credit[0] >= 0.0
+    assert arrays["books.credit"][0] >= 0.0
     assert {mistake for *_, mistake in updates} == {True, False}
     _, unruly, lowest = play_soba(learner, X, y, skip=False)
     assert lowest < -0.1
@@ -477,10 +490,10 @@ def test_sobas_bound_holds_with_its_rule_and_breaks_without(seed):
     a = 1.0
     X, y, rule = separable_stream(np.random.default_rng(seed), 600, 4, 3)
     for skip in (True, False):
-        state, updates, _ = play_soba(Soba(FixedRate(0.3), a), X, y, seed, skip)
+        arrays, updates, _ = play_soba(Soba(FixedRate(0.3), a), X, y, seed, skip)
         theta = sum(z / p for p, z, *_ in updates)
         paid = sum(share / p for p, _, share, _ in updates)
-        M, W = state.books.credit[0], state.weights
+        M, W = arrays["books.credit"][0], arrays["weights"]
         assert (theta * W).sum() == pytest.approx(paid - M, rel=1e-8)
 
         def gained(U, updates=updates):
@@ -503,8 +516,11 @@ def test_the_adaptive_rate_counts_rounds_not_updates():
     """
     graph = FeedbackGraph.bandit(3)
     for learner in (SobaDiag(), Soba()):
-        state, s, p = learner.start(graph, 2), np.zeros(3), np.zeros(3)
-        rates = [learner.distribution(state, graph.arrays, s, p).rate for _ in range(12)]
+        state, plan, s, p = state_of(learner, 2, 3).tuple, learner.plan(graph), np.zeros(3), np.zeros(3)
+        rates = []
+        for _ in range(12):
+            rates.append(learner.distribution(state, plan, s, p).rate)
+            learner.count_round(state, plan, 0)
         assert rates == pytest.approx([min(1.0, math.sqrt(3 / t)) for t in range(1, 13)], rel=1e-12)
         np.testing.assert_allclose(p, np.array([1 - rates[-1], 0, 0]) + rates[-1] / 3)
 
@@ -536,10 +552,10 @@ def test_with_two_classes_only_right_or_wrong_is_used():
     for learner in (Banditron(0.3), PNewtron(0.3), Newtron(0.3), SobaDiag(), Soba()):
         results = []
         for label in (1, -1):
-            state = learner.start(graph, 2)
+            state = state_of(learner, 2, 2)
             played = Round(np.array([0.5, 0.2]), np.array([0.6, 0.4]), 0, 0, label)
-            learner.update(state, graph.arrays, sparse_row(np.array([1.0, 2.0])), played)
-            results.append(learner.weights(state).tobytes())
+            learner.update(state.tuple, learner.plan(graph), row_of([1.0, 2.0], 2), played)
+            results.append(weights_of(learner, state).tobytes())
         assert results[0] == results[1]
 
 
@@ -566,10 +582,12 @@ def test_numbers_are_checked(make):
         make()
 
 
-@pytest.mark.parametrize(("learner", "diagonal"), [(Newtron(), "pnewtron"), (Soba(), "soba-diag")])
-def test_a_full_matrix_that_cannot_fit_is_refused(learner, diagonal):
-    with pytest.raises(UserError, match=f"full matrix of {learner.name} .* GiB .* use {diagonal}"):
-        learner.start(FeedbackGraph.bandit(10), 100_000)
+@pytest.mark.parametrize("learner", [Newtron(), Soba()], ids=lambda piece: piece.name)
+def test_a_full_matrix_that_cannot_fit_is_refused(learner):
+    with pytest.raises(
+        UserError, match=r"100000 features x 10 classes would take .* GiB .* choose a learner without a full matrix"
+    ):
+        Player(learner, FeedbackGraph.bandit(10), features=100_000)
 
 
 def test_tunings():

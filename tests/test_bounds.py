@@ -124,10 +124,7 @@ class Uniform(Exploration):
 
     gamma: float = 1.0
 
-    def start(self, graph):
-        return ()
-
-    def explore(self, state, graph, greedy, gap, out):
+    def explore(self, state, plan, greedy, gap, out):
         out[:] = 1.0 / out.size
         return 1.0
 
@@ -140,10 +137,7 @@ class Covered(Exploration):
 
     gamma: float = 1.0
 
-    def start(self, graph):
-        return ()
-
-    def explore(self, state, graph, greedy, gap, out):
+    def explore(self, state, plan, greedy, gap, out):
         out[:] = 1.0 / out.size
         return 1.0
 

@@ -33,6 +33,7 @@ from gappletron import (
     tuned,
 )
 from gappletron._dispatch import ready
+from gappletron._vectors import lanes_for
 from gappletron.comparator import best_comparator
 from gappletron.losses import hinge_plane
 from gappletron.numerics import hinge_direction, margin, rival
@@ -365,10 +366,15 @@ def test_a_pass_adds_up(loss):
     U = rng.normal(size=(3, 3))
 
     def passed(U, mu=0.2):
-        buffers, gradient = module.Buffers(np.zeros(3), np.zeros(3), np.zeros(4)), np.zeros((3, 3))
-        arguments = loss, U, chunk, skipped, mu, gradient, buffers
+        lanes = lanes_for(3)
+        weights, gradient = np.zeros((3, lanes.padded(3))), np.zeros((3, lanes.padded(3)))
+        weights[:, :3] = U
+        scores, direction = (np.zeros(lanes.padded(3))[:3] for _ in range(2))
+        buffers = module.Buffers(scores, direction, np.zeros(4), lanes)
+        arguments = loss, weights, chunk, skipped, mu, gradient, buffers
         ready(module.add_planes, *arguments)(*arguments)
-        return buffers.sums, gradient
+        assert not gradient[:, 3:].any()
+        return buffers.sums, gradient[:, :3]
 
     sums, gradient = passed(U)
     assert sums[0] == pytest.approx(losses(loss, X @ U, y)[~skipped].sum())

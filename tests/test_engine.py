@@ -12,7 +12,8 @@ from hypothesis import given, strategies as st
 
 import reference
 from gappletron import ArrayStream, FeedbackGraph, Gappletron, Online, Runs, interpreted
-from problems import EXPLORATIONS, GRAPHS, LOSSES, OPTIMIZERS, play_one_at_a_time, random_graph, small_stream
+from gappletron._vectors import lanes_for
+from problems import EXPLORATIONS, GRAPHS, LOSSES, OPTIMIZERS, play_one_at_a_time, random_graph, small_stream, state_of
 
 ROUNDS, FEATURES = 70, 6
 
@@ -159,10 +160,10 @@ def test_one_compilation_whatever_the_input():
     from scipy import sparse
 
     from gappletron._dispatch import specialised
-    from gappletron.engine import Counts, advance, decide, new_desk, new_tally, update
+    from gappletron._packed import packed
+    from gappletron.engine import Counts, Rows, act, advance, learn, new_desk, new_tally
     from gappletron.learners.learner import Round
-    from gappletron.numerics import Row
-    from gappletron.runs import EMPTY, generator, marked_rounds
+    from gappletron.player import NO_MARKS, NO_ROWS
 
     graph, learner = FeedbackGraph.bandit(3), Gappletron()
     X, y = small_stream(np.random.default_rng(2), 40, 5, 3)
@@ -171,17 +172,9 @@ def test_one_compilation_whatever_the_input():
     for data in (X, X.astype(np.float32), np.asfortranarray(X), X.tolist(), sparse.csr_matrix(X), big):
         runs = Runs(learner, ArrayStream(data, y, classes=range(3)), graph, jobs=1)
         list(runs)
-    kernel = specialised(
-        advance,
-        learner,
-        learner.start(graph, 5),
-        graph.arrays,
-        EMPTY,
-        generator(0),
-        new_desk(graph),
-        new_tally(marked_rounds("log", 10)),
-        Counts(),
-    )
+    state, plan, lanes = state_of(learner, 5, 3).tuple, learner.plan(graph), lanes_for(3)
+    desk, rows = new_desk(3, 3, lanes), Rows(*NO_ROWS, np.zeros(0), np.zeros(0))
+    kernel = specialised(advance, learner, state, plan, rows, desk, new_tally(NO_MARKS), Counts())
     assert len(kernel.signatures) == 1
     model = Online(learner, graph, features=5)
     for x in (
@@ -194,10 +187,7 @@ def test_one_compilation_whatever_the_input():
     ):
         receipt = model.act(x)
         model.learn(receipt.id, receipt.action)
-    desk, x = new_desk(graph), Row(np.zeros(0, np.int32), np.zeros(0), 0, 0)
+    player, x = packed(learner, state, plan, desk), (np.zeros(0, np.int32), np.zeros(0), 0.0)
     played = Round(desk.scores, desk.probabilities, 0, 0, 0)
-    for kernel in (
-        specialised(decide, learner, model._state, graph.arrays, x, desk, 0.5),
-        specialised(update, learner, model._state, graph.arrays, x, played),
-    ):
+    for kernel in (specialised(act, player, *x, 0.5), specialised(learn, player, *x, played)):
         assert len(kernel.signatures) == 1

@@ -11,16 +11,21 @@ from hypothesis import given, strategies as st
 import reference
 from gappletron import FeedbackGraph, FixedOGD, Gappletron, LogisticBaseK, Paper, Round, TopUp, UserError
 from gappletron.exploration import profiles
-from gappletron.numerics import Row
-from problems import LOSSES, random_graph
+from gappletron.graphs import Plan
+from problems import LOSSES, random_graph, sparse_row, state_of
 
 RULES = [TopUp, Paper]
 
 
+def plan_of(rule, graph):
+    return Plan(graph.arrays, rule.table(graph))
+
+
 def distribution(rule, graph, greedy, gap, rounds_before=0):
-    state, out = rule.start(graph), np.full(graph.n_actions, np.nan)
-    state.blind[0] = rounds_before
-    rate = rule.explore(state, graph.arrays, greedy, gap, out)
+    state, out = state_of(rule, 1, graph.n_classes, graph.n_actions), np.full(graph.n_actions, np.nan)
+    state.arrays["blind"][0] = rounds_before
+    rate = rule.explore(state.tuple, plan_of(rule, graph), greedy, gap, out)
+    assert state.arrays["blind"][0] == rounds_before
     return out, rate
 
 
@@ -121,27 +126,30 @@ def test_the_weighted_loss_is_unbiased(graph, rule, loss, gamma, data):
     """E[v_t grad l_t] = grad l_t: over all actions, the updates of a descent with rate 1 add up to minus the
     gradient.
     """
-    K, x = graph.n_classes, Row(np.array([0, 2], np.int32), np.array([0.5, -1.5]), 0, 2)
+    K = graph.n_classes
+    x = sparse_row([0, 2], [0.5, -1.5], K)
     learner = Gappletron(loss, FixedOGD(1.0), rule(gamma))
     W = np.array(data.draw(st.lists(st.floats(-1, 1), min_size=3 * K, max_size=3 * K))).reshape(3, K)
-    y = data.draw(st.integers(0, K - 1))
+    y, plan = data.draw(st.integers(0, K - 1)), learner.plan(graph)
 
     def state():
-        fresh = learner.start(graph, 3)
-        fresh.optimizer.weights[...] = W
-        return fresh
+        fresh = state_of(learner, 3, K, graph.n_actions)
+        fresh.arrays["optimizer.weights"][...] = W
+        return fresh.tuple
 
     scores, p, gradient = np.zeros(K), np.zeros(graph.n_actions), np.zeros(K)
     learner.scores(state(), x, scores)
-    greedy, _ = learner.distribution(state(), graph.arrays, scores, p)
+    greedy, _ = learner.distribution(state(), plan, scores, p)
     if p @ graph.visible[:, y] == 0.0:  # Algorithm 1's rule may never show a label; then there is nothing to weight
         assert rule is Paper
         return
     expected = np.zeros((3, K))
     for action in range(graph.n_actions):
         after = state()
-        learner.update(after, graph.arrays, x, Round(scores, p, greedy, action, y if graph.visible[action, y] else -1))
-        expected += p[action] * (learner.weights(after) - W)
+        played = Round(scores, p, greedy, action, y if graph.visible[action, y] else -1)
+        learner.recall(after, played)
+        learner.update(after, plan, x, played)
+        expected += p[action] * (learner.weights(after)[:, :K] - W)
     loss.gradient(scores, greedy, y, gradient)
     np.testing.assert_allclose(expected, -np.outer([0.5, 0.0, -1.5], gradient), rtol=1e-9, atol=1e-9)
 
@@ -159,11 +167,13 @@ def test_top_up_explores_at_most_gamma(graph, gap, gamma, before, data):
 
 def test_the_rate_counts_only_blind_rounds():
     graph, rule = FeedbackGraph.filtering(3), TopUp(1.2)
-    state, out = rule.start(graph), np.zeros(3)
-    rates = [rule.explore(state, graph.arrays, greedy, 0.0, out) for greedy in (1, 0, 2, 0, 0, 1, *[1] * 20)]
+    state, plan, out, rates = state_of(rule, 1, 3), plan_of(rule, graph), np.zeros(3), []
+    for greedy in (1, 0, 2, 0, 0, 1, *[1] * 20):
+        rates.append(rule.explore(state.tuple, plan, greedy, 0.0, out))
+        rule.count_round(state.tuple, plan, greedy)
     blind = iter(range(1, 100))
     assert rates == [0.0 if i in (1, 3, 4) else min(0.5, 1.2 / math.sqrt(next(blind))) for i in range(26)]
-    assert state.blind[0] == 23
+    assert state.arrays["blind"][0] == 23
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -196,4 +206,4 @@ def test_the_profiles_are_the_minimal_triples(graph):
 def test_large_graphs_start_quickly():
     """Not a timing: K = 1,500 would need 3e9 comparisons by the definition."""
     graph = random_graph(np.random.default_rng(0), 1500, density=0.01)
-    assert TopUp().start(graph).first[-1] >= 1500
+    assert TopUp().table(graph).first[-1] >= 1500

@@ -183,7 +183,7 @@ def test_one_draw_a_round_whatever_happens(name):
             play_online(model, X, [graph.classes[k] for k in y])
             expected = np.random.Generator(np.random.PCG64(np.random.SeedSequence(9, spawn_key=(0,))))
             expected.random(40)
-            assert model._rng.random() == expected.random()
+            assert model._player._rng.random() == expected.random()
 
 
 def test_probabilities_are_a_distribution_and_decide_the_action(name):

@@ -10,22 +10,21 @@ from hypothesis import given, strategies as st
 
 import reference
 from gappletron import AdaGrad, AdaptiveOGD, FixedOGD, ProjectedOGD, ScaleFreeFTRL, UserError
-from gappletron.numerics import Row
-from problems import OPTIMIZERS
+from problems import OPTIMIZERS, row_of, state_of
 
 
-def row(x):
-    (indices,) = np.nonzero(x)
-    return Row(indices.astype(np.int32), np.asarray(x, float)[indices], 0, indices.size)
+def weights_of(optimizer, state):
+    """A copy of W (d x K), without padding."""
+    return optimizer.weights(state.tuple)[:, : state.sizes.classes].copy()
 
 
 def play_gradients(optimizer, gradients, d, K):
-    """Feed (x, direction, weight) triples; returns the W (d x K) before each, and the last one."""
-    state, path = optimizer.start(d, K), []
+    """Feed (x, direction, weight) triples; returns the W (d x K) before each, the last one, and the arrays."""
+    state, path = state_of(optimizer, d, K), []
     for x, direction, weight in gradients:
-        path.append(optimizer.weights(state))
-        optimizer.step(state, row(x), np.asarray(direction, float), weight)
-    return path, optimizer.weights(state), state
+        path.append(weights_of(optimizer, state))
+        optimizer.step(state.tuple, row_of(x, K), np.asarray(direction, float), weight)
+    return path, weights_of(optimizer, state), state.arrays
 
 
 def random_gradients(rng, rounds, d, K, spread=0.0):
@@ -92,11 +91,12 @@ def test_guarantees_hold_on_hostile_sequences(seed, B, kind):
 
 def test_a_guarantee_that_is_too_small_is_noticed():
     """The test above can fail: gradients that turn against W as soon as it has followed them cost a third of h."""
-    gradients, state, optimizer = [], ProjectedOGD(1.0).start(1, 2), ProjectedOGD(1.0)
+    gradients, optimizer = [], ProjectedOGD(1.0)
+    state = state_of(optimizer, 1, 2)
     for _ in range(400):
-        direction = [1.0, -1.0] if optimizer.weights(state)[0, 0] >= 0 else [-1.0, 1.0]
+        direction = [1.0, -1.0] if weights_of(optimizer, state)[0, 0] >= 0 else [-1.0, 1.0]
         gradients.append((np.ones(1), direction, 1.0))
-        optimizer.step(state, row([1.0]), np.array(direction), 1.0)
+        optimizer.step(state.tuple, row_of([1.0], 2), np.array(direction), 1.0)
     ratio = regret_ratio(optimizer, gradients, 1, 2, lambda total: [-total / max(np.linalg.norm(total), 1e-9)])
     assert ratio > optimizer.guarantee() / 4
 
@@ -104,10 +104,10 @@ def test_a_guarantee_that_is_too_small_is_noticed():
 @pytest.mark.parametrize("optimizer", [ProjectedOGD(0.5), FixedOGD(5.0, 0.5), ScaleFreeFTRL(0.5)])
 def test_never_leaves_its_ball(optimizer):
     gradients = list(random_gradients(np.random.default_rng(0), 500, 4, 3, spread=2.0))
-    path, W, state = play_gradients(optimizer, gradients, 4, 3)
+    path, W, arrays = play_gradients(optimizer, gradients, 4, 3)
     assert max(np.linalg.norm(w) for w in [*path, W]) <= 0.5 * (1 + 1e-9)
     assert optimizer.reach() == 0.5
-    assert state.squared[0] == pytest.approx((state.weights**2).sum(), rel=1e-9)
+    assert arrays["squared"][0] == pytest.approx((arrays["weights"] ** 2).sum(), rel=1e-9)
 
 
 def test_the_scale_is_folded_in_before_it_underflows():
@@ -116,23 +116,23 @@ def test_the_scale_is_folded_in_before_it_underflows():
     """
     gradients = [(np.array([1.0, (-1.0) ** t]), [1.0, -1.0], 1000.0) for t in range(200)]
     optimizer = FixedOGD(1.0, 1.0)
-    _, W, state = play_gradients(optimizer, gradients, 2, 2)
+    _, W, arrays = play_gradients(optimizer, gradients, 2, 2)
     naive = reference.Optimizer("fixed ogd", 2, 2, rate=1.0, radius=1.0)
     for x, direction, weight in gradients:
         naive.take(weight * np.outer(direction, x))
     np.testing.assert_allclose(W.T, naive.W, rtol=1e-9)
-    assert 1e-100 <= state.scale[0] <= 1.0
-    assert np.isfinite(state.weights).all()
+    assert 1e-100 <= arrays["scale"][0] <= 1.0
+    assert np.isfinite(arrays["weights"]).all()
 
 
 @pytest.mark.parametrize("optimizer", [AdaptiveOGD(), ProjectedOGD(), FixedOGD(), AdaGrad(), ScaleFreeFTRL()])
 def test_nothing_happens_without_a_gradient(optimizer):
-    state = optimizer.start(3, 2)
-    optimizer.step(state, row([1.0, 0, 0]), np.array([1.0, -1.0]), 2.0)
-    before = optimizer.weights(state)
-    optimizer.step(state, row([0.0, 0, 0]), np.array([1.0, -1.0]), 2.0)
-    optimizer.step(state, row([1.0, 1, 1]), np.zeros(2), 2.0)
-    assert optimizer.weights(state).tobytes() == before.tobytes()
+    state = state_of(optimizer, 3, 2)
+    optimizer.step(state.tuple, row_of([1.0, 0, 0], 2), np.array([1.0, -1.0]), 2.0)
+    before = weights_of(optimizer, state)
+    optimizer.step(state.tuple, row_of([0.0, 0, 0], 2), np.array([1.0, -1.0]), 2.0)
+    optimizer.step(state.tuple, row_of([1.0, 1, 1], 2), np.zeros(2), 2.0)
+    assert weights_of(optimizer, state).tobytes() == before.tobytes()
     assert np.abs(before).max() > 0
 
 
@@ -155,4 +155,4 @@ def test_numbers_are_checked(make):
 
 def test_a_matrix_that_cannot_fit_is_refused():
     with pytest.raises(UserError, match="GiB"):
-        AdaptiveOGD().start(2**31 - 1, 10**6)
+        state_of(AdaptiveOGD(), 2**31 - 1, 10**6)

@@ -14,15 +14,13 @@ from hypothesis import given, strategies as st
 from scipy import optimize, sparse
 
 import reference
-from gappletron import UNSEEN, ArrayStream, FeedbackGraph, Online, Runs, UserError, interpreted, play, tuned
+from gappletron import UNSEEN, ArrayStream, FeedbackGraph, Online, Player, Runs, UserError, interpreted, play, tuned
 from gappletron.learners import exp3, perceptron, second_order
-from gappletron.learners.exp3 import Exp3G, Exp3State
+from gappletron.learners.exp3 import Exp3G
 from gappletron.learners.learner import Round
-from gappletron.learners.linear import LinearState
 from gappletron.learners.perceptron import LabelEfficientPerceptron, PassiveAggressive, Perceptron
-from gappletron.learners.second_order import Arow, ArowState, SecondOrderPerceptron, SecondOrderPerceptronDiag
-from gappletron.numerics import Row
-from problems import GRAPHS, play_one_at_a_time, random_graph, small_stream
+from gappletron.learners.second_order import Arow, SecondOrderPerceptron, SecondOrderPerceptronDiag
+from problems import GRAPHS, play_one_at_a_time, random_graph, row_of, small_stream, sparse_row, state_of
 
 FULL_INFORMATION = {
     "perceptron": (Perceptron(), reference.perceptron),
@@ -217,7 +215,7 @@ def test_arow_keeps_the_variances_of_its_transcription():
         model = Online(Arow(0.5), FeedbackGraph.full(3), features=6)
         for row, label in zip(X, y, strict=True):
             model.learn(model.act(row), label)
-    np.testing.assert_allclose(model._state.variances.T, reference.arow(X, y, 3, 0.5)[2], rtol=1e-9)
+    np.testing.assert_allclose(model._player._state.arrays["variances"].T, reference.arow(X, y, 3, 0.5)[2], rtol=1e-9)
 
 
 # ------------------------------------------------------------------------------------------ which graphs, which numbers
@@ -263,7 +261,7 @@ def test_the_label_efficient_perceptron_needs_a_query():
     for graph in (FeedbackGraph.full(3), FeedbackGraph.filtering(3), blind):
         with pytest.raises(UserError, match="needs a query"):
             Online(learner, graph, features=2)
-    assert [int(learner.start(graph, 1).query[0]) for graph in QUERYING.values()] == [2, 5, 5, 3]
+    assert [learner.plan(graph).table.query for graph in QUERYING.values()] == [2, 5, 5, 3]
     assert tuned(learner, "theory", QUERYING["two classes"]) == learner
 
 
@@ -287,8 +285,8 @@ def test_numbers_that_make_no_sense(piece, numbers):
 
 
 def test_a_matrix_that_does_not_fit():
-    with pytest.raises(UserError, match="use second-order-perceptron-diag"):
-        SecondOrderPerceptron().start(FeedbackGraph.full(10), 10**6)
+    with pytest.raises(UserError, match=r"1000000 features x 10 classes would take .*a learner without a full matrix"):
+        Player(SecondOrderPerceptron(), FeedbackGraph.full(10), features=10**6)
 
 
 def test_tunings_of_exp3():
@@ -333,9 +331,15 @@ def test_surrogates():
 # ---------------------------------------------------------------------------------------------------- what an update is
 
 
-def row(x):
-    active = np.flatnonzero(x)
-    return Row(active.astype(np.int32), x[active], 0, active.size)
+def state_with(learner, graph, features, **arrays):
+    """A state that holds these arrays."""
+    state = state_of(learner, features, graph.n_classes, graph.n_actions)
+    state.load(arrays)
+    return state
+
+
+def update(learner, graph, state, x, played):
+    learner.update(state.tuple, learner.plan(graph), row_of(x, graph.n_classes), played)
 
 
 def played_round(scores, y, probabilities=None, action=None):
@@ -356,15 +360,17 @@ def test_passive_aggressive_gives_a_margin_of_one_over_the_rival():
     moved = rested = 0
     for seed in range(40):
         W, x, y, s, r = random_round(np.random.default_rng(seed), 2 + seed % 4, 5)
-        state = LinearState(np.ascontiguousarray(W.T))
-        PassiveAggressive().update(state, FeedbackGraph.full(W.shape[0]).arrays, row(x), played_round(s, y))
-        after = state.weights.T @ x
+        graph, learner = FeedbackGraph.full(W.shape[0]), PassiveAggressive()
+        state = state_with(learner, graph, 5, weights=W.T)
+        update(learner, graph, state, x, played_round(s, y))
+        W_after = state.arrays["weights"].T
+        after = W_after @ x
         if s[y] - s[r] < 1:
             moved += 1
             assert after[y] - after[r] == pytest.approx(1.0, abs=1e-12)
         else:
             rested += 1
-            assert (state.weights.T == W).all()
+            assert (W_after == W).all()
     assert min(moved, rested) >= 4
 
 
@@ -379,8 +385,9 @@ def test_passive_aggressive_solves_its_problem(seed, C):
     y = int(np.argmin(s))
     r = reference.margin(s, y)[1]
     z = np.outer(np.eye(3)[y] - np.eye(3)[r], x).ravel()
-    state = LinearState(np.ascontiguousarray(W.T))
-    PassiveAggressive(C).update(state, FeedbackGraph.full(3).arrays, row(x), played_round(s, y))
+    graph, learner = FeedbackGraph.full(3), PassiveAggressive(C)
+    state = state_with(learner, graph, 3, weights=W.T)
+    update(learner, graph, state, x, played_round(s, y))
     slack = 0.0 if math.isinf(C) else 1.0
     price = 0.0 if math.isinf(C) else C
     best = optimize.minimize(
@@ -397,18 +404,18 @@ def test_passive_aggressive_solves_its_problem(seed, C):
         },
     )
     assert best.success
-    np.testing.assert_allclose(state.weights.T.ravel(), best.x[:-1], atol=1e-6)
-    assert np.abs(state.weights.T - W).max() > 0.01
+    W_after = state.arrays["weights"].T
+    np.testing.assert_allclose(W_after.ravel(), best.x[:-1], atol=1e-6)
+    assert np.abs(W_after - W).max() > 0.01
 
 
 def test_passive_aggressive_and_tiny_features():
     """The reciprocal of ||x||^2 does not exist for these, and weights stay finite."""
-    graph = FeedbackGraph.full(2)
+    learner, plan = PassiveAggressive(), PassiveAggressive().plan(FeedbackGraph.full(2))
     for value in (0.0, 1e-200, 1e-160):
-        state = LinearState(np.zeros((1, 2)))
-        x = Row(np.zeros(1, np.int32), np.array([value]), 0, 1)
-        PassiveAggressive().update(state, graph.arrays, x, played_round(np.zeros(2), 1))
-        assert not state.weights.any()
+        state = state_of(learner, 1, 2)
+        learner.update(state.tuple, plan, sparse_row([0], [value], 2), played_round(np.zeros(2), 1))
+        assert not state.arrays["weights"].any()
 
 
 def test_delayed_feedback_uses_the_scores_of_prediction_time():
@@ -451,9 +458,10 @@ def test_arow_is_the_optimum_of_its_objective(seed, r):
     other = reference.margin(s, y)[1]
     assert s[y] - s[other] < 1
     z = np.outer(np.eye(K)[y] - np.eye(K)[other], x).ravel()
-    state = ArowState(np.ascontiguousarray(W.T), np.ascontiguousarray(S.T))
-    Arow(r).update(state, FeedbackGraph.full(K).arrays, row(x), played_round(s, y))
-    found = np.concatenate([state.weights.T.ravel(), np.log(state.variances.T.ravel())])
+    graph = FeedbackGraph.full(K)
+    state = state_with(Arow(r), graph, d, weights=W.T, variances=S.T)
+    update(Arow(r), graph, state, x, played_round(s, y))
+    found = np.concatenate([state.arrays["weights"].T.ravel(), np.log(state.arrays["variances"].T.ravel())])
 
     start = np.concatenate([W.ravel(), np.log(S.ravel())])
     arguments = (W.ravel(), S.ravel(), z, r)
@@ -471,10 +479,11 @@ def test_arow_is_the_optimum_of_its_objective(seed, r):
 
 
 def test_arow_rests_where_the_hinge_is_zero():
-    state = ArowState(np.array([[2.0, 0.5]]), np.array([[0.3, 0.4]]))
-    Arow().update(state, FeedbackGraph.full(2).arrays, row(np.ones(1)), played_round(np.array([2.0, 0.5]), 0))
-    assert state.weights.tolist() == [[2.0, 0.5]]
-    assert state.variances.tolist() == [[0.3, 0.4]]
+    graph = FeedbackGraph.full(2)
+    state = state_with(Arow(), graph, 1, weights=np.array([[2.0, 0.5]]), variances=np.array([[0.3, 0.4]]))
+    update(Arow(), graph, state, np.ones(1), played_round(np.array([2.0, 0.5]), 0))
+    assert state.arrays["weights"].tolist() == [[2.0, 0.5]]
+    assert state.arrays["variances"].tolist() == [[0.3, 0.4]]
 
 
 def in_flight(learner, graph, X, y, rng):
@@ -504,9 +513,9 @@ def test_second_order_perceptrons_are_direct_solutions(K, d, a):
         model, zs = in_flight(SecondOrderPerceptron(a), FeedbackGraph.full(K), X, y, rng)
         A = a * np.eye(K * d) + zs.T @ zs
         np.testing.assert_allclose(model.weights.T.ravel(), np.linalg.solve(A, zs.sum(axis=0)), rtol=1e-9, atol=1e-9)
-        inverse = model._state.inverse
-        assert (inverse == inverse.T).all()
-        by_class = inverse.reshape(d, K, d, K).transpose(1, 0, 3, 2).reshape(K * d, K * d)
+        inverse = model._player._state.arrays["inverse"]
+        assert (inverse == inverse.transpose(2, 3, 0, 1)).all()
+        by_class = inverse.transpose(1, 0, 3, 2).reshape(K * d, K * d)
         np.testing.assert_allclose(by_class @ A, np.eye(K * d), atol=1e-9)
 
         model, zs = in_flight(SecondOrderPerceptronDiag(a), FeedbackGraph.full(K), X, y, rng)
@@ -586,9 +595,9 @@ def test_no_mistakes_at_the_end_of_the_noise_free_stream(learner):
 def test_queries_are_actions_of_their_exact_probability():
     graph = QUERYING["two of three extras"]
     learner = LabelEfficientPerceptron(0.5)
-    p = np.full(graph.n_actions, 9.0)
+    p, state = np.full(graph.n_actions, 9.0), state_of(learner, 1, graph.n_classes, graph.n_actions).tuple
     for scores, m in (([0, 2.0, 1.5, -1], 0.5), ([3.0, 0, 0, 0], 3.0), ([1.0, 1.0, 0, 0], 0.0)):
-        decision = learner.distribution(learner.start(graph, 1), graph.arrays, np.array(scores), p)
+        decision = learner.distribution(state, learner.plan(graph), np.array(scores), p)
         query = 0.5 / (0.5 + m)
         assert decision == (int(np.argmax(scores)), query)
         expected = np.zeros(7)
@@ -616,29 +625,26 @@ def test_more_queries_with_more_b():
     assert seen[0] < seen[-1] / 4
 
 
-def random_losses(rng, graph):
-    return Exp3State(rng.uniform(0, 30, graph.n_classes), rng.uniform(0, 30, 1))
-
-
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(0, 2), st.sampled_from([0.15, 0.35, 0.8]))
 def test_exp3_estimates_are_unbiased(seed, classes, extra, density):
     """Over the actions, for every label: the expected estimate of a class's loss is that loss, exactly."""
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, classes, extra, density)
     learner = Exp3G(rng.uniform(0.01, 1), rng.uniform(0.01, 1))
-    before = random_losses(rng, graph)
+    before = {"losses": rng.uniform(0, 30, classes), "rounds": rng.uniform(0, 30, 1)}
+    state, plan, x = state_with(learner, graph, 1, **before).tuple, learner.plan(graph), row_of([1.0], classes)
     scores, p = np.zeros(classes), np.zeros(graph.n_actions)
-    learner.scores(before, row(np.ones(1)), scores)
-    decision = learner.distribution(before, graph.arrays, scores, p)
+    learner.scores(state, x, scores)
+    decision = learner.distribution(state, plan, scores, p)
     assert p.sum() == pytest.approx(1.0, abs=1e-12)
     for y in range(classes):
         mean = np.zeros(classes)
         for action in range(graph.n_actions):
-            state = Exp3State(before.losses.copy(), before.rounds.copy())
+            state = state_with(learner, graph, 1, **before).tuple
             label = y if graph.visible[action, y] else -1
-            learner.update(state, graph.arrays, row(np.ones(1)), Round(scores, p, decision.greedy, action, label))
-            mean += p[action] * (state.losses - before.losses)
-            assert state.rounds[0] == before.rounds[0] + 1
+            learner.update(state, plan, x, Round(scores, p, decision.greedy, action, label))
+            mean += p[action] * (state.losses - before["losses"])
+            assert state.rounds[0] == before["rounds"][0] + 1
         np.testing.assert_allclose(mean, 1 - np.eye(classes)[y], atol=1e-10)
 
 
@@ -653,14 +659,17 @@ def test_both_kinds_of_graphs_were_tested():
 
 def test_exp3_is_stable_at_large_losses():
     graph = FeedbackGraph.label_efficient(3)
-    p = np.zeros(4)
-    state = Exp3State(np.array([1e12, 1e12 + 1, 5e15]), np.array([2e12]))
     learner = Exp3G(0.25, 1.0)
-    learner.distribution(state, graph.arrays, -state.losses, p)
+
+    def distribution(losses, rounds):
+        state, p = state_with(learner, graph, 1, losses=np.array(losses), rounds=np.array([rounds])), np.zeros(4)
+        learner.distribution(state.tuple, learner.plan(graph), -np.array(losses), p)
+        return p
+
     q = np.array([1, math.exp(-1), 0, 0]) / (1 + math.exp(-1))
+    p = distribution([1e12, 1e12 + 1, 5e15], 2e12)
     np.testing.assert_allclose(p, 0.75 * q + 0.25 * np.array([0, 0, 0, 1]), rtol=1e-12)
-    state = Exp3State(np.array([3e12, 3e12 + 1, 5e15]), np.array([2e12]))  # now the query has the least
-    learner.distribution(state, graph.arrays, -state.losses, p)
+    p = distribution([3e12, 3e12 + 1, 5e15], 2e12)  # now the query has the least
     np.testing.assert_allclose(p, [0, 0, 0, 1], atol=1e-300)
 
 
@@ -678,21 +687,19 @@ def test_exp3_keeps_the_inequality_of_exponential_weights(seed, classes, extra, 
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, classes, extra)
     N = graph.n_actions
-    learner, x = Exp3G(gamma, eta), row(np.ones(1))
-    state = learner.start(graph, 1)
+    learner, x = Exp3G(gamma, eta), row_of([1.0], classes)
+    state, plan = state_of(learner, 1, classes, N).tuple, learner.plan(graph)
     scores, p = np.zeros(classes), np.zeros(N)
     explored = np.bincount(graph.dominating_indices, minlength=N) / graph.rho
     ours = squares = 0.0
     losses = np.zeros(N)
     for y in rng.choice(classes, size=80, p=rng.dirichlet(np.ones(classes))):
         learner.scores(state, x, scores)
-        decision = learner.distribution(state, graph.arrays, scores, p)
+        decision = learner.distribution(state, plan, scores, p)
         q = (p - gamma * explored) / (1 - gamma)
         action = int(rng.choice(N, p=p / p.sum()))
         before = state.losses.copy()
-        learner.update(
-            state, graph.arrays, x, Round(scores, p, decision.greedy, action, y if graph.visible[action, y] else -1)
-        )
+        learner.update(state, plan, x, Round(scores, p, decision.greedy, action, y if graph.visible[action, y] else -1))
         estimate = np.append(state.losses - before, np.ones(N - classes))
         ours += q @ estimate
         squares += q @ estimate**2

@@ -141,9 +141,8 @@ class PieceType(type):
             return super().__new__(mcs, name, bases, body)
         for base in bases:
             if getattr(base, "_final", False):
-                raise UserError(
-                    f"{name} extends {base.__name__}, and a piece cannot be extended: extend {base.__mro__[1].__name__}"
-                )
+                family = next(cls.__name__ for cls in base.__mro__ if Piece in cls.__bases__)
+                raise UserError(f"{name} extends {base.__name__}, and a piece cannot be extended: extend {family}")
         body.update(__slots__=(), _final=not abstract)
         if not abstract:
             fields = tuple(field for field in _annotated(body) if not field.startswith("_"))
@@ -340,16 +339,23 @@ def interpreted() -> Iterator[None]:
     >>> with gappletron.interpreted():
     ...     history = gappletron.play(gappletron.named("gapsmh"), "synthetic:T=50", "bandit")
     """
-    token = _interpreted.set(True)
-    try:
+    with in_mode(True):
         yield
-    finally:
-        _interpreted.reset(token)
 
 
 def is_interpreted() -> bool:
     """Whether this runs inside :func:`interpreted`."""
     return _interpreted.get()
+
+
+@contextlib.contextmanager
+def in_mode(interpreted: bool) -> Iterator[None]:
+    """Run everything inside interpreted or compiled, for what keeps the mode in which it was made."""
+    token = _interpreted.set(interpreted)
+    try:
+        yield
+    finally:
+        _interpreted.reset(token)
 
 
 @functools.cache

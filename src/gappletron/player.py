@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron import model_files
-from gappletron._dispatch import can_be_loaded, entry, specialised
+from gappletron._dispatch import can_be_loaded, entry, in_mode, is_interpreted, specialised
 from gappletron._packed import packed
 from gappletron._validate import UserError, whole
 from gappletron._vectors import lanes_for
@@ -142,6 +142,9 @@ class Player:
         features = whole(features, "features", least=1, most=MOST_FEATURES)
         self.graph = graph
         self.rounds = 0
+        self._interpreted = (
+            is_interpreted()
+        )  # kept: machine code and packed arguments must not be mixed with plain ones
         self._rng = generator(whole(seed, "the seed"), whole(repeat, "repeat"))
         self._state = State(self.learner.declare(), Sizes(features, graph.n_classes, graph.n_actions))
         self._plans: OrderedDict[FeedbackGraph, Any] = OrderedDict()
@@ -182,8 +185,9 @@ class Player:
         x = Vector(np.zeros(0, np.int32), np.zeros(0), 0.0)
         played = Round(self._desk.scores, self._desk.probabilities, 0, 0, UNSEEN_LABEL)
         player = self._packed(self.graph)
-        self._act = entry(act, player, *x, 0.5)
-        self._learn = entry(learn, player, *x, played)
+        with in_mode(self._interpreted):
+            self._act = entry(act, player, *x, 0.5)
+            self._learn = entry(learn, player, *x, played)
 
     def _packed(self, graph: FeedbackGraph) -> Packed:
         """The arguments of rounds on this graph that do not change; those of the last 64 graphs are kept."""
@@ -193,7 +197,8 @@ class Player:
             self._packs.move_to_end(graph)
             return self._packs[graph]
         state = self._state.view(graph.n_classes)
-        pack = self._packs[graph] = packed(self.learner, state, self._plan_of(graph), self._desk)
+        with in_mode(self._interpreted):
+            pack = self._packs[graph] = packed(self.learner, state, self._plan_of(graph), self._desk)
         if graph is self.graph:
             self._own_pack = pack
         if len(self._packs) > MOST_PLANS:
@@ -259,7 +264,8 @@ class Player:
 
     def is_compiled(self, record: Counts | Losses | None = None) -> bool:
         """Whether :meth:`compile` would find its code in memory or in the cache."""
-        return can_be_loaded(advance, *self._nothing_to_play(record))
+        with in_mode(self._interpreted):
+            return can_be_loaded(advance, *self._nothing_to_play(record))
 
     def _nothing_to_play(self, record: Counts | Losses | None) -> tuple[Any, ...]:
         """The arguments of :func:`~gappletron.engine.advance` without a round."""
@@ -271,7 +277,8 @@ class Player:
         """The machine code of a function for the player's types, which change only with the padded width."""
         key = (function, type(arguments[-1]))
         if key not in self._kernels:
-            self._kernels[key] = entry(function, *arguments)
+            with in_mode(self._interpreted):
+                self._kernels[key] = entry(function, *arguments)
         return self._kernels[key]
 
     def _stretches(self, graphs: Sequence[FeedbackGraph], rounds: int) -> Iterable[tuple[int, int, FeedbackGraph]]:
