@@ -354,3 +354,44 @@ def test_code_with_a_piece_from_outside_is_not_cached(tmp_path, monkeypatch):
         for learner in (ours, theirs)
     ]
     assert [kernel._cache.cache_path is None for kernel in kernels] == [False, True]
+
+
+def test_no_entry_point_of_compiled_code_returns_a_named_tuple(tmp_path):
+    """Numba makes a named tuple by unpickling its class; with an exception pending, that is a crash of the process."""
+    from numba.core import types
+
+    from gappletron import Online, SvmlightFile, open_stream
+    from gappletron._dispatch import entry_points
+    from gappletron.comparator import best_comparator
+
+    path = tmp_path / "mail.svm"
+    path.write_text("1 1:0.5 2:1\n2 2:2\n1 1:1\n")
+    list(SvmlightFile(path).chunks())
+    stream = open_stream("synthetic:K=3,d=40,T=50", normalize="unit", bias=True)
+    play("gapsmh", stream, "bandit", losses=True)
+    best_comparator(SmoothHinge(), stream, "bandit", 1.0)
+    model = Online("gapsmh", FeedbackGraph.bandit(3), 2)
+    model.learn(model.act([1.0, 0.5]), model.pending[0].action)
+    model.predict([1.0, 0.5])
+    model.probabilities([[1.0, 0.5]])
+    called = {dispatcher.py_func.__name__ for dispatcher in entry_points if dispatcher.signatures}
+    wanted = {
+        "parse",
+        "act",
+        "learn",
+        "advance",
+        "checked",
+        "many_greedy",
+        "many_probabilities",
+        "add_planes",
+        "squared_norms",
+        "_generate",
+        "_normalized",
+        "_biased",
+        "_largest_norm",
+        "_store",
+    }
+    assert wanted <= called
+    for dispatcher in entry_points:
+        for compiled in dispatcher.overloads.values():
+            assert not isinstance(compiled.signature.return_type, types.BaseNamedTuple), dispatcher

@@ -141,8 +141,8 @@ class PieceType(type):
             return super().__new__(mcs, name, bases, body)
         for base in bases:
             if getattr(base, "_final", False):
-                family = next(cls.__name__ for cls in base.__mro__ if Piece in cls.__bases__)
-                raise UserError(f"{name} extends {base.__name__}, and a piece cannot be extended: extend {family}")
+                public = next(cls.__name__ for cls in base.__mro__ if Piece in cls.__bases__)
+                raise UserError(f"{name} extends {base.__name__}, and a piece cannot be extended: extend {public}")
         body.update(__slots__=(), _final=not abstract)
         if not abstract:
             fields = tuple(field for field in _annotated(body) if not field.startswith("_"))
@@ -396,9 +396,15 @@ def specialised(function: F, *arguments: Any) -> F:
     return _specialised(function, tuple(_classes(argument) for argument in arguments))
 
 
+entry_points: list[Any] = []
+"""What Python calls of compiled code. None may return a named tuple: Numba makes one by unpickling its class, and crashes
+the process if a signal handler has raised in the meantime."""
+
+
 @functools.cache
 def _specialised(function: Callable[..., Any], classes: tuple[Any, ...]) -> Any:
     dispatcher = numba.njit(nogil=True, **OPTIONS)(function)
+    entry_points.append(dispatcher)
     if all(_ours(cls) for cls in _flat(classes)):
         dispatcher._cache = _cache(function, classes)
     return dispatcher

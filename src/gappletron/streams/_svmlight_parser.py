@@ -249,7 +249,7 @@ def parse(  # noqa: PLR0912, PLR0915 - one pass over bytes
     rows: Rows,
     most: int,
     powers: Powers,
-) -> Cursor:
+) -> tuple[int, ...]:
     """Read lines from ``text[cursor.position:cursor.stop]`` and return where and why it stopped.
 
     Indices above `most` are wrong. A row that does not fit is left for the next call as a whole.
@@ -334,11 +334,11 @@ def parse(  # noqa: PLR0912, PLR0915 - one pass over bytes
                     rows.values[entries] = value
                     entries += 1
         if status != DONE:
-            return Cursor(line, cursor.stop, lines, row, entries_before, doubtful_before, largest, status, token)
+            return line, cursor.stop, lines, row, entries_before, doubtful_before, largest, status, token
         lines += 1
         at += 1
         rows.lines[row] = lines
         row += 1
         rows.indptr[row] = entries
         largest = max(largest, previous)
-    return Cursor(at, cursor.stop, lines, row, entries, doubtful, largest, DONE, at)
+    return at, cursor.stop, lines, row, entries, doubtful, largest, DONE, at

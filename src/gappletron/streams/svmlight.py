@@ -478,7 +478,8 @@ def _parse_blocks(
         cursor = cursor._replace(position=0, stop=stop)
         while cursor.position < stop:
             before = cursor.position
-            cursor = specialised(parse, text, cursor, rows, most, powers())(text, cursor, rows, most, powers())
+            arguments = (text, cursor, rows, most, powers())
+            cursor = Cursor(*specialised(parse, *arguments)(*arguments))
             cursor, some_zero, error = _settle(text, cursor, rows, name)
             zeros = zeros or some_zero
             if error is None and cursor.status == WRONG:
