@@ -397,8 +397,8 @@ def specialised(function: F, *arguments: Any) -> F:
 
 
 entry_points: list[Any] = []
-"""What Python calls of compiled code. None may return a named tuple: Numba makes one by unpickling its class, and crashes
-the process if a signal handler has raised in the meantime."""
+"""What Python calls of compiled code. None may return a named tuple: Numba makes one by unpickling its class, which
+crashes the process if a signal handler has raised in the meantime."""
 
 
 @functools.cache
