@@ -141,8 +141,8 @@ class PieceType(type):
             return super().__new__(mcs, name, bases, body)
         for base in bases:
             if getattr(base, "_final", False):
-                family = next(cls.__name__ for cls in base.__mro__ if Piece in cls.__bases__)
-                raise UserError(f"{name} extends {base.__name__}, and a piece cannot be extended: extend {family}")
+                public = next(cls.__name__ for cls in base.__mro__ if Piece in cls.__bases__)
+                raise UserError(f"{name} extends {base.__name__}, and a piece cannot be extended: extend {public}")
         body.update(__slots__=(), _final=not abstract)
         if not abstract:
             fields = tuple(field for field in _annotated(body) if not field.startswith("_"))
