@@ -14,12 +14,22 @@ BEGIN, END = "<!-- begin of the table made by `python docs/learners.py` -->\n", 
 
 
 def table() -> str:
-    """Every learner's name, feedback, parameters, reference and the first paragraph of its docstring."""
-    lines = ["| name | feedback | parameters | what it is | reference |", "|---|---|---|---|---|"]
+    """Every learner's name, feedback, parameters, summary, what happens to a new class, and reference."""
+    lines = [
+        "| name | feedback | parameters | what it is | a class added later starts with | reference |",
+        "|---|---|---|---|---|---|",
+    ]
     for name in names():
         learner = named(name)
         summary = (inspect.getdoc(type(learner)) or "").split("\n\n", maxsplit=1)[0].replace("\n", " ")
-        cells = [f"`{name}`", learner.setting, f"`{_parameters(learner)}`", summary, learner.reference]
+        cells = [
+            f"`{name}`",
+            learner.setting,
+            f"`{_parameters(learner)}`",
+            summary,
+            learner.new_class,
+            learner.reference,
+        ]
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -44,6 +44,7 @@ class Banditron(BanditFeedback):
     gamma: float = 0.05
 
     knows_classes = True
+    new_class = "weights 0; exploration is uniform over the new K; gamma stays"
     reference = "Kakade, Shalev-Shwartz, Tewari: Efficient bandit algorithms for online multiclass prediction (2008)"
 
     def check(self) -> None:

@@ -62,7 +62,7 @@ class Exp3G(Learner):
         return {"losses": Field("classes"), "rounds": Field()}
 
     knows_classes = True
-    new_class = "starts with the smallest estimated loss of the others; with 0 it would be played almost always"
+    new_class = "the smallest estimated loss of the others, since with 0 it would be played almost always"
 
     def grown(self, state: Any, before: int) -> None:
         state.losses[before:] = state.losses[:before].min()

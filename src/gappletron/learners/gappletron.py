@@ -34,6 +34,9 @@ class Composed(Learner, abstract=True):
     exploration: Exploration
 
     knows_classes = True
+    new_class = (
+        "weights 0; the uniform part of exploration, and losses that depend on K, use the new K; gamma and n_t stay"
+    )
 
     def declare(self) -> Layout:
         return {

@@ -158,8 +158,8 @@ class Learner(Piece, abstract=True):
         """What a round on this graph needs to know of it."""
         return Plan(graph.arrays, self.table(graph))
 
-    new_class: ClassVar[str] = "starts with the fill values of the state"
-    """What happens when a class is added while the learner runs, as the end of a sentence about the new class."""
+    new_class: ClassVar[str] = "weights 0"
+    """What happens when a class is added while the learner runs: what it starts with, and which formulas change."""
 
     knows_classes: ClassVar[bool] = False
     """Whether a formula depends on the number of classes K: then a class changes the others' rounds by being there."""

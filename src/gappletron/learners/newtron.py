@@ -82,6 +82,7 @@ class NewtonStep(BanditFeedback, abstract=True):
     radius: float
 
     knows_classes = True
+    new_class = "weights 0 and the first precision; softmax, exploration and the 1/K of the gradient use the new K"
     reference = "Hazan, Kale: Newtron: an efficient bandit algorithm for online multiclass prediction (2011)"
 
     def check(self) -> None:
