@@ -37,10 +37,11 @@ def compile_in_processes(tasks: Iterable[Task], processes: int, notify: Callable
         assert worker.stdout is not None
         with worker.stdin:
             json.dump([dataclasses.asdict(task) for task in share], worker.stdin)
-        for _ in worker.stdout:
-            with lock:
-                done += 1
-                notify(done, len(kinds))
+        with worker.stdout:
+            for _ in worker.stdout:
+                with lock:
+                    done += 1
+                    notify(done, len(kinds))
 
     notify(0, len(kinds))
     shares = [share for share in (kinds[start::processes] for start in range(processes)) if share]
