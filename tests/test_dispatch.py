@@ -149,7 +149,7 @@ def test_a_model_stays_compiled_or_interpreted_as_it_was_made(monkeypatch):
 
     monkeypatch.setattr("gappletron._dispatch._specialised", remember)
     assert used(plain) == expected
-    assert asked == ["squared_norms"]  # of a batch: it knows nothing of the model
+    assert asked == ["measured_rows"]  # of a batch: it knows nothing of the model
 
 
 def test_pieces_are_immutable():
@@ -384,7 +384,7 @@ def test_no_entry_point_of_compiled_code_returns_a_named_tuple(tmp_path):
         "many_greedy",
         "many_probabilities",
         "add_planes",
-        "squared_norms",
+        "measured_rows",
         "_generate",
         "_normalized",
         "_biased",

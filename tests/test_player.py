@@ -454,6 +454,46 @@ def test_bad_calls_are_one_sentence_and_change_nothing():
     assert same(player, fresh)
 
 
+def test_what_compiled_code_would_trust_is_refused():
+    player, fresh = (Player("gapsmh", FeedbackGraph.bandit(3), 3) for _ in range(2))
+    good = chunk_of(player.graph, np.ones((4, 3)), np.array([0, 1, 2, 0]))
+    many = chunk_of(FeedbackGraph.bandit(5), np.ones((2, 7)), np.array([0, 4]))
+    for chunk in (
+        many,
+        good._replace(indices=good.indices + 1),
+        good._replace(indices=good.indices - 1),
+        good._replace(labels=good.labels + 1),
+        good._replace(labels=good.labels - 1),
+        good._replace(values=np.full(12, np.nan)),
+        good._replace(values=good.values[:5]),
+        good._replace(indptr=good.indptr[:-1]),
+        good._replace(indptr=good.indptr[::-1]),
+    ):
+        with pytest.raises(UserError):
+            player.advance(chunk)
+    assert same(player, fresh)
+    turn = player.act(np.ones(3))
+    for label in (-2, 3, 10**6):
+        with pytest.raises(UserError, match="not the position of a label"):
+            player.learn(turn, label)
+    wide = Player("gapsmh", FeedbackGraph.bandit(3), 9).act(np.ones(9))
+    with pytest.raises(UserError, match="more features than this player"):
+        player.learn(wide, 0)
+    other = Player("gapsmh", FeedbackGraph.bandit(["a", "b", "c"]), 3).act(np.ones(3))
+    with pytest.raises(UserError, match="learn from its own turns"):
+        player.learn(other, 0)
+
+
+def test_graphs_that_cannot_be_played_are_found_before_the_first_round():
+    bandit, other = FeedbackGraph.bandit(3), FeedbackGraph.filtering(3)
+    X, y = small_stream(np.random.default_rng(0), 4, 2, 3)
+    with interpreted():
+        player = Player("banditron", bandit, 2)
+        with pytest.raises(UserError, match="cannot play the graph"):
+            player.advance(chunk_of(bandit, X, y), graphs=[bandit, bandit, other, bandit])
+        assert same(player, Player("banditron", bandit, 2))
+
+
 def test_scores_and_probabilities_of_no_rows_and_many():
     player = Player("gapsmh", FeedbackGraph.label_efficient(3), 4)
     X = np.random.default_rng(0).normal(size=(200, 4))

@@ -135,17 +135,21 @@ def decide(learner: Learner, state: Any, plan: Plan, x: Row, desk: Desk) -> Deci
     return learner.distribution(state, plan, desk.scores, desk.probabilities)
 
 
-def squared_norms(chunk: Chunk, out: Floats) -> float:
-    """||x_t||^2 of every row of a chunk; returns the largest absolute value."""
+def measured_rows(chunk: Chunk, out: Floats) -> tuple[float, int, int]:
+    """||x_t||^2 of every row of a chunk; returns the largest absolute value, the lowest and the highest index."""
     largest = 0.0
+    lowest, highest = 0, -1
     for t in range(out.size):
         total = 0.0
         for p in range(chunk.indptr[t], chunk.indptr[t + 1]):
             value = chunk.values[p]
             total += value * value
-            largest = max(largest, abs(value))
+            if not abs(value) <= largest:  # so NaN is found as well
+                largest = abs(value)
+            lowest = min(lowest, chunk.indices[p])
+            highest = max(highest, chunk.indices[p])
         out[t] = total
-    return largest
+    return largest, lowest, highest
 
 
 def advance(

@@ -409,6 +409,15 @@ class FeedbackGraph:
             )
         return row, column
 
+    def may_precede(self, later: FeedbackGraph) -> bool:
+        """Whether the later graph can have come from this one by new classes and other edges: same extra actions.
+
+        >>> FeedbackGraph.bandit(["a", "b"]).may_precede(FeedbackGraph.full(["a", "b", "c"]))
+        True
+        """
+        K = self.n_classes
+        return later.classes[:K] == self.classes and later.actions[later.n_classes :] == self.actions[K:]
+
     def _restored(self, *, dominating_set_is_given: bool, dominating_set_is_exact: bool) -> FeedbackGraph:
         """The same graph, after it was read from a file with its dominating set: who chose the set, and whether it is
         known to be the smallest."""

@@ -463,7 +463,7 @@ def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Onlin
     damaged = UserError("a waiting receipt does not fit the model: the file is damaged")
     rows = header["pending"]
     graphs = [model_files.graph_of(about, arrays[f"edges.{place}"]) for place, about in enumerate(header["graphs"])]
-    if len(rows) > model.pending_limit or not all(_may_follow(graph, model.graph) for graph in graphs):
+    if len(rows) > model.pending_limit or not all(graph.may_precede(model.graph) for graph in graphs):
         raise damaged
     starts = dict.fromkeys(("indices", "values", "scores", "probabilities"), 0)
 
@@ -497,12 +497,6 @@ def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Onlin
         yield serial, turn
     if any(starts[name] != arrays[name].size for name in starts):
         raise damaged
-
-
-def _may_follow(old: FeedbackGraph, graph: FeedbackGraph) -> bool:
-    """Whether a receipt's graph can be one of the model's past: the same extra actions, and its first classes."""
-    extra = old.actions[old.n_classes :], graph.actions[graph.n_classes :]
-    return old.classes == graph.classes[: old.n_classes] and extra[0] == extra[1]
 
 
 def _joined(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:

@@ -27,9 +27,9 @@ from gappletron.engine import (
     learn,
     many_greedy,
     many_probabilities,
+    measured_rows,
     new_desk,
     new_tally,
-    squared_norms,
 )
 from gappletron.graphs import FeedbackGraph
 from gappletron.inputs import Checker, Vector, batches_of
@@ -85,21 +85,29 @@ class Turn(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A chunk, checked, with ||x||^2 of every row: made once for all players."""
+    """A chunk, checked, with ||x||^2 of every row, and the least number of features and classes that it needs."""
 
     chunk: Chunk
     squared: Floats
+    features: int
+    classes: int
 
 
 def prepared(chunk: Chunk, where: str = "the chunk") -> Prepared:
-    """A chunk ready to be played by any number of players, or a UserError where a value is too large."""
-    squared = np.empty(len(chunk.labels))
-    largest = specialised(squared_norms, chunk, squared)(chunk, squared)
+    """A chunk ready to be played by any number of players, or a UserError: compiled code will trust it."""
+    typed = frozen(*chunk)
+    rounds, ends = len(typed.labels), typed.indptr
+    if len(ends) != rounds + 1 or ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] > min(typed.indices.size, typed.values.size):
+        raise UserError(f"{where} is not a chunk: indptr must never fall, and index entries that there are")
+    squared = np.empty(rounds)
+    largest, lowest, highest = specialised(measured_rows, typed, squared)(typed, squared)
     if not largest <= LARGEST_VALUE:
         raise UserError(
             f"{where} has a value beyond {LARGEST_VALUE:g}: scale the rows, for example to unit norm (normalize='unit')"
         )
-    return Prepared(chunk, squared)
+    if lowest < 0 or (rounds and typed.labels.min() < 0):
+        raise UserError(f"{where} has a negative index or label: indices and labels are positions from 0")
+    return Prepared(typed, squared, int(highest) + 1, int(typed.labels.max()) + 1 if rounds else 0)
 
 
 def learner_of(given: Any) -> Learner:
@@ -142,9 +150,8 @@ class Player:
         features = whole(features, "features", least=1, most=MOST_FEATURES)
         self.graph = graph
         self.rounds = 0
-        self._interpreted = (
-            is_interpreted()
-        )  # kept: machine code and packed arguments must not be mixed with plain ones
+        # Kept: machine code and packed arguments must not be mixed with plain ones.
+        self._interpreted = is_interpreted()
         self._rng = generator(whole(seed, "the seed"), whole(repeat, "repeat"))
         self._state = State(self.learner.declare(), Sizes(features, graph.n_classes, graph.n_actions))
         self._plans: OrderedDict[FeedbackGraph, Any] = OrderedDict()
@@ -196,6 +203,8 @@ class Player:
         if graph in self._packs:
             self._packs.move_to_end(graph)
             return self._packs[graph]
+        if not graph.may_precede(self.graph):
+            raise UserError(f"the graph {graph.name!r} is not one that this player had: learn from its own turns")
         state = self._state.view(graph.n_classes)
         with in_mode(self._interpreted):
             pack = self._packs[graph] = packed(self.learner, state, self._plan_of(graph), self._desk)
@@ -245,6 +254,11 @@ class Player:
         :param graphs: the graph of each round, where it is not the player's own.
         """
         checked = chunk if isinstance(chunk, Prepared) else prepared(chunk)
+        if checked.features > self.features or checked.classes > self.graph.n_classes:
+            raise UserError(
+                f"the chunk has indices up to {checked.features - 1} and labels up to {checked.classes - 1}, and the "
+                f"player {self.features} features and {self.graph.n_classes} classes: make it larger"
+            )
         rounds = len(checked.chunk.labels)
         stretches = [(0, rounds, self.graph)] if graphs is None else self._stretches(graphs, rounds)
         draws = self._rng.random(rounds)
@@ -281,22 +295,21 @@ class Player:
                 self._kernels[key] = entry(function, *arguments)
         return self._kernels[key]
 
-    def _stretches(self, graphs: Sequence[FeedbackGraph], rounds: int) -> Iterable[tuple[int, int, FeedbackGraph]]:
-        """Maximal stretches of rounds with one graph."""
+    def _stretches(self, graphs: Sequence[FeedbackGraph], rounds: int) -> list[tuple[int, int, FeedbackGraph]]:
+        """Maximal stretches of rounds with one graph; all graphs are checked before the first round."""
         if len(graphs) != rounds:
             raise UserError(f"there are {len(graphs)} graphs for {rounds} rounds: give one for each round")
-        checked = [self._checked_graph(graph) for graph in graphs]
-        start = 0
-        for t in range(1, rounds + 1):
-            if t == rounds or checked[t] != checked[start]:
-                yield start, t, checked[start]
-                start = t
+        found: list[tuple[int, int, FeedbackGraph]] = []
+        for t, given in enumerate(graphs):
+            graph = self._checked_graph(given)
+            if found and (found[-1][2] is graph or found[-1][2] == graph):
+                found[-1] = (found[-1][0], t + 1, found[-1][2])
+            else:
+                check_can_play(self.learner, graph)
+                found.append((t, t + 1, graph))
+        return found
 
     # ---------------------------------------------------------------------------------------------- one round at a time
-
-    def vector(self, x: Any) -> Vector:
-        """A feature vector, checked: what :meth:`act` and :meth:`predict` do first with x."""
-        return self.checker.vector(x, self.features)
 
     def act(self, x: Any, graph: FeedbackGraph | None = None) -> Turn:
         """Draw an action for x.
@@ -319,6 +332,10 @@ class Player:
         Feedback may come late: the gradient is then that of prediction time, applied to the weights of today. A turn
         from before a class was added teaches what it could teach then.
         """
+        if not -1 <= label < turn.graph.n_classes:
+            raise UserError(f"{label} is not the position of a label: expected -1 to {turn.graph.n_classes - 1}")
+        if turn.x.indices.size and turn.x.indices[-1] >= self.features:
+            raise UserError("the turn has more features than this player: learn from the turns that its act() returned")
         if self._learn is None:
             self.compile_rounds()
         played = Round(turn.scores, turn.probabilities, turn.greedy, turn.action, label)
@@ -328,10 +345,10 @@ class Player:
 
     def predict(self, x: Any) -> int:
         """The greedy class for x, y*; draws nothing and changes nothing."""
-        vector = self.vector(x)
-        indptr = np.array([0, vector.indices.size])
-        chunk = frozen(indptr, vector.indices, vector.values, np.zeros(1, np.int64))
-        return int(self._looked(chunk, np.array([vector.squared]))[1][0])
+        vector = self.checker.vector(x, self.features)
+        indptr, label = np.array([0, vector.indices.size]), np.zeros(1, np.int64)
+        chunk = frozen(indptr, vector.indices, vector.values, label)
+        return int(self._looked(Rows(*chunk, np.array([vector.squared]), np.zeros(0)))[1][0])
 
     def predict_many(self, X: Any) -> NDArray[np.int64]:
         """The greedy class of every row of a dense array or a sparse matrix.
@@ -339,39 +356,34 @@ class Player:
         >>> Player("gapsmh", FeedbackGraph.bandit(3), features=2).predict_many([[1.0, 0.5], [0.0, 2.0]])
         array([0, 0])
         """
-        return np.concatenate([NO_LABELS, *(self._looked(*self._batch(chunk))[1] for chunk in self._chunks(X))])
+        return np.concatenate([NO_LABELS, *(self._looked(rows)[1] for rows in self._batches(X))])
 
     def scores(self, X: Any) -> Floats:
         """The scores of every row, n x K; the greedy class is the one with the largest."""
-        K = self.graph.n_classes
-        return np.concatenate([np.zeros((0, K)), *(self._looked(*self._batch(chunk))[0] for chunk in self._chunks(X))])
+        none = np.zeros((0, self.graph.n_classes))
+        return np.concatenate([none, *(self._looked(rows)[0] for rows in self._batches(X))])
 
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """The probability of every action, n x N: what each row would meet if it came next."""
         plan = self._plan_of(self._checked_graph(graph))
         parts = [np.zeros((0, self.graph.n_actions))]
-        for chunk in self._chunks(X):
-            rows = self._rows(*self._batch(chunk))
-            out = np.empty((len(chunk.labels), self.graph.n_actions))
+        for rows in self._batches(X):
+            out = np.empty((len(rows.labels), self.graph.n_actions))
             arguments = (self.learner, self._state.tuple, plan, rows, self._desk, out)
             self._kernel(many_probabilities, *arguments)(*arguments)
             parts.append(out)
         return np.concatenate(parts)
 
-    def _chunks(self, X: Any) -> Iterator[Chunk]:
-        return batches_of(X, self.features)
+    def _batches(self, X: Any) -> Iterator[Rows]:
+        """The rows of X, some at a time, without draws."""
+        for chunk in batches_of(X, self.features):
+            checked = prepared(chunk, "X")
+            yield Rows(*checked.chunk, checked.squared, np.zeros(0))
 
-    def _batch(self, chunk: Chunk) -> Prepared:
-        return prepared(chunk, "X")
-
-    def _rows(self, chunk: Chunk, squared: Floats) -> Rows:
-        return Rows(*chunk, squared, np.zeros(0))
-
-    def _looked(self, chunk: Chunk, squared: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    def _looked(self, rows: Rows) -> tuple[Floats, NDArray[np.int64]]:
         """The scores and the greedy class of every row."""
-        n = len(chunk.labels)
+        n = len(rows.labels)
         scores, greedy = np.empty((n, self.graph.n_classes)), np.empty(n, np.int64)
-        rows = self._rows(chunk, squared)
         arguments = (self.learner, self._state.tuple, rows, self._desk, scores, greedy)
         self._kernel(many_greedy, *arguments)(*arguments)
         return scores, greedy
