@@ -24,7 +24,7 @@ def naive(learner, graph, X, y, draws):
         case Banditron():
             return reference.banditron(X, y, K, learner.gamma, draws)
         case BanditronIW():
-            return reference.banditron_iw(X, y, graph.visible, graph.dominating_indices, learner.gamma, draws)
+            return reference.banditron_iw(X, y, (graph.visible, graph.dominating_indices), learner.gamma, draws)
         case PNewtron() | Newtron():
             return reference.newtron(
                 X,

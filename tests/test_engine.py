@@ -21,7 +21,8 @@ ROUNDS, FEATURES = 70, 6
 def run_reference(graph, X, y, loss, optimizer, exploration, gamma, seed):
     draws = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(0,)))).random(len(y))
     naive = reference.Optimizer(optimizer, graph.n_classes, X.shape[1], **OPTIMIZERS[optimizer][1])
-    return reference.gappletron(X, y, graph.visible, graph.dominating_indices, loss, naive, exploration, gamma, draws)
+    as_given = (graph.visible, graph.dominating_indices)
+    return reference.gappletron(X, y, as_given, loss, naive, exploration, gamma, draws)
 
 
 def stream_of(graph, X, y):

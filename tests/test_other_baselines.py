@@ -121,17 +121,17 @@ def test_full_information_learners_are_their_transcriptions(case, graph):
 
 
 @pytest.mark.parametrize("b", [0.2, 1.0, 7.0])
-@pytest.mark.parametrize("graph", QUERYING, ids=str)
-def test_label_efficient_perceptron_is_its_transcription(graph, b):
-    visible = QUERYING[graph].visible
+@pytest.mark.parametrize("name", QUERYING, ids=str)
+def test_label_efficient_perceptron_is_its_transcription(name, b):
+    graph = QUERYING[name]
     with interpreted():
-        for X, y in streams_for(graph, visible.shape[1], rounds=150):
-            expected = reference.label_efficient_perceptron(X, y, visible, b, draws_of(3, len(y)))
-            assert_agrees(LabelEfficientPerceptron(b), QUERYING[graph], X, y, expected)
+        for X, y in streams_for(name, graph.n_classes, rounds=150):
+            expected = reference.label_efficient_perceptron(X, y, (graph.visible, None), b, draws_of(3, len(y)))
+            assert_agrees(LabelEfficientPerceptron(b), graph, X, y, expected)
 
 
 def exp3_reference(graph, y, gamma, eta):
-    actions, losses = reference.exp3_g(y, graph.visible, graph.dominating_indices, gamma, eta, draws_of(3, len(y)))
+    actions, losses = reference.exp3_g(y, (graph.visible, graph.dominating_indices), gamma, eta, draws_of(3, len(y)))
     return actions, -losses[: graph.n_classes, np.newaxis]
 
 
@@ -173,7 +173,7 @@ def test_ties_go_to_the_lowest_class():
     with interpreted():
         assert_agrees(Perceptron(), FeedbackGraph.full(4), X, y, reference.perceptron(X, y, 4))
         graph = FeedbackGraph.label_efficient(4)
-        expected = reference.label_efficient_perceptron(X, y, graph.visible, 2.0, draws_of(3, 300))
+        expected = reference.label_efficient_perceptron(X, y, (graph.visible, None), 2.0, draws_of(3, 300))
         assert_agrees(LabelEfficientPerceptron(2.0), graph, X, y, expected)
     W, ties = np.zeros((4, 5)), 0
     for t in range(300):
@@ -195,7 +195,7 @@ def test_full_information_learners_compiled(case):
 def test_label_efficient_perceptron_compiled():
     X, y = small_stream(np.random.default_rng(6), 300, 8, 4)
     for graph in (FeedbackGraph.label_efficient(4), QUERYING["two of three extras"]):
-        expected = reference.label_efficient_perceptron(X, y, graph.visible, 3.0, draws_of(3, 300))
+        expected = reference.label_efficient_perceptron(X, y, (graph.visible, None), 3.0, draws_of(3, 300))
         assert_agrees(LabelEfficientPerceptron(3.0), graph, X, y, expected)
         assert_compiled_is_interpreted(LabelEfficientPerceptron(3.0), graph, X, y)
 
