@@ -97,7 +97,12 @@ def prepared(chunk: Chunk, where: str = "the chunk") -> Prepared:
     """A chunk ready to be played by any number of players, or a UserError: compiled code will trust it."""
     typed = frozen(*chunk)
     rounds, ends = len(typed.labels), typed.indptr
-    if len(ends) != rounds + 1 or ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] > min(typed.indices.size, typed.values.size):
+    if (
+        len(ends) != rounds + 1
+        or ends[0] < 0
+        or (np.diff(ends) < 0).any()
+        or ends[-1] > min(typed.indices.size, typed.values.size)
+    ):
         raise UserError(f"{where} is not a chunk: indptr must never fall, and index entries that there are")
     squared = np.empty(rounds)
     largest, lowest, highest = specialised(measured_rows, typed, squared)(typed, squared)
