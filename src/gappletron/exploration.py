@@ -189,7 +189,7 @@ def profiles(graph: FeedbackGraph) -> TopUpTable:
 
 
 class Paper(Decaying):
-    """Algorithm 1 to the letter, line 10, for reproduction: uniform where gamma_t <= a_t, else the dominating set.
+    """Algorithm 1 exactly, line 10, for reproduction: uniform where gamma_t <= a_t, else the dominating set.
 
     ``p = (1 - zeta a - (1-zeta) gamma_t) e_{y*} + zeta a/N 1 + (1-zeta) gamma_t/rho 1_S`` with ``zeta = 1[gamma_t <=
     a]``. "Uniform" is over all N actions (the paper has N = K; with an extra action nothing would ever be observed

@@ -309,7 +309,7 @@ def _named_learners(
         ]
     result = dict(given)
     if not result:
-        raise UserError("there is nobody to play: name at least one learner")
+        raise UserError("no learner was given: name at least one")
     if len(result) < len(given):
         raise UserError(
             f"the same learner was given twice ({listing(name for name, _ in given)}): "

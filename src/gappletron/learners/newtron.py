@@ -191,7 +191,7 @@ class Newtron(NewtonStep):
     rank-one steps: ``V -= u (1 - k beta <G, W> + k beta <G, V>) / (1 + k beta <G, u>)`` and ``A^-1 -= u u^T k beta / (1
     + k beta <G, u>)``.
 
-    It takes 8 (K d)^2 bytes and O((K d)^2) a round: meant for K d up to a thousand or two, and for checking the
+    It takes 8 (K d)^2 bytes and O((K d)^2) per round: meant for K d up to a thousand or two, and for checking the
     diagonal one. A matrix that would not fit in memory is refused. W is scaled back in the Euclidean norm, as in the
     diagonal version.
 
