@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gappletron._dispatch import json_ready, spelled
 from gappletron.experiments.runner import learner_of, marks
 from gappletron.experiments.store import Outcome, Result
 from gappletron.experiments.sweeps import FIGURES, selected
+from gappletron.spelling import json_ready, spelled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

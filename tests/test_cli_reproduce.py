@@ -53,7 +53,7 @@ def test_again_it_plays_nothing(here):
 
 
 def test_everything_is_selected_summarised_and_judged_once(tmp_path, monkeypatch, capsys):
-    from gappletron import cli
+    from gappletron.cli import paper
     from gappletron.experiments import claims, sweeps
     from gappletron.experiments.summary import Summary
 
@@ -76,7 +76,7 @@ def test_everything_is_selected_summarised_and_judged_once(tmp_path, monkeypatch
     monkeypatch.setattr(sweeps, "tasks", tasks)
     monkeypatch.setattr(Summary, "__init__", init)
     monkeypatch.setattr(claims, "CLAIMS", (claims.Claim("x", "ours", ("full",), "All is well.", "true", test),))
-    cli.reproduce(tmp_path, ["full", "lower-full"], rounds=40, repeats=1)
+    paper.reproduce(tmp_path, ["full", "lower-full"], rounds=40, repeats=1)
     runs = 27 * 6 + 14
     assert capsys.readouterr().out.startswith(f"1 of 1 claims hold\n{runs} runs;")
     assert len(listed) == len(set(listed)) == 4  # the sweep "full" and three of "lower-full"
@@ -124,9 +124,9 @@ def test_the_bounds_of_a_stored_run(here):
         (("export", "all.txt"), "use a name that ends in .csv or .parquet"),
         (("export", "all.csv", "--results", "elsewhere"), "run `gappletron reproduce --out elsewhere` first"),
         (("export", "nowhere/all.csv"), "there is no folder"),
-        (("bound",), "name either a learner"),
-        (("bound", "gapsmh", "--run", HINGE), "name either a learner"),
-        (("bound", "gapsmh", "--plot", "x.png"), "--plot draws a stored run"),
+        (("bound",), "expected a learner"),
+        (("bound", "gapsmh", "--run", HINGE), "expected a learner"),
+        (("bound", "gapsmh", "--plot", "x.png"), "--plot is only for a stored run"),
         (("bound", "--run", HINGE[:-2]), f"the closest id is {HINGE!r}"),
         (("bound", "--run", "nothing"), "there is no stored run"),
         (("bound", "--run", HINGE, "--rounds", "7"), "with --run give only"),

@@ -388,14 +388,16 @@ def test_observability_by_hand(visible, expected):
 @given(graphs())
 def test_arrays_are_what_kernels_expect(graph):
     found = graph.arrays
-    assert GraphArrays._fields == ("visible", "observers", "revealing", "dominating")
+    assert GraphArrays._fields == ("visible", "observers", "revealing", "dominating", "sole_observer")
     for array in found:
         assert array.flags.c_contiguous
         assert not array.flags.writeable
-    assert [array.dtype for array in found] == [np.bool_, np.bool_, np.bool_, np.int64]
+    assert [array.dtype for array in found] == [np.bool_, np.bool_, np.bool_, np.int64, np.int64]
     assert (found.observers == graph.visible.T).all()
     assert tuple(np.flatnonzero(found.revealing)) == graph.revealing_indices
     assert tuple(found.dominating) == graph.dominating_indices
+    observers = [np.flatnonzero(column).tolist() for column in graph.visible.T]
+    assert found.sole_observer.tolist() == [each[0] if len(each) == 1 else -1 for each in observers]
     assert graph.arrays is found
 
 

@@ -311,13 +311,12 @@ class FeedbackGraph:
         return self._index(name, "class", self.classes)
 
     def _index(self, name: Any, kind: str, known: tuple[Label, ...]) -> int:
-        if type(name) in (str, int):  # the names of almost everybody, without a further look
-            plain = name
-        else:
+        place = self._places.get((type(name), name)) if type(name) in (str, int) else None
+        if place is None:  # not found at once: another type, or a name that there is not
             plain = _label(name, kind)
-        place = self._places.get((type(plain), plain), len(known))
+            place = self._places.get((type(plain), plain), len(known))
         if place >= len(known):
-            raise unknown(plain, kind, known)
+            raise unknown(name, kind, known)
         return place
 
     def reveals(self, action: Label) -> tuple[Label, ...]:

@@ -1,8 +1,8 @@
 """Online convex optimisation: the paper's algorithm A, which turns the gradients of the weighted losses into W_{t+1}.
 
-Every optimizer costs O(nnz(x) K) per round: a gradient is ``g = weight * x (x) direction``, and only active features are
-touched. Where a step changes all of W (a projection, the growing regulariser of FTRL) the state holds ``W = scale * V``
-and the running ``||V||^2``, so the change is one number. The norm is the Euclidean one throughout.
+Every optimizer costs O(nnz(x) K) per round: a gradient is ``g = weight * x (x) direction``, and only active features
+are touched. Where a step changes all of W (a projection, the growing regulariser of FTRL) the state holds ``W = scale *
+V`` and the running ``||V||^2``, so the change is one number. The norm is the Euclidean one throughout.
 
 The theorems need ``regret <= h(U) sqrt(sum_t ||g_t||^2)`` (the paper's condition on A); :meth:`Optimizer.guarantee` is
 that h, or None where there is none.
