@@ -8,8 +8,21 @@ import numpy as np
 import pytest
 
 import reference
-from gappletron import ArrayStream, FeedbackGraph, Player, UserError, interpreted, named, names, play
+from gappletron import (
+    ArrayStream,
+    Decision,
+    FeedbackGraph,
+    Field,
+    Learner,
+    Player,
+    UserError,
+    interpreted,
+    named,
+    names,
+    play,
+)
 from gappletron.engine import new_tally
+from gappletron.numerics import add_outer, argmax, dot
 from problems import random_graph, small_stream
 
 FEATURES = 5
@@ -430,6 +443,87 @@ def test_a_players_file_is_no_model_of_online(tmp_path):
         Online.load(tmp_path / "player.npz")
 
 
+@pytest.mark.parametrize("name", ["soba", "newtron", "second-order-perceptron"])
+def test_late_turns_keep_the_inverse_of_a_full_matrix_an_inverse(name):
+    """A turn of before a class was added changes the whole inverse: it stays positive definite and symmetric."""
+    with interpreted():
+        for seed in range(12):
+            graph = playable(name)[0] if playable(name)[0].n_classes == 3 else FeedbackGraph.bandit(3)
+            graph = graph if named(name).refusal(graph) is None else FeedbackGraph.full(3)
+            X, y = small_stream(np.random.default_rng(seed), 30, 2, 3)
+            player = Player(named(name).replace(beta=1.0) if name == "newtron" else name, graph, 2, seed=seed)
+            one_by_one(player, X[:8], y[:8])
+            waiting = [player.act(x) for x in X[8:14]]
+            player.add_class("new")
+            y[14:][np.random.default_rng(seed).random(16) < 0.4] = 3
+            one_by_one(player, X[14:], y[14:])
+            for turn, label in zip(waiting, y[8:14], strict=True):
+                player.learn(turn, int(label) if graph.visible[turn.action, label] else -1)
+            inverse = player._state.arrays["inverse"].reshape(8, 8)
+            assert (inverse == inverse.T).all()
+            assert np.linalg.eigvalsh(inverse).min() > 0.0
+
+
+class Unsteady(Learner):
+    """Its table fails, or has another type, on some graphs."""
+
+    trouble: float = 0.0
+    setting = "any graph"
+
+    def table(self, graph):
+        if graph.n_classes == 5:
+            raise MemoryError
+        return (graph.visible[0] if graph.visible[0].all() and self.trouble else graph.visible,)
+
+    def declare(self):
+        return {"weights": Field("features", "classes")}
+
+    def scores(self, state, x, out):
+        dot(state.weights, x, out)
+
+    def distribution(self, state, plan, scores, out):
+        for i in range(out.size):
+            out[i] = 1.0 / out.size
+        return Decision(argmax(scores), 0.0)
+
+    def update(self, state, plan, x, played):
+        add_outer(state.weights, x, played.scores, 1.0)
+        for p in range(x.start, x.stop):
+            state.weights[x.indices[p], played.action] += x.values[p]
+
+    def surrogate(self, scores, greedy, y):
+        return 0.0
+
+    def weights(self, state):
+        return state.weights
+
+
+def test_a_class_that_cannot_be_added_leaves_the_player_as_it_was():
+    X, y = small_stream(np.random.default_rng(0), 40, FEATURES, 4)
+    player, twin = (Player(Unsteady(), FeedbackGraph.bandit(4), FEATURES, seed=1) for _ in range(2))
+    for each in (player, twin):
+        one_by_one(each, X[:20], y[:20])
+    with pytest.raises(MemoryError):
+        player.add_class("new")
+    for each in (player, twin):
+        one_by_one(each, X[20:], y[20:])
+        each.advance(chunk_of(each.graph, X, y))
+    assert same(player, twin)
+    with interpreted():
+        plain = Player(Unsteady(), FeedbackGraph.bandit(4), FEATURES, seed=1)
+        one_by_one(plain, X, y)
+        plain.advance(chunk_of(plain.graph, X, y))
+    assert same(player, plain)
+    assert not player._state._padded["weights"][:, 4:].any()
+
+
+def test_a_table_of_another_type_is_refused():
+    player = Player(Unsteady(1.0), FeedbackGraph.bandit(4), 2)
+    with pytest.raises(UserError, match="a table of another type"):
+        player.act([1.0, 0.5], FeedbackGraph.full(4))
+    player.act([1.0, 0.5])
+
+
 # ------------------------------------------------------------------------------------------------------------ borders
 
 
@@ -468,14 +562,18 @@ def test_what_compiled_code_would_trust_is_refused():
         good._replace(values=good.values[:5]),
         good._replace(indptr=good.indptr[:-1]),
         good._replace(indptr=good.indptr[::-1]),
+        good._replace(labels=good.labels.reshape(-1, 1)),
+        good._replace(labels=good.labels + 0.7),
+        good._replace(indices=np.full(12, 2**32)),
     ):
         with pytest.raises(UserError):
             player.advance(chunk)
     assert same(player, fresh)
     turn = player.act(np.ones(3))
-    for label in (-2, 3, 10**6):
-        with pytest.raises(UserError, match="not the position of a label"):
+    for label in (-2, 3, 10**6, 1.5, "a", None, True):
+        with pytest.raises(UserError, match="position of a label"):
             player.learn(turn, label)
+    player.learn(turn, np.int64(turn.action))
     wide = Player("gapsmh", FeedbackGraph.bandit(3), 9).act(np.ones(9))
     with pytest.raises(UserError, match="more features than this player"):
         player.learn(wide, 0)

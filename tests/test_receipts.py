@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pickle
+import subprocess
+import sys
 import zipfile
+from copy import copy as shallow, deepcopy
 
 import numpy as np
 import pytest
 
 from gappletron import UNSEEN, FeedbackGraph, Online, UserError, interpreted
+from gappletron._dispatch import in_mode
 
 GRAPH = FeedbackGraph.bandit(["a", "b", "c"])
 X = [1.0, 0.5]
@@ -44,6 +50,67 @@ def test_after_a_crash_and_a_load_new_receipts_have_other_ids(tmp_path):
     for receipt in new:
         again.learn(receipt.id, receipt.action)
     assert not again.pending
+
+
+def test_a_receipt_issued_after_a_save_without_rounds_is_lost_too(tmp_path):
+    running = model()
+    running.save(tmp_path / "model.npz")
+    lost = running.act(X)
+    with pytest.raises(UserError, match="is lost"):
+        Online.load(tmp_path / "model.npz").learn(lost.id, lost.action)
+
+
+def learned(current: Online, rounds: int) -> list:
+    actions = []
+    for _ in range(rounds):
+        receipt = current.act(X)
+        actions.append(receipt.action)
+        current.learn(receipt, receipt.action)
+    return actions
+
+
+@pytest.mark.parametrize("copied", [deepcopy, shallow, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_is_another_model_with_the_same_bits(copied):
+    with in_mode(False):
+        running = model()
+        learned(running, 10)
+        waiting = running.act(X)
+        twin = copied(running)
+        assert twin._player._state == running._player._state
+        before = running.weights.copy()
+        twin.learn(waiting.id, waiting.action)
+        learned(twin, 5)
+        if copied is not shallow:  # a shallow copy shares the player, as copies do
+            assert running.weights.tobytes() == before.tobytes()
+            running.learn(waiting, waiting.action)
+            assert learned(running, 5)
+            assert twin.weights.tobytes() == running.weights.tobytes()
+        first, second = running.act(X), twin.act(X)
+        assert first.id != second.id
+        del running
+        learned(twin, 3)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_forked_process_does_not_repeat_the_ids_of_its_parent():
+    script = """
+import os, warnings
+warnings.simplefilter("ignore")
+from gappletron import FeedbackGraph, Online, interpreted
+with interpreted():
+    model = Online("gapsmh", FeedbackGraph.bandit(3), features=1)
+    old = model.act([1.0]).id
+    read, write = os.pipe()
+    if os.fork() == 0:
+        model.learn(old, model.pending[0].action)
+        os.write(write, model.act([1.0]).id.encode())
+        os._exit(0)
+    os.wait()
+    child = os.read(read, 100).decode()
+    mine = model.act([1.0]).id
+    assert mine.split("-")[0] == old.split("-")[0] != child.split("-")[0], (old, mine, child)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_two_copies_of_one_file_refuse_each_others_receipts_and_share_the_old_ones(tmp_path):
@@ -84,13 +151,13 @@ def test_loading_without_playing_does_not_make_the_list_of_sessions_longer(tmp_p
     model().save(path)
     for _ in range(20):
         Online.load(path).save(path)
-    assert not Online.load(path)._past
+    assert len(Online.load(path)._past) == 1
     playing = Online.load(path)
     playing.act(X)
     playing.save(path)
     for _ in range(20):
         Online.load(path).save(path)
-    assert len(Online.load(path)._past) == 1
+    assert len(Online.load(path)._past) == 2
 
 
 def test_at_most_256_sessions_are_remembered_and_waiting_receipts_never_lose_theirs(tmp_path, monkeypatch):
@@ -187,9 +254,20 @@ def test_features_that_grow(tmp_path):
     grown.act({4999: 1.0})
     assert grown.features == 5000
     before = grown.rounds
-    with pytest.raises(UserError, match="feature_limit is 5000"):
+    with pytest.raises(UserError, match="larger feature_limit"):
         grown.act({5000: 1.0})
     assert (grown.features, grown.rounds) == (5000, before)
+    small = Online("gapsmh", GRAPH, features="grow")
+    for bad in (([5000], [np.nan]), ([50_000], [1.0, 2.0]), ([[1, 2], [3]], [1.0]), ([[1, 2]], [[1.0, 2.0]]), (7, 1.0)):
+        with pytest.raises(UserError):
+            small.act(bad)
+        with pytest.raises(UserError):
+            small.predict(bad)
+    assert (small.features, small.rounds) == (1024, 0)
+    rows = np.array([[0.5, 0.25, 1.0], [0.0, 1.0, 0.0]])
+    assert grown.predict_many(rows) == [grown.predict(row) for row in rows]
+    assert grown.scores(np.ones((2, 6000))).shape == (2, 3)
+    assert grown.probabilities(rows).shape == (2, 3)
     grown.save(tmp_path / "model.npz")
     again = Online.load(tmp_path / "model.npz")
     assert again.feature_limit == 5000
@@ -203,7 +281,7 @@ def test_features_that_grow(tmp_path):
 # --------------------------------------------------------------------------------------------- files of version 0.1
 
 
-def as_version_1(path, to) -> None:
+def as_version_1(path, to, closed=False) -> None:
     """The same model as gappletron 0.1 wrote it: one session, one graph, states under their old names."""
     with np.load(path) as archive:
         arrays = {name: archive[name] for name in archive.files}
@@ -221,7 +299,7 @@ def as_version_1(path, to) -> None:
         "expired": header["expired"],
         "pending": [row[:5] for row in header["pending"]],
     }
-    arrays["visible"] = arrays.pop("edges")
+    arrays["visible"] = arrays.pop("edges") | closed  # version 0.1 kept the edges of the closure too
     np.savez(to, header=np.frombuffer(json.dumps(old).encode(), np.uint8), **arrays)
 
 
@@ -238,6 +316,18 @@ def test_files_of_version_0_1_are_loaded(tmp_path):
     old.learn(waiting.id, waiting.action)
     running.learn(waiting, waiting.action)
     assert [old.act(X).action for _ in range(30)] == [running.act(X).action for _ in range(30)]
+
+
+def test_a_bandit_graph_of_two_classes_stays_one_that_can_grow(tmp_path):
+    for name in ("gapsmh", "banditron"):
+        running = Online(name, FeedbackGraph.bandit(["a", "b"]), features=2, seed=3)
+        running.act(X)
+        running.save(tmp_path / "new.npz")
+        as_version_1(tmp_path / "new.npz", tmp_path / "old.npz", closed=True)
+        old = Online.load(tmp_path / "old.npz")
+        old.add_class("c")
+        assert old.graph == FeedbackGraph.bandit(["a", "b", "c"])
+        assert not old.graph.dominating_set_is_given
 
 
 def test_a_file_of_a_newer_version_is_refused_in_one_sentence(tmp_path):

@@ -62,8 +62,8 @@ def test_resizing_keeps_what_was_there_by_name(features, classes, extra, more_fe
     numbered(state)
     old = {name: array.copy() for name, array in state.arrays.items()}
     if twice:
-        state.resize(before._replace(features=after.features))
-    state.resize(after)
+        state = state.resized(before._replace(features=after.features))
+    state = state.resized(after)
     fresh = State(LAYOUT, after).arrays
     actions = [*range(classes), *range(after.classes, after.actions)]
     places = {"features": range(features), "classes": range(classes), "actions": actions, 1: range(1)}
@@ -130,6 +130,11 @@ def test_loading_takes_exactly_what_fits():
         lambda: Field(2.5),
         lambda: Field("features", "classes", diagonal=1.0),
         lambda: State({"weights": np.zeros(3)}, Sizes(1, 2, 2)),
+        lambda: State({"a__b": Field()}, Sizes(1, 2, 2)),
+        lambda: State({"_a": Field()}, Sizes(1, 2, 2)),
+        lambda: State({"class": Field()}, Sizes(1, 2, 2)),
+        lambda: State({"a.b": Field()}, Sizes(1, 2, 2)),
+        lambda: State({"votes": Field("actions")}, Sizes(1, 3, 4)).view(2),
         lambda: State({"weights": Field("features", "features")}, Sizes(2**30, 2, 2)),
     ],
 )
@@ -144,7 +149,7 @@ def test_the_memory_is_measured_before_it_is_taken(monkeypatch):
         State({"weights": Field("features", "classes")}, Sizes(1000, 2, 2))
     state = State({"weights": Field("features", "classes")}, Sizes(100, 2, 2))
     with pytest.raises(UserError, match="hash the features"):
-        state.resize(Sizes(1000, 2, 2))
+        state.resized(Sizes(1000, 2, 2))
     assert state.sizes == Sizes(100, 2, 2)
 
 
@@ -174,6 +179,16 @@ def test_the_states_of_all_learners_are_measured_and_compared(name):
 
 def compiled(function):
     return numba.njit(**OPTIONS)(function)
+
+
+@compiled
+def only_dot(weights, x, scores):
+    dot(weights, x, scores)
+
+
+@compiled
+def only_argmax(scores):
+    return argmax(scores)
 
 
 @compiled
@@ -209,6 +224,27 @@ def test_vector_code_gives_the_bits_of_the_plain_loops(K):
             W, scores = weights.copy(), np.zeros(lanes.padded(K))[:K]
             outcomes.append((run(W, x, scores, direction, 0.37), W.tobytes(), scores.tobytes()))
         assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_other_numbers_than_doubles_take_the_plain_loops(dtype):
+    lanes = lanes_for(3)
+    weights = np.arange(24).reshape(6, 4).astype(dtype)
+    x = Row(np.array([1, 5], np.int32), np.array([1.0, 2.0]), 0, 2, 5.0, lanes)
+    outcomes = []
+    for run in (only_dot, dot):
+        scores = np.zeros(4, "float64")[:3]
+        run(weights, x, scores)
+        outcomes.append(scores.tolist())
+    assert outcomes[0] == outcomes[1] == [44.0, 47.0, 50.0]
+    columns = np.arange(12.0).reshape(6, 2)[:, 1]
+    assert only_argmax(columns) == argmax(columns) == 5
+    assert only_argmax(weights[:, 0].copy()) == 5
+
+
+def test_where_nothing_is_larger_than_minus_infinity():
+    for scores, y in ((np.full(5, -np.inf), 0), (np.full(5, -np.inf), 2), (np.array([-np.inf, 0.0]), 1)):
+        assert top_two(scores, y) == (argmax(scores), rival(scores, y))
 
 
 @compiled

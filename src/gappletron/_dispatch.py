@@ -369,7 +369,7 @@ def source_hash() -> str:
 
 def _classes(value: Any) -> tuple[Any, ...]:
     """The nested tuple of the tuple classes in a value."""
-    value = getattr(value, "arguments", value)  # of a packed tuple
+    value = getattr(value, "_packed_arguments", value)
     if not isinstance(value, tuple):
         return ()
     return (type(value), *(_classes(item) for item in value))
@@ -451,6 +451,11 @@ def ready(function: F, *arguments: Any) -> F:
                 f"arrays belong into the state). Numba said: {innermost(str(error))}"
             ) from error
     return kernel
+
+
+def same_types(first: Any, second: Any) -> bool:
+    """Whether compiled code takes one of these values where it was compiled for the other."""
+    return bool(numba.typeof(first) == numba.typeof(second))
 
 
 def can_be_loaded(function: Callable[..., Any], *arguments: Any) -> bool:

@@ -26,28 +26,30 @@ __all__ = ["Packed", "packed", "unpacked"]
 class Packed(int):
     """A packed tuple: the address of its copy. It keeps the tuple, and so its arrays, alive."""
 
-    arguments: tuple[Any, ...]
+    _packed_arguments: tuple[Any, ...]
     _memory: Any
+
+    def __reduce__(self) -> Any:
+        raise TypeError("packed arguments are an address in this process: they cannot be copied or pickled")
 
 
 def packed(*arguments: Any) -> Packed:
     """These arguments as one; their arrays must not be replaced while it is in use."""
-    kind = numba.typeof(arguments)
     if is_interpreted():
         value = Packed(0)
     else:
-        memory = bytearray(_size_of(kind) + 64)
+        memory = bytearray(_size_of(numba.typeof(arguments)) + 64)
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         value = Packed(address + -address % 64)
         value._memory = memory
         entry(_store, arguments, 0)(arguments, int(value))
-    value.arguments = arguments
+    value._packed_arguments = arguments
     return value
 
 
 def unpacked(value: Packed) -> tuple[Any, ...]:
     """The arguments that were packed."""
-    return value.arguments
+    return value._packed_arguments
 
 
 class PackedType(types.Type):
@@ -66,7 +68,7 @@ class _PackedModel(models.PrimitiveModel):
 
 @typeof_impl.register(Packed)
 def _typeof_packed(value: Packed, context: Any) -> PackedType:
-    return PackedType(typeof_impl(value.arguments, context))
+    return PackedType(typeof_impl(value._packed_arguments, context))
 
 
 @unbox(PackedType)

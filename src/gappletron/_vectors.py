@@ -310,7 +310,9 @@ def largest_entry(typing_context: Any, vector: Any, excluded: Any) -> Any:
             earlier = builder.and_(builder.fcmp_ordered("==", other, value), builder.icmp_signed("<", there, place))
             better = builder.or_(builder.fcmp_ordered(">", other, value), earlier)
             value, place = builder.select(better, other, value), builder.select(better, there, place)
-        return place
+        # Where nothing is larger than -inf, the first that is allowed, as in the plain loop.
+        first = builder.select(builder.icmp_signed("==", arguments[1], _word(0)), _word(1), _word(0))
+        return builder.select(builder.icmp_signed("==", place, arguments[1]), first, place)
 
     return types.int64(vector, types.int64), code
 

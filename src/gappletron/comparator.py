@@ -29,7 +29,7 @@ from gappletron._vectors import lanes_for
 from gappletron.graphs import class_positions, open_graph
 from gappletron.losses import Loss
 from gappletron.numerics import LARGEST_VALUE, Row, add_outer, dot
-from gappletron.player import NO_ROWS
+from gappletron.player import NO_ROWS, prepared
 from gappletron.streams import open_stream
 from gappletron.streams.stream import frozen, largest_norm
 
@@ -357,7 +357,8 @@ def _held(stream: Stream, positions: NDArray[np.int64] | None) -> list[Chunk]:
                 stream.name,
                 "take fewer rounds",
             )
-        chunks.append(chunk if positions is None else frozen(*chunk[:3], positions[chunk.labels]))
+        checked = prepared(chunk, stream.name).chunk
+        chunks.append(checked if positions is None else frozen(*checked[:3], positions[checked.labels]))
     return chunks or [NO_ROWS]
 
 

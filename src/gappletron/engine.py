@@ -20,6 +20,7 @@ import numpy as np
 
 from gappletron._dispatch import Piece, compiled, helper
 from gappletron._packed import unpacked
+from gappletron._vectors import lanes_for
 from gappletron.learners.learner import Decision, Round
 from gappletron.numerics import UNSEEN_LABEL, Row, argmax
 
@@ -81,6 +82,14 @@ def generator(seed: int, repeat: int = 0) -> np.random.Generator:
 def new_desk(classes: int, actions: int, lanes: Any) -> Desk:
     """An empty desk for a graph of this size."""
     return Desk(np.zeros(lanes.padded(classes))[:classes], np.zeros(actions), lanes)
+
+
+def padded_copy(scores: Floats) -> Floats:
+    """A copy of K scores with room for their padding behind them, as compiled code expects."""
+    K = scores.size
+    own = np.zeros(lanes_for(K).padded(K))[:K]
+    own[:] = scores
+    return own
 
 
 def new_tally(marks: NDArray[np.int64]) -> Tally:

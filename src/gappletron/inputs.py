@@ -104,8 +104,8 @@ class Checker:
             return self._converted((unique, np.bincount(inverse, weights=values)), features)
         if problem == OUTSIDE:
             raise UserError(
-                f"x has the index {indices[position]}, and the model's {features} features run from 0 to "
-                f"{features - 1}: hash or drop what is outside"
+                f"x has the index {indices[position]}, and the model takes indices from 0 to {features - 1}: hash or "
+                "drop what is outside, or make the model with more features (or a larger feature_limit)"
             )
         if problem == TOO_LARGE:
             raise UserError(

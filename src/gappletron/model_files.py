@@ -106,7 +106,16 @@ def _from_version_1(
     header: dict[str, Any], arrays: dict[str, NDArray[Any]]
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """A file of gappletron 0.1 as this version would have written it."""
-    about = {"dominating_set_is_given": False, "dominating_set_is_exact": False, **header["graph"]}
+    graph = header["graph"]
+    edges = arrays["visible"]
+    if edges.shape == (2, 2) and graph["name"] in ("bandit", "disease-prevention"):  # version 0.1 kept the closure only
+        edges = FeedbackGraph.preset(graph["name"], graph["classes"]).given
+    found = FeedbackGraph(edges, graph["classes"], graph["actions"])
+    about = {
+        **graph,
+        "dominating_set_is_given": list(found.dominating_set) != list(graph["dominating_set"]),
+        "dominating_set_is_exact": found.dominating_set_is_exact,
+    }
     state = {name: array for name, array in arrays.items() if name.startswith("state.")}
     inverse = state.get("state.inverse")
     if inverse is not None:
@@ -121,4 +130,4 @@ def _from_version_1(
         "feature_limit": None,
         "pending": [[*row, -1] for row in header["pending"]],
     }
-    return about_model, {"edges": arrays["visible"], **parts, **state}
+    return about_model, {"edges": edges, **parts, **state}

@@ -57,7 +57,7 @@ def argmax(scores: Floats) -> int:
 
 @compiled_by(argmax)
 def _compiled_argmax(scores: Any) -> Callable[..., int]:
-    return lambda scores: largest_entry(scores, -1)
+    return (lambda scores: largest_entry(scores, -1)) if are_doubles(scores) else argmax
 
 
 def rival(scores: Floats, y: int) -> int:
@@ -71,7 +71,7 @@ def rival(scores: Floats, y: int) -> int:
 
 @compiled_by(rival)
 def _compiled_rival(scores: Any, y: Any) -> Callable[..., int]:
-    return lambda scores, y: largest_entry(scores, y)
+    return (lambda scores, y: largest_entry(scores, y)) if are_doubles(scores) else rival
 
 
 @helper
@@ -130,12 +130,17 @@ def _compiled_dot(weights: Any, x: Any, out: Any) -> Callable[..., None]:
     def in_registers(weights: Floats, x: Row, out: Floats) -> None:
         multiply_rows(weights, x.indices, x.values, x.start, x.stop, out, x.lanes)
 
-    return in_registers if has_width(x) else dot
+    return in_registers if has_width(x) and are_doubles(weights, out) else dot
 
 
 def has_width(x: Any) -> bool:
     """Whether the padded number of classes is known, from the compiled type of a :class:`Row`."""
     return bool(x.types[x.fields.index("lanes")].instance_class.width)
+
+
+def are_doubles(*arrays: Any) -> bool:
+    """Whether these compiled types are contiguous arrays of doubles, which the vector code needs."""
+    return all(str(array.dtype) == "float64" and array.layout == "C" for array in arrays)
 
 
 def squared_length(direction: Floats, x: Row) -> float:
@@ -161,7 +166,7 @@ def _compiled_squared_length(direction: Any, x: Any) -> Callable[..., float]:
                 total += direction[k] * direction[k]
         return total
 
-    return of_few if has_width(x) else squared_length
+    return of_few if has_width(x) and are_doubles(direction) else squared_length
 
 
 def add_outer(weights: Floats, x: Row, direction: Floats, factor: float) -> None:
@@ -202,7 +207,7 @@ def _compiled_add_outer(weights: Any, x: Any, direction: Any, factor: Any) -> Ca
         elif active != 0:
             add_rows(weights, x.indices, x.values, x.start, x.stop, direction, factor, x.lanes)
 
-    return by_rows if has_width(x) else add_outer
+    return by_rows if has_width(x) and are_doubles(weights, direction) else add_outer
 
 
 @helper

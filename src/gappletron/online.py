@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import secrets
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +15,7 @@ import numpy as np
 
 from gappletron import model_files
 from gappletron._validate import Label, UserError, whole
+from gappletron.engine import padded_copy
 from gappletron.inputs import Vector, sparse_parts
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.player import MOST_FEATURES, Player, Turn
@@ -35,6 +37,13 @@ FORMAT = "gappletron.Online"
 FIRST_FEATURES = 1024
 MOST_SESSIONS = 256
 """Past sessions whose receipts are told from those of other models."""
+
+
+forks = [0]
+"""How often this process is a copy of another: what it continues must not issue the receipts of the first."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: forks.__setitem__(0, forks[0] + 1))
 
 
 class Unseen(enum.Enum):
@@ -155,7 +164,7 @@ class Online:
             first = min(FIRST_FEATURES, self.feature_limit)
         self._player = Player(learner, graph, first, seed)
         self.pending_limit = whole(pending, "pending", least=1)
-        self._session = _new_session(0)
+        self._session, self._forks = _new_session(0), forks[0]
         self._past: dict[str, Session] = {}
         self._pending: OrderedDict[int, Receipt] = OrderedDict()
         self._expired: deque[int] = deque(maxlen=self.pending_limit)
@@ -207,9 +216,12 @@ class Online:
         :param graph: the feedback graph of this round, where it is not the model's own: any graph over the same
             classes and actions. No theorem of the paper covers a graph that changes.
         """
-        if self.feature_limit is not None:
-            x = self._grown_for(x, self.feature_limit)
-        turn = self._player.act(x, graph)
+        if self.feature_limit is None:
+            turn = self._player.act(x, graph)
+        else:
+            turn = self._player.act_on(self._grown_for(x, self.feature_limit), graph)
+        if self._forks != forks[0]:  # a copy of the process: its receipts are its own
+            self._start_session()
         serial = self._player.rounds - 1
         receipt = Receipt(self._session.name, serial, turn)
         self._pending[serial] = receipt
@@ -277,7 +289,11 @@ class Online:
 
     def predict(self, x: Any) -> Label:
         """The greedy class for x; draws nothing and changes nothing."""
-        return self.graph.classes[self._player.predict(self._known_part(x))]
+        if self.feature_limit is None:
+            return self.graph.classes[self._player.predict(x)]
+        vector = self._vector(x, MOST_FEATURES)
+        known = int(np.searchsorted(vector.indices, self.features))  # the weights of other features are 0
+        return self.graph.classes[self._player.predict_on(Vector(vector.indices[:known], vector.values[:known], 0.0))]
 
     def predict_many(self, X: Any) -> list[Label]:
         """The greedy class of every row of a dense array or a sparse matrix.
@@ -286,15 +302,15 @@ class Online:
         >>> Online("gapsmh", FeedbackGraph.bandit(["a", "b"]), features=2).predict_many([[1.0, 0.5], [0.0, 2.0]])
         ['a', 'a']
         """
-        return [self.graph.classes[k] for k in self._player.predict_many(X)]
+        return [self.graph.classes[k] for k in self._player.predict_many(self._columns(X))]
 
     def scores(self, X: Any) -> Floats:
         """The scores of every row, one column per class of the graph; the greedy class has the largest."""
-        return self._player.scores(X)
+        return self._player.scores(self._columns(X))
 
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """The probability of every action, one column per action of the graph, if the row came next."""
-        return self._player.probabilities(X, graph)
+        return self._player.probabilities(self._columns(X), graph)
 
     # ---------------------------------------------------------------------------------------------------------- growing
 
@@ -322,30 +338,41 @@ class Online:
         """Give the model more features; what was learned stays."""
         self._player.grow(features)
 
-    def _grown_for(self, x: Any, limit: int) -> Any:
-        """x as (indices, values), after the state was doubled where an index asks for it."""
-        indices, values = sparse_parts(x, None)
-        found = np.asarray(indices)
-        if found.size and found.dtype.kind in "iu":
-            largest = int(found.max())
-            if largest >= limit:
-                raise UserError(
-                    f"x has the index {largest}, and feature_limit is {limit}: hash the features into fewer, or make "
-                    "the model with a larger feature_limit="
-                )
-            if largest >= self.features:
-                self.grow(min(limit, max(2 * self.features, largest + 1)))
-        return indices, values
+    def _vector(self, x: Any, limit: int) -> Vector:
+        """x, checked, with indices below the limit."""
+        return self._player.checker.vector(tuple(sparse_parts(x, None)), limit)
 
-    def _known_part(self, x: Any) -> Any:
-        """x without the features that a growing model has not seen yet: their weights are 0."""
+    def _grown_for(self, x: Any, limit: int) -> Vector:
+        """x, checked, after the state was doubled where an index asks for it."""
+        vector = self._vector(x, limit)
+        needed = int(vector.indices[-1]) + 1 if vector.indices.size else 0
+        if needed > self.features:
+            self.grow(min(limit, max(2 * self.features, needed)))
+        return vector
+
+    def _columns(self, X: Any) -> Any:
+        """X with a column for each feature of a growing model: others have weights 0, and missing ones are 0."""
         if self.feature_limit is None:
-            return x
-        indices, values = (np.asarray(part) for part in sparse_parts(x, None))
-        if indices.size == 0 or indices.dtype.kind not in "iu" or indices.shape != values.shape:
-            return indices, values
-        known = indices < self.features
-        return indices[known], values[known]
+            return X
+        from scipy import sparse
+
+        rows = sparse.csr_array(X) if not sparse.issparse(X) else sparse.csr_array(X, copy=True)
+        rows.resize((rows.shape[0], self.features))
+        return rows
+
+    # ----------------------------------------------------------------------------------------------------------- copies
+
+    def _start_session(self) -> None:
+        """From here on receipts have another random part; those of before are known as past."""
+        session = self._session._replace(stop=self.rounds)
+        self._past[session.name] = session
+        self._session, self._forks = _new_session(self.rounds), forks[0]
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        # A copy or an unpickled model is another model: its new receipts must not be taken for those of the first.
+        self.__dict__.update(saved)
+        self._start_session()
+        self._player.compile_rounds()
 
     # ----------------------------------------------------------------------------------------------- saving and loading
 
@@ -425,7 +452,7 @@ class Online:
         kept = [each for place, each in enumerate(past, MOST_SESSIONS) if place >= len(past) or each.name in needed]
         model._past = {each.name: each for each in kept}
         # The receipts of this copy are its own: other copies of the file do not know them.
-        model._session = _new_session(model.rounds)
+        model._session, model._forks = _new_session(model.rounds), forks[0]
         return model
 
 
@@ -453,9 +480,9 @@ def _sessions(rows: list[Any], rounds: int) -> list[Session]:
             whole(stop, "the end of a session", least=first, most=rounds),
         )
         least = session.stop
-        if session.stop > session.first:
-            found.append(session)
-    return found
+        found.append(session)
+    # One that issued nothing is of no use, but the last may have issued receipts after it was saved.
+    return [session for session in found if session.stop > session.first or session is found[-1]]
 
 
 def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Online) -> Iterator[tuple[int, Turn]]:
@@ -482,7 +509,7 @@ def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Onlin
         squared = model._player.checker.is_fine(indices, values, model.features)
         if squared is None or type(rate) is not float:
             raise damaged
-        scores = cut("scores", graph.n_classes, np.float64)
+        scores = padded_copy(cut("scores", graph.n_classes, np.float64))
         probabilities = cut("probabilities", graph.n_actions, np.float64)
         turn = Turn(
             whole(action, "an action", most=graph.n_actions - 1),

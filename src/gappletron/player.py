@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron import model_files
-from gappletron._dispatch import can_be_loaded, entry, in_mode, is_interpreted, specialised
+from gappletron._dispatch import can_be_loaded, entry, in_mode, is_interpreted, same_types, specialised
 from gappletron._packed import packed
 from gappletron._validate import UserError, whole
 from gappletron._vectors import lanes_for
@@ -30,6 +30,7 @@ from gappletron.engine import (
     measured_rows,
     new_desk,
     new_tally,
+    padded_copy,
 )
 from gappletron.graphs import FeedbackGraph
 from gappletron.inputs import Checker, Vector, batches_of
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from gappletron._packed import Packed
     from gappletron._validate import Label
     from gappletron.engine import Losses, Tally
+    from gappletron.graphs import Plan
     from gappletron.numerics import Floats
     from gappletron.streams.stream import Chunk
 
@@ -95,6 +97,12 @@ class Prepared(NamedTuple):
 
 def prepared(chunk: Chunk, where: str = "the chunk") -> Prepared:
     """A chunk ready to be played by any number of players, or a UserError: compiled code will trust it."""
+    arrays: tuple[NDArray[Any], ...] = tuple(chunk)
+    for array, kinds in zip(arrays, ("iu", "iu", "biuf", "iu"), strict=True):
+        if array.ndim != 1 or array.dtype.kind not in kinds:
+            raise UserError(f"{where} is not a chunk of flat arrays: indptr, indices and labels must be whole numbers")
+    if chunk.indices.dtype != np.int32 and chunk.indices.size and chunk.indices.max() > MOST_FEATURES:
+        raise UserError(f"{where} has an index beyond {MOST_FEATURES}: hash the features into fewer")
     typed = frozen(*chunk)
     rounds, ends = len(typed.labels), typed.indptr
     if (
@@ -153,15 +161,30 @@ class Player:
             )
         check_can_play(self.learner, graph)
         features = whole(features, "features", least=1, most=MOST_FEATURES)
-        self.graph = graph
         self.rounds = 0
         # Kept: machine code and packed arguments must not be mixed with plain ones.
         self._interpreted = is_interpreted()
         self._rng = generator(whole(seed, "the seed"), whole(repeat, "repeat"))
-        self._state = State(self.learner.declare(), Sizes(features, graph.n_classes, graph.n_actions))
-        self._plans: OrderedDict[FeedbackGraph, Any] = OrderedDict()
         self.checker = Checker()
-        self._bind()
+        state = State(self.learner.declare(), Sizes(features, graph.n_classes, graph.n_actions))
+        self._bind(graph, state, self.learner.plan(graph))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles: what the player is, without machine code and addresses."""
+        return {
+            "made": (self.learner, self.graph, self.features),
+            "mode": self._interpreted,
+            "arrays": {name: array.copy() for name, array in self._state.arrays.items()},
+            "rounds": self.rounds,
+            "random": self._rng.bit_generator.state,
+        }
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        with in_mode(saved["mode"]):
+            self.__init__(*saved["made"])  # type: ignore[misc]
+        self._state.load(saved["arrays"])
+        self.rounds = saved["rounds"]
+        self._rng.bit_generator.state = saved["random"]
 
     def __repr__(self) -> str:
         return f"<Player {self.learner.name} on {self.graph}: {self.rounds} rounds, {self.features} features>"
@@ -181,11 +204,12 @@ class Player:
         """W as a matrix of features x classes."""
         return self.learner.weights(self._state.tuple)[:, : self.graph.n_classes].copy()
 
-    def _bind(self) -> None:
-        """Take over the graph's size: what is allocated for it, and no machine code yet."""
-        self._lanes = lanes_for(self.graph.n_classes)
-        self._desk = new_desk(self.graph.n_classes, self.graph.n_actions, self._lanes)
-        self._plan = self._plan_of(self.graph)
+    def _bind(self, graph: FeedbackGraph, state: State, plan: Plan) -> None:
+        """Take over a graph, a state of its size and its plan; no machine code yet. Nothing here can fail half-way."""
+        lanes = lanes_for(graph.n_classes)
+        desk = new_desk(graph.n_classes, graph.n_actions, lanes)
+        self.graph, self._state, self._plan, self._lanes, self._desk = graph, state, plan, lanes, desk
+        self._plans: OrderedDict[FeedbackGraph, Plan] = OrderedDict({graph: plan})
         self._packs: OrderedDict[FeedbackGraph, Packed] = OrderedDict()
         self._own_pack: Packed | None = None
         self._kernels: dict[Any, Any] = {}
@@ -219,13 +243,19 @@ class Player:
             self._packs.popitem(last=False)
         return pack
 
-    def _plan_of(self, graph: FeedbackGraph) -> Any:
+    def _plan_of(self, graph: FeedbackGraph) -> Plan:
         """The plan of a graph; the last 64 are kept."""
         if graph in self._plans:
             self._plans.move_to_end(graph)
             return self._plans[graph]
         check_can_play(self.learner, graph)
-        plan = self._plans[graph] = self.learner.plan(graph)
+        plan = self.learner.plan(graph)
+        if not same_types(plan, self._plan):
+            raise UserError(
+                f"{self.learner.name} makes a table of another type for the graph {graph.name!r}, and compiled code "
+                "expects the same types for every graph"
+            )
+        self._plans[graph] = plan
         if len(self._plans) > MOST_PLANS:
             self._plans.popitem(last=False)
         return plan
@@ -322,14 +352,17 @@ class Player:
         :param x: ``(indices, values)`` (the fastest), a dense vector, a one-row sparse matrix or a mapping.
         :param graph: the feedback graph of this round, over the same classes and actions; by default the player's own.
         """
-        vector = self.checker.vector(x, self._state.sizes.features)
+        return self.act_on(self.checker.vector(x, self._state.sizes.features), graph)
+
+    def act_on(self, vector: Vector, graph: FeedbackGraph | None = None) -> Turn:
+        """As :meth:`act`, for a vector that was checked for this number of features."""
         here = self.graph if graph is None else self._checked_graph(graph)
         if self._act is None:
             self.compile_rounds()
         desk = self._desk
         action, greedy, rate = self._act(self._packed(here), *vector, self._rng.random())
         self.rounds += 1
-        return Turn(action, greedy, rate, vector, desk.scores.copy(), desk.probabilities.copy(), here)
+        return Turn(action, greedy, rate, vector, padded_copy(desk.scores), desk.probabilities.copy(), here)
 
     def learn(self, turn: Turn, label: int) -> None:
         """Take in the feedback of a turn: the position of the label, or -1 where the graph did not reveal it.
@@ -337,6 +370,8 @@ class Player:
         Feedback may come late: the gradient is then that of prediction time, applied to the weights of today. A turn
         from before a class was added teaches what it could teach then.
         """
+        if type(label) is not int:
+            label = whole(label, "the position of a label", least=-1)
         if not -1 <= label < turn.graph.n_classes:
             raise UserError(f"{label} is not the position of a label: expected -1 to {turn.graph.n_classes - 1}")
         if turn.x.indices.size and turn.x.indices[-1] >= self.features:
@@ -350,7 +385,10 @@ class Player:
 
     def predict(self, x: Any) -> int:
         """The greedy class for x, y*; draws nothing and changes nothing."""
-        vector = self.checker.vector(x, self.features)
+        return self.predict_on(self.checker.vector(x, self.features))
+
+    def predict_on(self, vector: Vector) -> int:
+        """As :meth:`predict`, for a vector that was checked for this number of features."""
         indptr, label = np.array([0, vector.indices.size]), np.zeros(1, np.int64)
         chunk = frozen(indptr, vector.indices, vector.values, label)
         return int(self._looked(Rows(*chunk, np.array([vector.squared]), np.zeros(0)))[1][0])
@@ -405,7 +443,7 @@ class Player:
         """
         wanted = whole(features, "features", least=self.features, most=MOST_FEATURES)
         if wanted > self.features:
-            self._state.resize(self._state.sizes._replace(features=wanted))
+            self._state = self._state.resized(self._state.sizes._replace(features=wanted))
             self._packs.clear()
             self._own_pack = None
 
@@ -424,11 +462,9 @@ class Player:
         """
         graph = self.graph.with_class(name, reveals, revealed_by)
         check_can_play(self.learner, graph)
-        before = self.graph.n_classes
-        self._state.resize(Sizes(self.features, graph.n_classes, graph.n_actions))
-        self.learner.grown(self._state.tuple, before)
-        self.graph = graph
-        self._bind()
+        state = self._state.resized(Sizes(self.features, graph.n_classes, graph.n_actions))
+        self.learner.grown(state.tuple, self.graph.n_classes)
+        self._bind(graph, state, self.learner.plan(graph))
 
     # ----------------------------------------------------------------------------------------------- saving and loading
 

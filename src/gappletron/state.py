@@ -12,6 +12,7 @@ padding holds the fill value and is never read as a result.
 from __future__ import annotations
 
 import functools
+import keyword
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -113,7 +114,7 @@ def _tuple_class(name: str) -> type[Any]:
 
     made = namedtuple(name, name.split("__")[1:])  # type: ignore[misc]
     made.__module__ = __name__
-    return made
+    return globals().setdefault(name, made)  # one class, also where two threads come here first
 
 
 def __getattr__(name: str) -> Any:
@@ -127,6 +128,11 @@ def _checked(layout: Any, path: str = "") -> Layout:
     """A layout without empty parts, for which compiled code has no type."""
     if not isinstance(layout, Mapping):
         raise UserError(f"the state declares {path[:-1]} = {layout!r}: declare a Field, a Scratch or a mapping of them")
+    for name in layout:
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or "__" in f"_{name}":
+            raise UserError(
+                f"the state declares {path}{name}: a name is an identifier without leading or double underscores"
+            )
     parts = {
         name: part if isinstance(part, Field) else _checked(part, f"{path}{name}.") for name, part in layout.items()
     }
@@ -174,8 +180,7 @@ class State:
     >>> state = State({"weights": Field("features", "classes"), "rounds": Field(dtype="int64")}, Sizes(5, 3, 3))
     >>> state.arrays["weights"].shape, state.tuple.weights.shape, state.nbytes
     ((5, 3), (5, 4), 168)
-    >>> state.resize(Sizes(8, 3, 3))
-    >>> state.arrays["weights"].shape
+    >>> state.resized(Sizes(8, 3, 3)).arrays["weights"].shape
     (8, 3)
     """
 
@@ -199,6 +204,11 @@ class State:
     def view(self, classes: int) -> Any:
         """The state as a round sees it that was played when there were only so many classes."""
         if classes not in self._tuples:
+            if classes != self.sizes.classes and any("actions" in field.axes for field in self._fields.values()):
+                raise UserError(
+                    "the learner keeps numbers per action, which a new class has moved: a turn from before it was "
+                    "added cannot be learned from"
+                )
             sizes = self.sizes._replace(classes=classes, actions=classes + self.sizes.extra)
             self._tuples[classes] = _nested(self.layout, lambda name: self._cut(name, sizes))
         return self._tuples[classes]
@@ -224,15 +234,10 @@ class State:
         """The memory of all arrays."""
         return sum(array.nbytes for array in self._padded.values())
 
-    def resize(self, sizes: Sizes) -> None:
-        """Change the sizes: what was there stays, what is new has the fill value. Extra actions stay last."""
-        old, before, fields = self.arrays, self.sizes, self._fields
-        fits_in_memory(
-            measured(self.layout, sizes),
-            f"a state for {sizes.features} features x {sizes.classes} classes",
-            "hash the features into fewer",
-        )
-        new = {name: _filled(field, sizes) for name, field in fields.items()}
+    def resized(self, sizes: Sizes) -> State:
+        """A state of other sizes: what was there stays, what is new has the fill value. Extra actions stay last."""
+        before, fields = self.sizes, self._fields
+        state = State(self.layout, sizes)
         places = {
             "features": np.arange(before.features),
             "classes": np.arange(before.classes),
@@ -240,11 +245,10 @@ class State:
                 [np.arange(before.classes), np.arange(sizes.classes, sizes.classes + before.extra)]
             ),
         }
-        for name, array in old.items():
+        for name, array in self.arrays.items():
             where = [places[axis] if isinstance(axis, str) else np.arange(axis) for axis in fields[name].axes]
-            new[name][np.ix_(*where)] = array
-        self._padded, self.sizes = new, sizes
-        self._tuples = {}
+            state._padded[name][np.ix_(*where)] = array
+        return state
 
     def load(self, saved: Mapping[str, NDArray[Any]]) -> None:
         """Take over the arrays of another state of the same layout and sizes, by name."""

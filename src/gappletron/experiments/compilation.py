@@ -6,6 +6,7 @@ writes a line for each loop that is ready. If a process fails, the one that play
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -35,7 +36,7 @@ def compile_in_processes(tasks: Iterable[Task], processes: int, notify: Callable
         nonlocal done
         assert worker.stdin is not None
         assert worker.stdout is not None
-        with worker.stdin:
+        with contextlib.suppress(BrokenPipeError), worker.stdin:  # a worker that died: others, or the player, compile
             json.dump([dataclasses.asdict(task) for task in share], worker.stdin)
         with worker.stdout:
             for _ in worker.stdout:
@@ -45,11 +46,13 @@ def compile_in_processes(tasks: Iterable[Task], processes: int, notify: Callable
 
     notify(0, len(kinds))
     shares = [share for share in (kinds[start::processes] for start in range(processes)) if share]
-    workers = [_started() for _ in shares]
-    threads = [threading.Thread(target=follow, args=pair) for pair in zip(workers, shares, strict=True)]
+    workers: list[subprocess.Popen[str]] = []
+    threads: list[threading.Thread] = []
     try:
-        for thread in threads:
-            thread.start()
+        for share in shares:
+            workers.append(_started())
+            threads.append(threading.Thread(target=follow, args=(workers[-1], share)))
+            threads[-1].start()
         for thread in threads:
             while thread.is_alive():
                 thread.join(0.1)  # in short waits, so that Ctrl-C is noticed

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import helper
 from gappletron._validate import number
-from gappletron.learners.full_matrix import add_matrix, deflate, inner, scaled_identity, solve
+from gappletron.learners.full_matrix import add_solution, deflate, inner, scaled_identity, solve
 from gappletron.learners.learner import Decision, Learner, Problem, Round
 from gappletron.learners.linear import BanditFeedback, cube_root_rate
 from gappletron.numerics import argmax, dot
@@ -225,11 +225,11 @@ class Newtron(NewtonStep):
         push = 1.0 - bend * at_prediction(direction, played.scores)
         width = 1.0 + bend * solve(state.inverse, x, direction, state.solution)
         step = -(push + bend * inner(state.weights, x, direction)) / width
-        add_matrix(state.weights, state.solution, step, direction.size)
-        deflate(state.inverse, state.solution, bend / width, direction.size)
+        add_solution(state.weights, state.inverse, state.solution, step)
+        deflate(state.inverse, state.solution, bend / width)
         squared = 0.0
         for j in range(state.weights.shape[0]):
-            for k in range(direction.size):
+            for k in range(state.inverse.shape[1]):
                 squared += state.weights[j, k] * state.weights[j, k]
         state.scale[0] = into_ball(squared, self.radius)
 

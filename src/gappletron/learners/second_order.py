@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import helper
 from gappletron._validate import number
-from gappletron.learners.full_matrix import add_matrix, deflate, inner, scaled_identity, solve
+from gappletron.learners.full_matrix import add_solution, deflate, inner, scaled_identity, solve
 from gappletron.learners.linear import FullInformation
 from gappletron.numerics import rival
 from gappletron.state import Field, Scratch
@@ -105,8 +105,8 @@ class SecondOrderPerceptron(FullInformation):
             z[played.label] = 1.0
             z[played.greedy] = -1.0
             c = 1.0 + solve(state.inverse, x, z, state.solution)
-            add_matrix(state.weights, state.solution, (1.0 - inner(state.weights, x, z)) / c, z.size)
-            deflate(state.inverse, state.solution, 1.0 / c, z.size)
+            add_solution(state.weights, state.inverse, state.solution, (1.0 - inner(state.weights, x, z)) / c)
+            deflate(state.inverse, state.solution, 1.0 / c)
 
 
 class Arow(FullInformation):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import Piece, compiled, helper
 from gappletron._validate import number
-from gappletron.learners.full_matrix import add_matrix, deflate, inner, scaled_identity, solve
+from gappletron.learners.full_matrix import add_solution, deflate, inner, scaled_identity, solve
 from gappletron.learners.learner import Decision, Learner, Problem, Round
 from gappletron.learners.linear import BanditFeedback, explore_uniformly
 from gappletron.numerics import argmax, margin, rival
@@ -234,8 +234,8 @@ class Soba(SobaFamily):
         if accepted(state.books, played, r, z2) and x.stop > x.start:
             step = weight / (1.0 + z2)
             towards = step * (1.0 - inner(state.weights, x, state.direction))
-            add_matrix(state.weights, state.solution, towards, state.direction.size)
-            deflate(state.inverse, state.solution, step, state.direction.size)
+            add_solution(state.weights, state.inverse, state.solution, towards)
+            deflate(state.inverse, state.solution, step)
 
 
 LEARNERS: dict[str, Learner] = {"soba-diag": SobaDiag(), "soba": Soba()}
