@@ -243,14 +243,14 @@ def test_ctrl_c_while_compiling_waits_for_the_loop_and_stops():
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         prepare(selected(["full"], rounds=20), told)
-    assert calls == [(0, 6), (1, 6)]
+    assert calls == [(0, 12), (1, 12)]  # six learners, for 6 classes and for 9 or 12
 
     def pressed(*_):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.01)  # Python runs the handler here, inside the block, as it would inside the compiler
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner, "play", lambda *_, **__: pressed())
+        patch.setattr(runner, "_player_of", lambda _: pressed())
         with pytest.raises(KeyboardInterrupt):
             prepare(selected(["full"], rounds=20), lambda *_: None)
     assert signal.getsignal(signal.SIGINT) is before

@@ -58,7 +58,7 @@ class Exploration(Piece, abstract=True):
 
     @compiled
     def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
-        """Count the round, once its action is drawn; nothing by default."""
+        """Count the round, once it is played; nothing by default."""
 
     @abstractmethod
     def tuned(self, gamma: float) -> Exploration:

@@ -179,7 +179,7 @@ class Learner(Piece, abstract=True):
 
     @compiled
     def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
-        """Count the round, once its action is drawn; `greedy` is y*."""
+        """Count the round, once it is played; `greedy` is y*."""
 
     @compiled
     def recall(self, state: Any, played: Round) -> None:
