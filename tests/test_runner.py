@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import types
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -250,7 +251,8 @@ def test_ctrl_c_while_compiling_waits_for_the_loop_and_stops():
         time.sleep(0.01)  # Python runs the handler here, inside the block, as it would inside the compiler
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner, "_player_of", lambda _: pressed())
+        fake = types.SimpleNamespace(compile=lambda _: pressed())
+        patch.setattr(runner, "_player_of", lambda _: (fake, None))
         with pytest.raises(KeyboardInterrupt):
             prepare(selected(["full"], rounds=20), lambda *_: None)
     assert signal.getsignal(signal.SIGINT) is before
