@@ -21,6 +21,7 @@ from gappletron import (
     ScaleFreeFTRL,
     SmoothHinge,
     TopUp,
+    named,
 )
 from gappletron._vectors import lanes_for
 from gappletron.numerics import Row
@@ -108,3 +109,20 @@ def play_one_at_a_time(
         name = graph.classes[label]
         model.learn(receipt, name if name in receipt.reveals else UNSEEN)
     return actions, model.weights
+
+
+CONTRACT_GRAPHS = [
+    FeedbackGraph.bandit(4),
+    FeedbackGraph.bandit(2),
+    FeedbackGraph.full(3),
+    FeedbackGraph.filtering(3, revealing=1),
+    FeedbackGraph.label_efficient(3),
+    random_graph(np.random.default_rng(5), 5),
+    random_graph(np.random.default_rng(6), 4, 2),
+]
+"""What the contract tests play: every kind of graph that some learner asks for."""
+
+
+def playable(name: str) -> list[FeedbackGraph]:
+    """Those of them that a registered learner can play."""
+    return [graph for graph in CONTRACT_GRAPHS if named(name).refusal(graph) is None]

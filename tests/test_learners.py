@@ -30,22 +30,9 @@ from gappletron import (
     tuned,
 )
 from gappletron.spelling import rebuilt, spelled
-from problems import random_graph, small_stream
+from problems import CONTRACT_GRAPHS, playable, small_stream
 
 FEATURES = 5
-GRAPHS = [
-    FeedbackGraph.bandit(4),
-    FeedbackGraph.bandit(2),
-    FeedbackGraph.full(3),
-    FeedbackGraph.filtering(3, revealing=1),
-    FeedbackGraph.label_efficient(3),
-    random_graph(np.random.default_rng(5), 5),
-    random_graph(np.random.default_rng(6), 4, 2),
-]
-
-
-def playable(name: str) -> list[FeedbackGraph]:
-    return [graph for graph in GRAPHS if named(name).refusal(graph) is None]
 
 
 @pytest.fixture(params=names())
@@ -115,7 +102,7 @@ def test_a_graph_it_cannot_play_is_refused_in_a_sentence_that_names_others(name,
         raise AssertionError("something was compiled")
 
     monkeypatch.setattr("gappletron._dispatch.specialised", fail)
-    for graph in GRAPHS:
+    for graph in CONTRACT_GRAPHS:
         if named(name).refusal(graph) is not None:
             for attempt in (
                 lambda graph=graph: Runs(name, (np.eye(graph.n_classes), graph.classes), graph),

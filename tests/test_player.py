@@ -23,24 +23,11 @@ from gappletron import (
 )
 from gappletron.engine import new_tally
 from gappletron.numerics import add_outer, argmax, dot
-from problems import random_graph, small_stream
+from problems import playable, random_graph, small_stream
 
 FEATURES = 5
-GRAPHS = [
-    FeedbackGraph.bandit(4),
-    FeedbackGraph.bandit(2),
-    FeedbackGraph.full(3),
-    FeedbackGraph.filtering(3, revealing=1),
-    FeedbackGraph.label_efficient(3),
-    random_graph(np.random.default_rng(5), 5),
-    random_graph(np.random.default_rng(6), 4, 2),
-]
 NO_MARKS = np.zeros(0, np.int64)
 NO_MARKS.flags.writeable = False
-
-
-def playable(name: str) -> list[FeedbackGraph]:
-    return [graph for graph in GRAPHS if named(name).refusal(graph) is None]
 
 
 def chunk_of(graph: FeedbackGraph, X: np.ndarray, y: np.ndarray):
