@@ -559,7 +559,7 @@ def test_errors_say_the_cure(tmp_path):
     refuses(r"got shape \(60,\) and dtype int64", Hinge(), stream, graph, 1.0, skipped=[0] * 60)
     with interpreted():
         refuses("needs a finite loss", Nowhere(), stream, graph, 1.0)
-    refuses("exceed the range of 64-bit floats", SmoothHinge(), (1e100 * X, y), graph, 10.0)
+    refuses("exceed the range of 64-bit floats", SmoothHinge(), (1e99 * X / np.abs(X).max(), y), graph, 100.0)
     refuses("knows only", SmoothHinge(), stream, FeedbackGraph.bandit(["a", "b", "c"]), 1.0)
     refuses("length of .* is unknown", SmoothHinge(), SvmlightFile(mail, features=2, classes=[0, 1]), "bandit", 1.0)
     limited = open_stream(mail, features=2, classes=[0, 1], rounds=10)
