@@ -11,6 +11,7 @@ the results are the same bits.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llvmlite import ir
@@ -59,6 +60,7 @@ class AnyLanes(Lanes):
     """Rows that are not padded, of a length that is known at run time only."""
 
 
+@functools.cache
 def lanes_for(classes: int) -> Any:
     """The lanes for so many classes: a multiple of 4 up to 64, unpadded beyond."""
     width = -(-classes // VECTOR) * VECTOR

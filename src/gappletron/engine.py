@@ -85,11 +85,10 @@ def new_desk(classes: int, actions: int, lanes: Any) -> Desk:
 
 
 def padded_copy(scores: Floats) -> Floats:
-    """A copy of K scores with room for their padding behind them, as compiled code expects."""
-    K = scores.size
-    own = np.zeros(lanes_for(K).padded(K))[:K]
-    own[:] = scores
-    return own
+    """A copy of K scores with their padding behind them, as compiled code expects."""
+    own = np.zeros(lanes_for(scores.size).padded(scores.size))
+    own[: scores.size] = scores
+    return own[: scores.size]
 
 
 def new_tally(marks: NDArray[np.int64]) -> Tally:

@@ -519,6 +519,7 @@ def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Onlin
             scores,
             probabilities,
             graph,
+            model.features,
         )
         least = whole(serial, "a serial", least=least, most=model.rounds - 1) + 1
         yield serial, turn

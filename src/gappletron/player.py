@@ -30,7 +30,6 @@ from gappletron.engine import (
     measured_rows,
     new_desk,
     new_tally,
-    padded_copy,
 )
 from gappletron.graphs import FeedbackGraph
 from gappletron.inputs import Checker, Vector, batches_of
@@ -84,6 +83,7 @@ class Turn(NamedTuple):
     scores: Floats
     probabilities: Floats
     graph: FeedbackGraph
+    features: int
 
 
 class Prepared(NamedTuple):
@@ -209,6 +209,7 @@ class Player:
         lanes = lanes_for(graph.n_classes)
         desk = new_desk(graph.n_classes, graph.n_actions, lanes)
         self.graph, self._state, self._plan, self._lanes, self._desk = graph, state, plan, lanes, desk
+        self._padded_scores = desk.scores if desk.scores.base is None else desk.scores.base
         self._plans: OrderedDict[FeedbackGraph, Plan] = OrderedDict({graph: plan})
         self._packs: OrderedDict[FeedbackGraph, Packed] = OrderedDict()
         self._own_pack: Packed | None = None
@@ -357,12 +358,15 @@ class Player:
     def act_on(self, vector: Vector, graph: FeedbackGraph | None = None) -> Turn:
         """As :meth:`act`, for a vector that was checked for this number of features."""
         here = self.graph if graph is None else self._checked_graph(graph)
+        pack = self._own_pack if graph is None and self._own_pack is not None else self._packed(here)
         if self._act is None:
             self.compile_rounds()
         desk = self._desk
-        action, greedy, rate = self._act(self._packed(here), *vector, self._rng.random())
+        action, greedy, rate = self._act(pack, *vector, self._rng.random())
         self.rounds += 1
-        return Turn(action, greedy, rate, vector, padded_copy(desk.scores), desk.probabilities.copy(), here)
+        scores = self._padded_scores.copy()[: desk.scores.size]
+        features = self._state.sizes.features
+        return Turn(action, greedy, rate, vector, scores, desk.probabilities.copy(), here, features)
 
     def learn(self, turn: Turn, label: int) -> None:
         """Take in the feedback of a turn: the position of the label, or -1 where the graph did not reveal it.
@@ -374,7 +378,7 @@ class Player:
             label = whole(label, "the position of a label", least=-1)
         if not -1 <= label < turn.graph.n_classes:
             raise UserError(f"{label} is not the position of a label: expected -1 to {turn.graph.n_classes - 1}")
-        if turn.x.indices.size and turn.x.indices[-1] >= self.features:
+        if turn.features > self._state.sizes.features:
             raise UserError("the turn has more features than this player: learn from the turns that its act() returned")
         if self._learn is None:
             self.compile_rounds()
