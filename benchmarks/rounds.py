@@ -23,7 +23,7 @@ import numpy as np
 
 from gappletron import UNSEEN, FeedbackGraph, Gappletron, Online, Player, Synthetic, named, names
 from gappletron.optimizers import AdaGrad, FixedOGD, ProjectedOGD, ScaleFreeFTRL
-from gappletron.player import prepared
+from gappletron.streams.prepared import prepared
 from gappletron.streams.stream import frozen
 
 FULL_MATRIX = ("newtron", "soba", "second-order-perceptron")

@@ -25,6 +25,7 @@ from gappletron.streams import (
     digits,
     limited,
     open_stream,
+    prepared,
     stream,
     transformed,
 )
@@ -425,7 +426,7 @@ def test_a_stream_knows_whether_the_order_of_its_classes_was_given(tmp_path):
         assert opened.classes_given is wanted
         assert limited(opened, 2).classes_given is wanted
         assert transformed(opened, bias=True).classes_given is wanted
-        assert stream.Remembered(limited(opened, 2)).classes_given is wanted
+        assert prepared.Remembered(limited(opened, 2)).classes_given is wanted
 
 
 MAIL = ([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], ["legit", "junk", "legit"])

@@ -160,8 +160,14 @@ def unknown(value: object, name: str, known: Sequence[object]) -> UserError:
     return UserError(f"there is no {name} {value!r}: choose one of {choices}")
 
 
+ALWAYS_FITS = 2**24
+"""Bytes that are allocated without asking the system: the question takes longer than many short runs can spare."""
+
+
 def fits_in_memory(n_bytes: int, what: str, cure: str) -> None:
     """Refuse an allocation that is larger than the memory that is free, before it is made."""
+    if n_bytes < ALWAYS_FITS:
+        return
     free = free_memory()
     if n_bytes > free:
         raise UserError(

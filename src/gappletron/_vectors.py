@@ -230,6 +230,64 @@ def add_columns(
 
 
 @intrinsic
+def divide_rows(
+    typing_context: Any,
+    arrays: Any,
+    indices: Any,
+    values: Any,
+    start: Any,
+    stop: Any,
+    direction: Any,
+    bend: Any,
+    push: Any,
+    lanes: Any,
+) -> Any:
+    """With (V, b, A) = `arrays` and ``g = x (x) direction``: ``A += bend g^2``, ``b += push g``, ``V = -b/A`` over the
+    entries `start` to `stop` of a sparse x; the change of ||V||^2.
+
+    The divisions of a row are done side by side, which the compiler does not dare on its own: it cannot know that the
+    three arrays do not overlap. The change is added up entry by entry, as the plain loop does.
+    """
+    width = lanes.instance_class.width
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        state = [
+            _data(context, builder, signature.args[0][place], builder.extract_value(arguments[0], place))
+            for place in range(3)
+        ]
+        index_data, value_data, along = (
+            _data(context, builder, signature.args[place], arguments[place]) for place in (1, 2, 5)
+        )
+        directions = _load(builder, along, width)
+        bend, push = (_splat(builder, arguments[place]) for place in (6, 7))
+
+        def divide(p: Any, change: Sequence[Any]) -> Sequence[Any]:
+            bases = [_active_row(builder, data, index_data, p, width) for data in state]
+            old, sums, precisions = (_load(builder, base, width) for base in bases)
+            value = _splat(builder, builder.load(builder.gep(value_data, [p])))
+            g = [builder.fmul(value, d) for d in directions]
+            sums = [builder.fadd(b, builder.fmul(push, part)) for b, part in zip(sums, g, strict=True)]
+            precisions = [
+                builder.fadd(a, builder.fmul(builder.fmul(bend, part), part))
+                for a, part in zip(precisions, g, strict=True)
+            ]
+            new = [builder.fdiv(builder.fneg(b), a) for b, a in zip(sums, precisions, strict=True)]
+            for base, vectors in zip(bases, (new, sums, precisions), strict=True):
+                _store(builder, vectors, base, width)
+            total = change[0]
+            for v, w in zip(new, old, strict=True):
+                term = builder.fmul(builder.fsub(v, w), builder.fadd(v, w))
+                for lane in range(VECTOR):
+                    total = builder.fadd(total, builder.extract_element(term, _lane(lane)))
+            return [total]
+
+        return _over_entries(builder, arguments[3], arguments[4], [ir.Constant(DOUBLE, 0.0)], divide)[0]
+
+    signature = (arrays, indices, values, types.int64, types.int64, direction, types.float64, types.float64, lanes)
+    return types.float64(*signature), code
+
+
+@intrinsic
 def nonzero_lanes(typing_context: Any, vector: Any, lanes: Any) -> Any:
     """A word whose bit k is set where entry k of a padded vector is not 0."""
     width = lanes.instance_class.width

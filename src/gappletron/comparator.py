@@ -29,9 +29,10 @@ from gappletron._vectors import lanes_for
 from gappletron.graphs import class_positions, open_graph
 from gappletron.losses import Loss
 from gappletron.numerics import LARGEST_VALUE, Row, add_outer, dot
-from gappletron.player import NO_ROWS, prepared
+from gappletron.player import NO_ROWS
 from gappletron.streams import open_stream
-from gappletron.streams.stream import frozen, largest_norm
+from gappletron.streams.prepared import prepared_chunks
+from gappletron.streams.stream import largest_norm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -350,15 +351,15 @@ def _held(stream: Stream, positions: NDArray[np.int64] | None) -> list[Chunk]:
             "number of rounds, for example open_stream(..., rounds=100_000)"
         )
     chunks: list[Chunk] = []
-    for chunk in stream.chunks():
+    for checked in prepared_chunks(stream):
+        chunk = (checked if positions is None else checked.relabelled(positions)).chunk
         if not chunks and chunk.labels.size:
             fits_in_memory(
                 sum(array.nbytes for array in chunk) * (stream.rounds // chunk.labels.size),
                 stream.name,
                 "take fewer rounds",
             )
-        checked = prepared(chunk, stream.name).chunk
-        chunks.append(checked if positions is None else frozen(*checked[:3], positions[checked.labels]))
+        chunks.append(chunk)
     return chunks or [NO_ROWS]
 
 

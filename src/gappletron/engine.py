@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from gappletron.graphs import Plan
     from gappletron.learners.learner import Learner
     from gappletron.numerics import Floats
-    from gappletron.streams.stream import Chunk
 
 __all__ = ["Counts", "Desk", "Losses", "Tally", "act", "advance", "learn", "many_greedy", "many_probabilities"]
 
@@ -141,23 +140,6 @@ def decide(learner: Learner, state: Any, plan: Plan, x: Row, desk: Desk) -> Deci
     """From x to a distribution over the actions, in `desk.probabilities`; changes nothing else."""
     learner.scores(state, x, desk.scores)
     return learner.distribution(state, plan, desk.scores, desk.probabilities)
-
-
-def measured_rows(chunk: Chunk, out: Floats) -> tuple[float, int, int]:
-    """||x_t||^2 of every row of a chunk; returns the largest absolute value, the lowest and the highest index."""
-    largest = 0.0
-    lowest, highest = 0, -1
-    for t in range(out.size):
-        total = 0.0
-        for p in range(chunk.indptr[t], chunk.indptr[t + 1]):
-            value = chunk.values[p]
-            total += value * value
-            if not abs(value) <= largest:  # so NaN is found as well
-                largest = abs(value)
-            lowest = min(lowest, chunk.indices[p])
-            highest = max(highest, chunk.indices[p])
-        out[t] = total
-    return largest, lowest, highest
 
 
 def advance(

@@ -18,7 +18,8 @@ from gappletron._validate import Label, UserError, whole
 from gappletron.engine import padded_copy
 from gappletron.inputs import Vector, sparse_parts
 from gappletron.numerics import UNSEEN_LABEL
-from gappletron.player import MOST_FEATURES, Player, Turn
+from gappletron.player import Player, Turn
+from gappletron.streams.stream import MOST_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

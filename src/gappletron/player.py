@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron import model_files
-from gappletron._dispatch import can_be_loaded, entry, in_mode, is_interpreted, same_types, specialised
+from gappletron._dispatch import can_be_loaded, entry, in_mode, is_interpreted, same_types
 from gappletron._packed import packed
 from gappletron._validate import UserError, whole
 from gappletron._vectors import lanes_for
@@ -27,7 +27,6 @@ from gappletron.engine import (
     learn,
     many_greedy,
     many_probabilities,
-    measured_rows,
     new_desk,
     new_tally,
 )
@@ -35,10 +34,11 @@ from gappletron.graphs import FeedbackGraph
 from gappletron.inputs import Checker, Vector, batches_of
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner, Round
-from gappletron.numerics import LARGEST_VALUE, UNSEEN_LABEL
+from gappletron.numerics import UNSEEN_LABEL
 from gappletron.spelling import rebuilt, spelled
 from gappletron.state import Sizes, State
-from gappletron.streams.stream import frozen
+from gappletron.streams.prepared import Prepared, prepared
+from gappletron.streams.stream import MOST_FEATURES, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -54,10 +54,9 @@ if TYPE_CHECKING:
     from gappletron.numerics import Floats
     from gappletron.streams.stream import Chunk
 
-__all__ = ["Player", "Turn", "learner_of", "prepared"]
+__all__ = ["Player", "Turn", "learner_of"]
 
 FORMAT = "gappletron.Player"
-MOST_FEATURES = 2**31 - 1
 MOST_PLANS = 64
 NO_MARKS = np.zeros(0, np.int64)
 NO_MARKS.flags.writeable = False
@@ -84,43 +83,6 @@ class Turn(NamedTuple):
     probabilities: Floats
     graph: FeedbackGraph
     features: int
-
-
-class Prepared(NamedTuple):
-    """A chunk, checked, with ||x||^2 of every row, and the least number of features and classes that it needs."""
-
-    chunk: Chunk
-    squared: Floats
-    features: int
-    classes: int
-
-
-def prepared(chunk: Chunk, where: str = "the chunk") -> Prepared:
-    """A chunk ready to be played by any number of players, or a UserError: compiled code will trust it."""
-    arrays: tuple[NDArray[Any], ...] = tuple(chunk)
-    for array, kinds in zip(arrays, ("iu", "iu", "biuf", "iu"), strict=True):
-        if array.ndim != 1 or array.dtype.kind not in kinds:
-            raise UserError(f"{where} is not a chunk of flat arrays: indptr, indices and labels must be whole numbers")
-    if chunk.indices.dtype != np.int32 and chunk.indices.size and chunk.indices.max() > MOST_FEATURES:
-        raise UserError(f"{where} has an index beyond {MOST_FEATURES}: hash the features into fewer")
-    typed = frozen(*chunk)
-    rounds, ends = len(typed.labels), typed.indptr
-    if (
-        len(ends) != rounds + 1
-        or ends[0] < 0
-        or (np.diff(ends) < 0).any()
-        or ends[-1] > min(typed.indices.size, typed.values.size)
-    ):
-        raise UserError(f"{where} is not a chunk: indptr must never fall, and index entries that there are")
-    squared = np.empty(rounds)
-    largest, lowest, highest = specialised(measured_rows, typed, squared)(typed, squared)
-    if not largest <= LARGEST_VALUE:
-        raise UserError(
-            f"{where} has a value beyond {LARGEST_VALUE:g}: scale the rows, for example to unit norm (normalize='unit')"
-        )
-    if lowest < 0 or (rounds and typed.labels.min() < 0):
-        raise UserError(f"{where} has a negative index or label: indices and labels are positions from 0")
-    return Prepared(typed, squared, int(highest) + 1, int(typed.labels.max()) + 1 if rounds else 0)
 
 
 def learner_of(given: Any) -> Learner:

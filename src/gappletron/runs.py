@@ -26,8 +26,9 @@ from gappletron.graphs import FeedbackGraph, class_positions, open_graph
 from gappletron.history import Histories, History, curve_of
 from gappletron.learners import check_can_play
 from gappletron.learners.learner import Learner
-from gappletron.player import Player, learner_of, prepared
+from gappletron.player import Player, learner_of
 from gappletron.streams import open_stream
+from gappletron.streams.prepared import prepared_chunks
 from gappletron.streams.stream import Stream, limited
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from gappletron.engine import Tally
     from gappletron.numerics import Floats
-    from gappletron.player import Prepared
+    from gappletron.streams.prepared import Prepared
 
     Graphs = FeedbackGraph | str | Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph]
 
@@ -168,14 +169,13 @@ class Runs:
         self._begun = True
         played = 0
         with ThreadPoolExecutor(min(self.jobs, len(self._runs))) as pool:
-            for chunk in self.stream.chunks():
-                if self._positions is not None:
-                    chunk = chunk._replace(labels=_frozen(self._positions[chunk.labels]))  # noqa: PLW2901
-                ready = prepared(chunk, f"{self.stream.name}, after round {played},")
-                graphs = self._graphs_of(played, len(chunk.labels))
+            for chunk in prepared_chunks(self.stream):
+                ready = chunk if self._positions is None else chunk.relabelled(self._positions)
+                rounds = len(ready.chunk.labels)
+                graphs = self._graphs_of(played, rounds)
                 for future in [pool.submit(run.play, ready, graphs) for run in self._runs]:
                     future.result()
-                played += len(chunk.labels)
+                played += rounds
                 yield played
 
     def _graphs_of(self, played: int, rounds: int) -> list[FeedbackGraph] | None:

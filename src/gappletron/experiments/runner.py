@@ -38,7 +38,7 @@ from gappletron.runs import play
 from gappletron.spelling import json_ready, parsed, spelled
 from gappletron.streams import open_stream
 from gappletron.streams.adversarial import Segments
-from gappletron.streams.stream import Remembered
+from gappletron.streams.prepared import Remembered
 from gappletron.tuning import tuned
 
 if TYPE_CHECKING:

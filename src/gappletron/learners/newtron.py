@@ -8,15 +8,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from gappletron._dispatch import helper
+from gappletron._dispatch import compiled_by, helper
 from gappletron._validate import number
+from gappletron._vectors import divide_rows
 from gappletron.learners.full_matrix import add_solution, deflate, inner, scaled_identity, solve
 from gappletron.learners.learner import Decision, Learner, Problem, Round
 from gappletron.learners.linear import BanditFeedback, cube_root_rate
-from gappletron.numerics import argmax, dot
+from gappletron.numerics import are_doubles, argmax, dot, has_width
 from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gappletron.graphs import Plan
     from gappletron.numerics import Floats, Row
     from gappletron.state import Layout
@@ -69,6 +72,33 @@ def into_ball(squared: float, radius: float) -> float:
     """The scale that brings a vector of this squared norm into the ball."""
     norm = math.sqrt(squared)
     return radius / norm if norm > radius else 1.0
+
+
+def diagonal_step(arrays: tuple[Floats, Floats, Floats], x: Row, direction: Floats, bend: float, push: float) -> float:
+    """``A += bend G^2``, ``b += push G`` and ``V = -b/A`` where x is active, for (V, b, A) = `arrays`; the change of
+    ||V||^2.
+    """
+    weights, sums, precision = arrays
+    change = 0.0
+    for p in range(x.start, x.stop):
+        j = x.indices[p]
+        for k in range(direction.size):
+            g = x.values[p] * direction[k]
+            old = weights[j, k]
+            precision[j, k] += bend * g * g
+            sums[j, k] += push * g
+            new = -sums[j, k] / precision[j, k]
+            weights[j, k] = new
+            change += (new - old) * (new + old)
+    return change
+
+
+@compiled_by(diagonal_step)
+def _compiled_diagonal_step(arrays: Any, x: Any, direction: Any, bend: Any, push: Any) -> Callable[..., float]:  # noqa: ARG001
+    def by_rows(arrays: tuple[Floats, Floats, Floats], x: Row, direction: Floats, bend: float, push: float) -> float:
+        return divide_rows(arrays, x.indices, x.values, x.start, x.stop, direction, bend, push, x.lanes)
+
+    return by_rows if has_width(x) and are_doubles(*arrays, direction) else diagonal_step
 
 
 class NewtonStep(BanditFeedback, abstract=True):
@@ -168,17 +198,7 @@ class PNewtron(NewtonStep):
         direction = state.direction
         bend = gradient_estimate(self.alpha, played, direction) * self.beta
         push = 1.0 - bend * at_prediction(direction, played.scores)
-        change = 0.0
-        for p in range(x.start, x.stop):
-            j = x.indices[p]
-            for k in range(direction.size):
-                g = x.values[p] * direction[k]
-                old = state.weights[j, k]
-                state.precision[j, k] += bend * g * g
-                state.sums[j, k] += push * g
-                new = -state.sums[j, k] / state.precision[j, k]
-                state.weights[j, k] = new
-                change += (new - old) * (new + old)
+        change = diagonal_step((state.weights, state.sums, state.precision), x, direction, bend, push)
         state.squared[0] = max(0.0, state.squared[0] + change)
         state.scale[0] = into_ball(state.squared[0], self.radius)
 

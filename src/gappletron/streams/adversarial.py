@@ -14,14 +14,12 @@ import numpy as np
 
 from gappletron._validate import UserError, whole
 from gappletron.spelling import settings
-from gappletron.streams.stream import CHUNK, Chunk, Stream, frozen
+from gappletron.streams.stream import CHUNK, MOST_FEATURES, Chunk, Stream, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["FreshFeatures", "Segments", "root_for"]
-
-MOST_FEATURES = 2**31 - 1  # indices are int32
 
 
 def root_for(rounds: int) -> int:

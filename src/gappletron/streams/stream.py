@@ -27,6 +27,9 @@ __all__ = ["CHUNK", "ArrayStream", "Chunk", "Stream", "digits", "limited"]
 CHUNK = 65_536
 """The maximum number of rounds in a chunk."""
 
+MOST_FEATURES = 2**31 - 1
+"""The largest number of features: indices are int32."""
+
 ENTRIES = 4_194_304
 """The maximum number of non-zeros in a chunk, unless a single row has more: it bounds the memory of wide streams."""
 
@@ -195,7 +198,7 @@ class ArrayStream(Stream):
         self.rounds, self.features = self._rows.shape
         if self.rounds == 0 or self.features == 0:
             raise UserError(f"X has the shape {self._rows.shape}: a stream needs at least one row and one column")
-        self.features = whole(self.features, "the number of columns of X", most=2**31 - 1)
+        self.features = whole(self.features, "the number of columns of X", most=MOST_FEATURES)
         for start, stop in self._cuts():
             self._checked_entries(start, stop)
         self.classes, self._labels = _positions(y, self.rounds, classes)
@@ -493,24 +496,6 @@ class Checked(Wrapped):
         if not rising.all():
             return "indices must increase within a row"
         return "" if np.isfinite(values).all() else "values must be finite"
-
-
-class Remembered(Wrapped):
-    """Another stream with all chunks kept in memory, for many runs on the same data.
-
-    >>> from gappletron.streams import Synthetic
-    >>> stream = Remembered(Synthetic(rounds=100))
-    >>> next(stream.chunks()) is next(stream.chunks())
-    True
-    """
-
-    def __init__(self, stream: Stream) -> None:
-        super().__init__(stream)
-        self._kept = tuple(self._stream.chunks())
-
-    def chunks(self) -> Iterator[Chunk]:
-        """The rounds from the beginning."""
-        return iter(self._kept)
 
 
 class Limited(Wrapped):
