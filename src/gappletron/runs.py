@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -168,13 +170,12 @@ class Runs:
             raise UserError("these runs were played already, and the learners have learned: make new ones")
         self._begun = True
         played = 0
-        with ThreadPoolExecutor(min(self.jobs, len(self._runs))) as pool:
+        with _threads(min(self.jobs, len(self._runs))) as each:
             for chunk in prepared_chunks(self.stream):
                 ready = chunk if self._positions is None else chunk.relabelled(self._positions)
                 rounds = len(ready.chunk.labels)
                 graphs = self._graphs_of(played, rounds)
-                for future in [pool.submit(run.play, ready, graphs) for run in self._runs]:
-                    future.result()
+                list(each(functools.partial(_Run.play, chunk=ready, graphs=graphs), self._runs))
                 played += rounds
                 yield played
 
@@ -250,6 +251,16 @@ class _Run:
             seconds=self.seconds,
             curve=curve_of(self.tally, losses),
         )
+
+
+@contextlib.contextmanager
+def _threads(jobs: int) -> Iterator[Callable[..., Iterable[None]]]:
+    """`map` over so many threads. One job is done in the calling thread: a pool costs as much as a short run."""
+    if jobs == 1:
+        yield map
+    else:
+        with ThreadPoolExecutor(jobs) as pool:
+            yield pool.map
 
 
 def _repeat_numbers(repeats: int | Sequence[int]) -> tuple[int, ...]:
