@@ -344,10 +344,10 @@ def test_the_cache_is_hit_and_every_change_is_noticed(tmp_path):
 
 def test_code_with_a_piece_from_outside_is_not_cached(tmp_path, monkeypatch):
     from gappletron._dispatch import specialised
-    from gappletron.engine import decide, new_desk
+    from gappletron.engine import decide, new_clock, new_desk
 
     graph, x = FeedbackGraph.bandit(2), row_of([1.0], 2)
-    desk = new_desk(2, 2, x.lanes)
+    desk = new_desk(2, 2, x.lanes, new_clock())
     ours, theirs = Gappletron(), Gappletron(make_loss(1.0)())
     kernels = [
         specialised(decide, learner, state_of(learner, 1, 2).tuple, learner.plan(graph), x, desk)

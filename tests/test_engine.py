@@ -162,8 +162,7 @@ def test_one_compilation_whatever_the_input():
 
     from gappletron._dispatch import specialised
     from gappletron._packed import packed
-    from gappletron.engine import Counts, Rows, act, advance, learn, new_desk, new_tally
-    from gappletron.learners.learner import Round
+    from gappletron.engine import Counts, Rows, act, advance, learn, new_clock, new_desk, new_record, new_tally
     from gappletron.player import NO_MARKS, NO_ROWS
 
     graph, learner = FeedbackGraph.bandit(3), Gappletron()
@@ -174,7 +173,7 @@ def test_one_compilation_whatever_the_input():
         runs = Runs(learner, ArrayStream(data, y, classes=range(3)), graph, jobs=1)
         list(runs)
     state, plan, lanes = state_of(learner, 5, 3).tuple, learner.plan(graph), lanes_for(3)
-    desk, rows = new_desk(3, 3, lanes), Rows(*NO_ROWS, np.zeros(0), np.zeros(0))
+    desk, rows = new_desk(3, 3, lanes, new_clock()), Rows(*NO_ROWS, np.zeros(0), np.zeros(0))
     kernel = specialised(advance, learner, state, plan, rows, desk, new_tally(NO_MARKS), Counts())
     assert len(kernel.signatures) == 1
     model = Online(learner, graph, features=5)
@@ -189,6 +188,6 @@ def test_one_compilation_whatever_the_input():
         receipt = model.act(x)
         model.learn(receipt.id, receipt.action)
     player, x = packed(learner, state, plan, desk), (np.zeros(0, np.int32), np.zeros(0), 0.0)
-    played = Round(desk.scores, desk.probabilities, 0, 0, 0)
-    for kernel in (specialised(act, player, *x, 0.5), specialised(learn, player, *x, played)):
+    record = new_record(3, 3)
+    for kernel in (specialised(act, player, *x, 0.5, 0, record), specialised(learn, player, *x, record, 0)):
         assert len(kernel.signatures) == 1

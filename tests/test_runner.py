@@ -14,7 +14,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-import types
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -245,16 +244,6 @@ def test_ctrl_c_while_compiling_waits_for_the_loop_and_stops():
     with pytest.raises(KeyboardInterrupt):
         prepare(selected(["full"], rounds=20), told)
     assert calls == [(0, 12), (1, 12)]  # six learners, for 6 classes and for 9 or 12
-
-    def pressed(*_):
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.01)  # Python runs the handler here, inside the block, as it would inside the compiler
-
-    with pytest.MonkeyPatch.context() as patch:
-        fake = types.SimpleNamespace(compile=lambda _: pressed())
-        patch.setattr(runner, "_player_of", lambda _: (fake, None))
-        with pytest.raises(KeyboardInterrupt):
-            prepare(selected(["full"], rounds=20), lambda *_: None)
     assert signal.getsignal(signal.SIGINT) is before
 
 

@@ -34,6 +34,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, NullCache
 from numba.core.errors import NumbaError
 from numba.extending import models, overload, overload_method, register_jitable, register_model, typeof_impl
 
+from gappletron._signals import held_back
 from gappletron._validate import UserError, number, whole
 
 if TYPE_CHECKING:
@@ -438,7 +439,8 @@ def ready(function: F, *arguments: Any) -> F:
     kernel = specialised(function, *arguments)
     if kernel is not function:
         try:
-            kernel.compile(tuple(map(numba.typeof, arguments)))  # type: ignore[attr-defined]
+            with held_back():
+                kernel.compile(tuple(map(numba.typeof, arguments)))  # type: ignore[attr-defined]
         except (NumbaError, NotImplementedError) as error:
             outside = sorted({cls.__name__ for cls in _flat(tuple(map(_classes, arguments))) if not _ours(cls)})
             if not outside:

@@ -37,13 +37,23 @@ __all__ = ["Counts", "Desk", "Losses", "Tally", "act", "advance", "learn", "many
 
 MISTAKES, LABELS_SEEN, EXPLORED, BLIND = range(4)
 RATES, LOSSES = range(2)
+PLAYED, LEARNED = range(2)
+ROUND, ACTION, GREEDY, RATE = range(4)
+HEAD = 4
+"""The numbers in front of the probabilities in a record."""
 
 
 class Desk(NamedTuple):
-    """Arrays for one round's scores (K, padded beyond its end) and probabilities (N), and the padded width."""
+    """Arrays for one round's scores (K, padded beyond its end) and probabilities (N), the clock, and the padded width.
+
+    The clock holds the number of rounds played, and the round of the last call of :func:`learn`. It is changed by the
+    same calls of compiled code as the state. A signal handler runs before or after such a call, never inside it, so the
+    clock always tells what the state has seen.
+    """
 
     scores: Floats
     probabilities: Floats
+    clock: NDArray[np.int64]
     lanes: Lanes
 
 
@@ -78,16 +88,23 @@ def generator(seed: int, repeat: int = 0) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(repeat,))))
 
 
-def new_desk(classes: int, actions: int, lanes: Any) -> Desk:
+def new_clock() -> NDArray[np.int64]:
+    """No round played, none learned from."""
+    return np.array([0, -1])
+
+
+def new_desk(classes: int, actions: int, lanes: Any, clock: NDArray[np.int64]) -> Desk:
     """An empty desk for a graph of this size."""
-    return Desk(np.zeros(lanes.padded(classes))[:classes], np.zeros(actions), lanes)
+    return Desk(np.zeros(lanes.padded(classes))[:classes], np.zeros(actions), clock, lanes)
 
 
-def padded_copy(scores: Floats) -> Floats:
-    """A copy of K scores with their padding behind them, as compiled code expects."""
-    own = np.zeros(lanes_for(scores.size).padded(scores.size))
-    own[: scores.size] = scores
-    return own[: scores.size]
+def new_record(classes: int, actions: int) -> Floats:
+    """What :func:`act` writes down of a round and :func:`learn` reads: the round's number (-1 at first), the action, y*
+    and gamma_t, then the probabilities of the actions, the scores of the classes, and their padding.
+    """
+    record = np.zeros(HEAD + actions + lanes_for(classes).padded(classes))
+    record[ROUND] = -1.0
+    return record
 
 
 def new_tally(marks: NDArray[np.int64]) -> Tally:
@@ -152,6 +169,7 @@ def advance(
     record: Record,
 ) -> None:
     """Play every round of a chunk."""
+    desk.clock[PLAYED] += rows.labels.size
     t = 0
     while t < rows.labels.size:
         mark = tally.played[1]
@@ -212,22 +230,43 @@ def play_until(
 # ------------------------------------------------------------------------------------------------ one round at a time
 
 
-def act(player: Packed, indices: NDArray[np.int32], values: Floats, squared: float, u: float) -> tuple[int, int, float]:
-    """The first half of a round: the action drawn, y* and gamma_t.
+def act(
+    player: Packed, indices: NDArray[np.int32], values: Floats, squared: float, u: float, at: int, record: Floats
+) -> bool:
+    """The first half of round number `at`, written to the record (:func:`new_record`).
 
-    `player` is (learner, state, plan, desk); the scores and the probabilities are left on the desk.
+    `player` is (learner, state, plan, desk). False, and nothing is changed, where the round was played by another call
+    in the meantime (of a signal handler).
     """
     learner, state, plan, desk = unpacked(player)
+    if desk.clock[PLAYED] != at:
+        return False
     decision = decide(learner, state, plan, Row(indices, values, 0, indices.size, squared, desk.lanes), desk)
     learner.count_round(state, plan, decision.greedy)
-    return draw(desk.probabilities, u), decision.greedy, decision.rate
+    record[ACTION] = draw(desk.probabilities, u)
+    record[GREEDY] = decision.greedy
+    record[RATE] = decision.rate
+    N = desk.probabilities.size
+    for i in range(N):
+        record[HEAD + i] = desk.probabilities[i]
+    for k in range(desk.scores.size):
+        record[HEAD + N + k] = desk.scores[k]
+    record[ROUND] = at
+    desk.clock[PLAYED] = at + 1
+    return True
 
 
-def learn(player: Packed, indices: NDArray[np.int32], values: Floats, squared: float, played: Round) -> None:
-    """The second half of a round, now or after others."""
+def learn(
+    player: Packed, indices: NDArray[np.int32], values: Floats, squared: float, record: Floats, label: int
+) -> None:
+    """The second half of the round of a record, now or after others."""
     learner, state, plan, desk = unpacked(player)
+    N, K = plan.graph.visible.shape
+    scores = record[HEAD + N : HEAD + N + K]
+    played = Round(scores, record[HEAD : HEAD + N], int(record[GREEDY]), int(record[ACTION]), label)
     learner.recall(state, played)
     learner.update(state, plan, Row(indices, values, 0, indices.size, squared, desk.lanes), played)
+    desk.clock[LEARNED] = int(record[ROUND])
 
 
 # ------------------------------------------------------------------------------------------------ looking, for a batch

@@ -128,6 +128,7 @@ def _from_version_1(
         "graphs": [],
         "sessions": [[header["id"], 0, header["rounds"]]],
         "feature_limit": None,
+        "pending_bytes": 2**28,
         "pending": [[*row, -1] for row in header["pending"]],
     }
     return about_model, {"edges": edges, **parts, **state}

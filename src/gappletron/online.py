@@ -8,14 +8,16 @@ from __future__ import annotations
 import enum
 import os
 import secrets
-from collections import OrderedDict, deque
+import threading
+import weakref
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gappletron import model_files
 from gappletron._validate import Label, UserError, whole
-from gappletron.engine import padded_copy
+from gappletron.engine import HEAD, new_record
 from gappletron.inputs import Vector, sparse_parts
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.player import Player, Turn
@@ -43,8 +45,29 @@ MOST_SESSIONS = 256
 forks = [0]
 """How often this process is a copy of another: what it continues must not issue the receipts of the first."""
 
+_models: weakref.WeakSet[Online] = weakref.WeakSet()
+"""Every model of this process, for :func:`os.fork`: a copy made in the middle of a round would be torn, and a lock that
+another thread held would never be released in the child."""
+
+
+def _before_fork() -> None:
+    for model in list(_models):
+        model._lock.acquire()
+
+
+def _after_fork_in_parent() -> None:
+    for model in list(_models):
+        model._lock.release()
+
+
+def _after_fork_in_child() -> None:
+    forks[0] += 1
+    for model in list(_models):
+        model._lock = threading.RLock()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: forks.__setitem__(0, forks[0] + 1))
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 class Unseen(enum.Enum):
@@ -74,8 +97,8 @@ class Receipt:
 
     __slots__ = ("_turn", "serial", "session")
 
-    def __init__(self, session: str, serial: int, turn: Turn) -> None:
-        self.session, self.serial, self._turn = session, serial, turn
+    def __init__(self, session: str, turn: Turn) -> None:
+        self.session, self.serial, self._turn = session, turn.round, turn
 
     @property
     def id(self) -> str:
@@ -90,9 +113,7 @@ class Receipt:
     @property
     def probabilities(self) -> Floats:
         """The probability of every action of the graph; not to be written to, since learning will need it."""
-        view = self._turn.probabilities.view()
-        view.flags.writeable = False
-        return view
+        return self._turn.probabilities
 
     @property
     def action(self) -> Label:
@@ -131,6 +152,8 @@ class Online:
         `feature_limit` is accepted, and the state doubles when it must.
     :param seed: of the learner's randomness.
     :param pending: how many receipts may wait for feedback; beyond that the oldest expire.
+    :param pending_bytes: how much memory the rows and probabilities of waiting receipts may take; beyond that the
+        oldest expire.
     :param feature_limit: the most features with ``features="grow"``.
 
     >>> from gappletron import FeedbackGraph, Online, UNSEEN
@@ -142,8 +165,11 @@ class Online:
     ('ham', 'spam')
 
     Feedback may come later, out of order, by receipt or by its id; an action that is never followed by `learn` simply
-    had no feedback. The gradient is then taken at the scores of prediction time and applied to the weights of today. An
-    instance is not to be used from several threads at once.
+    had no feedback. The gradient is then taken at the scores of prediction time and applied to the weights of today.
+
+    Several threads may share a model: a lock lets one at a time in. Where a signal handler raises in the middle of
+    `act`, the model is as before or the receipt is in `pending`; in the middle of `learn`, the receipt still waits
+    exactly if nothing was learned from it, so it is safe to try again.
     """
 
     def __init__(
@@ -154,6 +180,7 @@ class Online:
         *,
         seed: int = 0,
         pending: int = 10_000,
+        pending_bytes: int = 2**28,
         feature_limit: int = 2**24,
     ) -> None:
         self.feature_limit: int | None = None
@@ -165,11 +192,21 @@ class Online:
             first = min(FIRST_FEATURES, self.feature_limit)
         self._player = Player(learner, graph, first, seed)
         self.pending_limit = whole(pending, "pending", least=1)
+        self.pending_bytes = whole(pending_bytes, "pending_bytes", least=1)
         self._session, self._forks = _new_session(0), forks[0]
         self._past: dict[str, Session] = {}
         self._pending: OrderedDict[int, Receipt] = OrderedDict()
-        self._expired: deque[int] = deque(maxlen=self.pending_limit)
-        self._player.compile_rounds()  # now rather than in the first round
+        self._expired: OrderedDict[int, None] = OrderedDict()
+        self._bind()
+
+    def _bind(self) -> None:
+        """What is not saved: the lock, what a signal may interrupt, and machine code, now rather than in a round."""
+        self._lock = threading.RLock()  # reentrant: a signal handler may save in the middle of a call
+        self._acting: Turn | None = None
+        self._learning: Receipt | None = None
+        self._waiting_bytes = sum(receipt._turn.nbytes for receipt in self._pending.values())
+        self._player.compile_rounds()
+        _models.add(self)
 
     def __repr__(self) -> str:
         return (
@@ -205,7 +242,9 @@ class Online:
     @property
     def pending(self) -> tuple[Receipt, ...]:
         """The receipts that still wait for feedback, oldest first."""
-        return tuple(self._pending.values())
+        with self._lock:
+            self._settle()
+            return tuple(self._pending.values())
 
     # ---------------------------------------------------------------------------------------------------------- playing
 
@@ -217,22 +256,65 @@ class Online:
         :param graph: the feedback graph of this round, where it is not the model's own: any graph over the same
             classes and actions. No theorem of the paper covers a graph that changes.
         """
-        if self.feature_limit is None:
-            turn = self._player.act(x, graph)
-        else:
-            turn = self._player.act_on(self._grown_for(x, self.feature_limit), graph)
-        if self._forks != forks[0]:  # a copy of the process: its receipts are its own
-            self._start_session()
-        serial = self._player.rounds - 1
-        receipt = Receipt(self._session.name, serial, turn)
-        self._pending[serial] = receipt
-        if len(self._pending) > self.pending_limit:
-            self._expired.append(self._pending.popitem(last=False)[0])
+        with self._lock:
+            self._settle()
+            if self._forks != forks[0]:  # a copy of the process: its receipts are its own
+                self._start_session()
+            if self.feature_limit is None:
+                vector = self._player.checker.vector(x, self._player.features)
+            else:
+                vector = self._grown_for(x, self.feature_limit)
+            self._acting = turn = self._player.new_turn(vector, graph)
+            self._player.draw(turn)
+            receipt = self._receive(turn)
+            self._acting = None
+            return receipt
+
+    def _receive(self, turn: Turn) -> Receipt:
+        """The receipt of a turn that was drawn, which now waits; the oldest others expire where they are too many."""
+        receipt = Receipt(self._session.name, turn)
+        self._pending[receipt.serial] = receipt
+        self._waiting_bytes += turn.nbytes
+        while len(self._pending) > self.pending_limit or (
+            self._waiting_bytes > self.pending_bytes and len(self._pending) > 1
+        ):
+            oldest = next(iter(self._pending.values()))
+            self._expired[oldest.serial] = None
+            self._waiting_bytes -= oldest._turn.nbytes
+            self._pending.pop(oldest.serial, None)
+            if len(self._expired) > self.pending_limit:
+                self._expired.popitem(last=False)
         return receipt
+
+    def _settle(self) -> None:
+        """Bring to its end what a signal handler interrupted in an earlier call.
+
+        Compiled code changes the state and notes it in one step: see :class:`gappletron.engine.Desk`.
+        """
+        turn, receipt = self._acting, self._learning
+        if turn is None and receipt is None:
+            return
+        if turn is not None and turn.round >= 0 and turn.round not in self._pending:
+            self._receive(turn)
+        if receipt is not None and self._player.last_learned == receipt.serial:
+            self._pending.pop(receipt.serial, None)
+        self._waiting_bytes = sum(receipt._turn.nbytes for receipt in self._pending.values())
+        self._acting = self._learning = None
 
     def learn(self, receipt: Receipt | str, label: Label | Unseen) -> None:
         """Take in the feedback of one action: the label, or UNSEEN where the round is over and the graph hid it."""
-        waiting = self._waiting(receipt)
+        with self._lock:
+            self._settle()
+            waiting = self._waiting(receipt)
+            position = self._position(waiting, label)
+            self._learning = waiting
+            self._player.learn(waiting._turn, position)
+            self._pending.pop(waiting.serial, None)
+            self._waiting_bytes -= waiting._turn.nbytes
+            self._learning = None
+
+    def _position(self, waiting: Receipt, label: Label | Unseen) -> int:
+        """The position of a label that the action of a receipt reveals, or that of none."""
         turn = waiting._turn
         if label is UNSEEN:
             position = UNSEEN_LABEL
@@ -254,8 +336,7 @@ class Online:
                     f"the action {waiting.action!r} does not reveal the label {label!r}, so learning from it would be "
                     "biased: pass UNSEEN"
                 )
-        self._player.learn(turn, position)
-        del self._pending[waiting.serial]
+        return position
 
     def _waiting(self, receipt: Receipt | str) -> Receipt:
         if isinstance(receipt, Receipt) and self._pending.get(receipt.serial) is receipt:
@@ -290,11 +371,14 @@ class Online:
 
     def predict(self, x: Any) -> Label:
         """The greedy class for x; draws nothing and changes nothing."""
-        if self.feature_limit is None:
-            return self.graph.classes[self._player.predict(x)]
-        vector = self._vector(x, MOST_FEATURES)
-        known = int(np.searchsorted(vector.indices, self.features))  # the weights of other features are 0
-        return self.graph.classes[self._player.predict_on(Vector(vector.indices[:known], vector.values[:known], 0.0))]
+        with self._lock:
+            self._settle()
+            if self.feature_limit is None:
+                return self.graph.classes[self._player.predict(x)]
+            vector = self._vector(x, MOST_FEATURES)
+            known = int(np.searchsorted(vector.indices, self.features))  # the weights of other features are 0
+            inside = Vector(vector.indices[:known], vector.values[:known], 0.0)
+            return self.graph.classes[self._player.predict_on(inside)]
 
     def predict_many(self, X: Any) -> list[Label]:
         """The greedy class of every row of a dense array or a sparse matrix.
@@ -303,15 +387,21 @@ class Online:
         >>> Online("gapsmh", FeedbackGraph.bandit(["a", "b"]), features=2).predict_many([[1.0, 0.5], [0.0, 2.0]])
         ['a', 'a']
         """
-        return [self.graph.classes[k] for k in self._player.predict_many(self._columns(X))]
+        with self._lock:
+            self._settle()
+            return [self.graph.classes[k] for k in self._player.predict_many(self._columns(X))]
 
     def scores(self, X: Any) -> Floats:
         """The scores of every row, one column per class of the graph; the greedy class has the largest."""
-        return self._player.scores(self._columns(X))
+        with self._lock:
+            self._settle()
+            return self._player.scores(self._columns(X))
 
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """The probability of every action, one column per action of the graph, if the row came next."""
-        return self._player.probabilities(self._columns(X), graph)
+        with self._lock:
+            self._settle()
+            return self._player.probabilities(self._columns(X), graph)
 
     # ---------------------------------------------------------------------------------------------------------- growing
 
@@ -332,12 +422,16 @@ class Online:
         >>> model.graph.reveals("fox")
         ('fox',)
         """
-        self._player.add_class(name, reveals, revealed_by)
-        self._player.compile_rounds()
+        with self._lock:
+            self._settle()
+            self._player.add_class(name, reveals, revealed_by)
+            self._player.compile_rounds()
 
     def grow(self, features: int) -> None:
         """Give the model more features; what was learned stays."""
-        self._player.grow(features)
+        with self._lock:
+            self._settle()
+            self._player.grow(features)
 
     def _vector(self, x: Any, limit: int) -> Vector:
         """x, checked, with indices below the limit."""
@@ -348,7 +442,7 @@ class Online:
         vector = self._vector(x, limit)
         needed = int(vector.indices[-1]) + 1 if vector.indices.size else 0
         if needed > self.features:
-            self.grow(min(limit, max(2 * self.features, needed)))
+            self._player.grow(min(limit, max(2 * self.features, needed)))
         return vector
 
     def _columns(self, X: Any) -> Any:
@@ -369,11 +463,17 @@ class Online:
         self._past[session.name] = session
         self._session, self._forks = _new_session(self.rounds), forks[0]
 
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            self._settle()
+            left_out = ("_lock", "_acting", "_learning", "_waiting_bytes")
+            return {name: value for name, value in self.__dict__.items() if name not in left_out}
+
     def __setstate__(self, saved: dict[str, Any]) -> None:
         # A copy or an unpickled model is another model: its new receipts must not be taken for those of the first.
         self.__dict__.update(saved)
         self._start_session()
-        self._player.compile_rounds()
+        self._bind()
 
     # ----------------------------------------------------------------------------------------------- saving and loading
 
@@ -384,6 +484,12 @@ class Online:
         not at all. A model that was saved and loaded at any round goes on bit for bit. Waiting receipts keep their ids,
         and can be learned from once in each loaded copy.
         """
+        with self._lock:
+            self._settle()
+            model_files.write(path, FORMAT, *self._snapshot())
+
+    def _snapshot(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Everything that the model is, as a JSON-ready header and named arrays."""
         header, arrays = self._player.snapshot()
         turns = [receipt._turn for receipt in self._pending.values()]
         graphs = list(dict.fromkeys(turn.graph for turn in turns if turn.graph is not self.graph))
@@ -391,6 +497,7 @@ class Online:
             "sessions": [*self._past.values(), self._session._replace(stop=self.rounds)],
             "feature_limit": self.feature_limit,
             "pending_limit": self.pending_limit,
+            "pending_bytes": self.pending_bytes,
             "expired": list(self._expired),
             "graphs": [model_files.graph_header(graph) for graph in graphs],
             "pending": [
@@ -412,7 +519,7 @@ class Online:
             "scores": _joined([turn.scores for turn in turns], np.float64),
             "probabilities": _joined([turn.probabilities for turn in turns], np.float64),
         }
-        model_files.write(path, FORMAT, header, arrays)
+        return header, arrays
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, pieces: Iterable[type[Piece]] = ()) -> Online:
@@ -437,23 +544,25 @@ class Online:
     ) -> Online:
         model = cls.__new__(cls)
         model._player = Player.restored(header, arrays, pieces)
-        model._player.compile_rounds()
         limit = header["feature_limit"]
         model.feature_limit = None if limit is None else whole(limit, "feature_limit", least=1, most=MOST_FEATURES)
         model.pending_limit = whole(header["pending_limit"], "pending", least=1)
-        model._expired = deque((whole(serial, "a serial") for serial in header["expired"]), maxlen=model.pending_limit)
+        model.pending_bytes = whole(header["pending_bytes"], "pending_bytes", least=1)
+        expired = header["expired"][-model.pending_limit :]
+        model._expired = OrderedDict.fromkeys(whole(serial, "a serial", most=model.rounds - 1) for serial in expired)
         model._pending = OrderedDict()
         past = _sessions(header["sessions"], model.rounds)
         for serial, turn in _turns(header, arrays, model):
             session = next((each.name for each in past if each.first <= serial < each.stop), None)
             if session is None:
                 raise UserError("a waiting receipt belongs to no session: the file is damaged")
-            model._pending[serial] = Receipt(session, serial, turn)
+            model._pending[serial] = Receipt(session, turn)
         needed = {receipt.session for receipt in model._pending.values()}
         kept = [each for place, each in enumerate(past, MOST_SESSIONS) if place >= len(past) or each.name in needed]
         model._past = {each.name: each for each in kept}
         # The receipts of this copy are its own: other copies of the file do not know them.
         model._session, model._forks = _new_session(model.rounds), forks[0]
+        model._bind()
         return model
 
 
@@ -510,20 +619,18 @@ def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Onlin
         squared = model._player.checker.is_fine(indices, values, model.features)
         if squared is None or type(rate) is not float:
             raise damaged
-        scores = padded_copy(cut("scores", graph.n_classes, np.float64))
-        probabilities = cut("probabilities", graph.n_actions, np.float64)
-        turn = Turn(
+        least = whole(serial, "a serial", least=least, most=model.rounds - 1) + 1
+        record = new_record(graph.n_classes, graph.n_actions)
+        record[:HEAD] = (
+            serial,
             whole(action, "an action", most=graph.n_actions - 1),
             whole(greedy, "a greedy class", most=graph.n_classes - 1),
             rate,
-            Vector(indices, values, squared),
-            scores,
-            probabilities,
-            graph,
-            model.features,
         )
-        least = whole(serial, "a serial", least=least, most=model.rounds - 1) + 1
-        yield serial, turn
+        record[HEAD : HEAD + graph.n_actions] = cut("probabilities", graph.n_actions, np.float64)
+        start = HEAD + graph.n_actions
+        record[start : start + graph.n_classes] = cut("scores", graph.n_classes, np.float64)
+        yield serial, Turn(Vector(indices, values, squared), graph, model.features, record)
     if any(starts[name] != arrays[name].size for name in starts):
         raise damaged
 

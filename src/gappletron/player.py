@@ -9,7 +9,7 @@ plays streams.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,13 @@ from gappletron._packed import packed
 from gappletron._validate import UserError, whole
 from gappletron._vectors import lanes_for
 from gappletron.engine import (
+    ACTION,
+    GREEDY,
+    HEAD,
+    LEARNED,
+    PLAYED,
+    RATE,
+    ROUND,
     Counts,
     Rows,
     act,
@@ -27,13 +34,15 @@ from gappletron.engine import (
     learn,
     many_greedy,
     many_probabilities,
+    new_clock,
     new_desk,
+    new_record,
     new_tally,
 )
 from gappletron.graphs import FeedbackGraph
 from gappletron.inputs import Checker, Vector, batches_of
 from gappletron.learners import check_can_play, named
-from gappletron.learners.learner import Learner, Round
+from gappletron.learners.learner import Learner
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.spelling import rebuilt, spelled
 from gappletron.state import Sizes, State
@@ -49,7 +58,7 @@ if TYPE_CHECKING:
     from gappletron._dispatch import Piece
     from gappletron._packed import Packed
     from gappletron._validate import Label
-    from gappletron.engine import Losses, Tally
+    from gappletron.engine import Desk, Losses, Tally
     from gappletron.graphs import Plan
     from gappletron.numerics import Floats
     from gappletron.streams.stream import Chunk
@@ -64,25 +73,61 @@ NO_LABELS = np.zeros(0, np.int64)
 NO_ROWS = frozen(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
 
 
-class Turn(NamedTuple):
+class Turn:
     """An action that was drawn, and all that learning from it later needs.
 
-    `action` and `greedy` are positions in the graph of that round, `scores` and `probabilities` those of prediction
-    time.
+    `x` is the row, `graph` the feedback graph of the round; actions and classes are positions in it.
 
     >>> turn = Player("gapsmh", FeedbackGraph.bandit(3), features=2).act([1.0, 0.5])
     >>> turn.greedy, turn.probabilities.round(2).tolist()
     (0, [0.33, 0.33, 0.33])
     """
 
-    action: int
-    greedy: int
-    rate: float
-    x: Vector
-    scores: Floats
-    probabilities: Floats
-    graph: FeedbackGraph
-    features: int
+    __slots__ = ("features", "graph", "record", "x")
+
+    def __init__(self, x: Vector, graph: FeedbackGraph, features: int, record: Floats) -> None:
+        self.x, self.graph, self.features, self.record = x, graph, features, record
+
+    @property
+    def round(self) -> int:
+        """The number of the round, from 0; -1 where the action was not drawn yet."""
+        return int(self.record[ROUND])
+
+    @property
+    def action(self) -> int:
+        """The action drawn."""
+        return int(self.record[ACTION])
+
+    @property
+    def greedy(self) -> int:
+        """The class with the largest score, y*."""
+        return int(self.record[GREEDY])
+
+    @property
+    def rate(self) -> float:
+        """The rate of exploration, gamma_t."""
+        return float(self.record[RATE])
+
+    @property
+    def probabilities(self) -> Floats:
+        """The probability of every action; not to be written to, since learning will need it."""
+        return _read_only(self.record[HEAD : HEAD + self.graph.n_actions])
+
+    @property
+    def scores(self) -> Floats:
+        """The score of every class at prediction time."""
+        start = HEAD + self.graph.n_actions
+        return _read_only(self.record[start : start + self.graph.n_classes])
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of its arrays."""
+        return self.x.indices.nbytes + self.x.values.nbytes + self.record.nbytes
+
+
+def _read_only(view: Floats) -> Floats:
+    view.flags.writeable = False
+    return view
 
 
 def learner_of(given: Any) -> Learner:
@@ -113,6 +158,17 @@ class Player:
     (1001, (40, 3))
     """
 
+    graph: FeedbackGraph
+    _state: State
+    _plan: Plan
+    _desk: Desk
+    _plans: OrderedDict[FeedbackGraph, Plan]
+    _packs: OrderedDict[FeedbackGraph, Packed]
+    _own_pack: Packed | None
+    _kernels: dict[Any, Any]
+    _act: Any
+    _learn: Any
+
     def __init__(
         self, learner: Learner | str, graph: FeedbackGraph, features: int, seed: int = 0, *, repeat: int = 0
     ) -> None:
@@ -123,10 +179,12 @@ class Player:
             )
         check_can_play(self.learner, graph)
         features = whole(features, "features", least=1, most=MOST_FEATURES)
-        self.rounds = 0
+        self._clock = new_clock()
         # Kept: machine code and packed arguments must not be mixed with plain ones.
         self._interpreted = is_interpreted()
         self._rng = generator(whole(seed, "the seed"), whole(repeat, "repeat"))
+        self._first_draw = (0, self._rng.bit_generator.state)
+        self._is_drawing = False
         self.checker = Checker()
         state = State(self.learner.declare(), Sizes(features, graph.n_classes, graph.n_actions))
         self._bind(graph, state, self.learner.plan(graph))
@@ -138,18 +196,33 @@ class Player:
             "mode": self._interpreted,
             "arrays": {name: array.copy() for name, array in self._state.arrays.items()},
             "rounds": self.rounds,
-            "random": self._rng.bit_generator.state,
+            "random": self._random_state(),
         }
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         with in_mode(saved["mode"]):
             self.__init__(*saved["made"])  # type: ignore[misc]
-        self._state.load(saved["arrays"])
-        self.rounds = saved["rounds"]
-        self._rng.bit_generator.state = saved["random"]
+        self._resume(saved["arrays"], saved["rounds"], saved["random"])
+
+    def _resume(self, arrays: dict[str, NDArray[Any]], rounds: int, random: dict[str, Any]) -> None:
+        """Go on from the state that a player had after so many rounds."""
+        self._state.load(arrays)
+        self._clock[PLAYED] = rounds
+        self._first_draw = (rounds, random)
+        self._synchronise()
 
     def __repr__(self) -> str:
         return f"<Player {self.learner.name} on {self.graph}: {self.rounds} rounds, {self.features} features>"
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds played so far."""
+        return int(self._clock[PLAYED])
+
+    @property
+    def last_learned(self) -> int:
+        """The number of the round that the last call of :meth:`learn` was about; -1 if there was none."""
+        return int(self._clock[LEARNED])
 
     @property
     def features(self) -> int:
@@ -168,25 +241,28 @@ class Player:
 
     def _bind(self, graph: FeedbackGraph, state: State, plan: Plan) -> None:
         """Take over a graph, a state of its size and its plan; no machine code yet. Nothing here can fail half-way."""
-        lanes = lanes_for(graph.n_classes)
-        desk = new_desk(graph.n_classes, graph.n_actions, lanes)
-        self.graph, self._state, self._plan, self._lanes, self._desk = graph, state, plan, lanes, desk
-        self._padded_scores = desk.scores if desk.scores.base is None else desk.scores.base
-        self._plans: OrderedDict[FeedbackGraph, Plan] = OrderedDict({graph: plan})
-        self._packs: OrderedDict[FeedbackGraph, Packed] = OrderedDict()
-        self._own_pack: Packed | None = None
-        self._kernels: dict[Any, Any] = {}
-        self._act: Any = None
-        self._learn: Any = None
+        new: dict[str, Any] = {
+            "graph": graph,
+            "_state": state,
+            "_plan": plan,
+            "_desk": new_desk(graph.n_classes, graph.n_actions, lanes_for(graph.n_classes), self._clock),
+            "_plans": OrderedDict({graph: plan}),
+            "_packs": OrderedDict(),
+            "_own_pack": None,
+            "_kernels": {},
+            "_act": None,
+            "_learn": None,
+        }
+        self.__dict__.update(new)  # in one step: a signal handler may raise between any two others
 
     def compile_rounds(self) -> None:
         """Compile, or load from the cache, what :meth:`act` and :meth:`learn` need."""
         x = Vector(np.zeros(0, np.int32), np.zeros(0), 0.0)
-        played = Round(self._desk.scores, self._desk.probabilities, 0, 0, UNSEEN_LABEL)
+        record = new_record(self.graph.n_classes, self.graph.n_actions)
         player = self._packed(self.graph)
         with in_mode(self._interpreted):
-            self._act = entry(act, player, *x, 0.5)
-            self._learn = entry(learn, player, *x, played)
+            self._act = entry(act, player, *x, 0.5, 0, record)
+            self._learn = entry(learn, player, *x, record, UNSEEN_LABEL)
 
     def _packed(self, graph: FeedbackGraph) -> Packed:
         """The arguments of rounds on this graph that do not change; those of the last 64 graphs are kept."""
@@ -259,6 +335,9 @@ class Player:
             )
         rounds = len(checked.chunk.labels)
         stretches = [(0, rounds, self.graph)] if graphs is None else self._stretches(graphs, rounds)
+        if self._is_drawing:
+            self._synchronise()
+        self._is_drawing = True
         draws = self._rng.random(rounds)
         tally = new_tally(NO_MARKS) if tally is None else tally
         record = Counts() if record is None else record
@@ -268,7 +347,20 @@ class Player:
             rows = Rows(indptr[start : stop + 1], indices, values, labels[here], checked.squared[here], draws[here])
             arguments = (self.learner, self._state.tuple, self._plan_of(graph), rows, self._desk, tally, record)
             self._kernel(advance, *arguments)(*arguments)
-            self.rounds += stop - start
+        self._is_drawing = False
+
+    def _random_state(self) -> dict[str, Any]:
+        """The state of the random generator before the next round. Every round takes one draw."""
+        rounds, state = self._first_draw
+        source: Any = np.random.PCG64(0)
+        source.state = state
+        source.advance(self.rounds - rounds)
+        return dict(source.state)
+
+    def _synchronise(self) -> None:
+        """Set the generator to the rounds played: a signal may have come between a draw and the round that takes it."""
+        self._rng.bit_generator.state = self._random_state()
+        self._is_drawing = False
 
     def compile(self, record: Counts | Losses | None = None) -> None:
         """Compile, or load from the cache, what :meth:`advance` needs."""
@@ -319,16 +411,32 @@ class Player:
 
     def act_on(self, vector: Vector, graph: FeedbackGraph | None = None) -> Turn:
         """As :meth:`act`, for a vector that was checked for this number of features."""
+        turn = self.new_turn(vector, graph)
+        self.draw(turn)
+        return turn
+
+    def new_turn(self, vector: Vector, graph: FeedbackGraph | None = None) -> Turn:
+        """A turn whose action :meth:`draw` will draw; changes nothing."""
         here = self.graph if graph is None else self._checked_graph(graph)
-        pack = self._own_pack if graph is None and self._own_pack is not None else self._packed(here)
+        return Turn(vector, here, self._state.sizes.features, new_record(here.n_classes, here.n_actions))
+
+    def draw(self, turn: Turn) -> None:
+        """Draw the action of a new turn.
+
+        The state changes in one call of compiled code, which also writes the turn's record: where a signal handler
+        raises, the turn has a round's number exactly if the round was played.
+        """
+        pack = self._packed(turn.graph)
         if self._act is None:
             self.compile_rounds()
-        desk = self._desk
-        action, greedy, rate = self._act(pack, *vector, self._rng.random())
-        self.rounds += 1
-        scores = self._padded_scores.copy()[: desk.scores.size]
-        features = self._state.sizes.features
-        return Turn(action, greedy, rate, vector, scores, desk.probabilities.copy(), here, features)
+        while True:
+            if self._is_drawing:
+                self._synchronise()
+            self._is_drawing = True
+            at = int(self._clock[PLAYED])
+            if self._act(pack, *turn.x, self._rng.random(), at, turn.record):
+                break  # else a signal handler has played a round in between
+        self._is_drawing = False
 
     def learn(self, turn: Turn, label: int) -> None:
         """Take in the feedback of a turn: the position of the label, or -1 where the graph did not reveal it.
@@ -344,8 +452,7 @@ class Player:
             raise UserError("the turn has more features than this player: learn from the turns that its act() returned")
         if self._learn is None:
             self.compile_rounds()
-        played = Round(turn.scores, turn.probabilities, turn.greedy, turn.action, label)
-        self._learn(self._packed(turn.graph), *turn.x, played)
+        self._learn(self._packed(turn.graph), *turn.x, turn.record, label)
 
     # ---------------------------------------------------------------------------------------- looking, changing nothing
 
@@ -409,9 +516,8 @@ class Player:
         """
         wanted = whole(features, "features", least=self.features, most=MOST_FEATURES)
         if wanted > self.features:
-            self._state = self._state.resized(self._state.sizes._replace(features=wanted))
-            self._packs.clear()
-            self._own_pack = None
+            state = self._state.resized(self._state.sizes._replace(features=wanted))
+            self.__dict__.update(_state=state, _packs=OrderedDict(), _own_pack=None)  # in one step
 
     def add_class(
         self, name: Label, reveals: Iterable[Label] | None = None, revealed_by: Iterable[Label] | None = None
@@ -441,7 +547,7 @@ class Player:
             "features": self.features,
             "graph": model_files.graph_header(self.graph),
             "rounds": self.rounds,
-            "random": self._rng.bit_generator.state,
+            "random": self._random_state(),
         }
         state = {f"state.{name}": array for name, array in self._state.arrays.items()}
         return header, {"edges": self.graph.given, **state}
@@ -453,9 +559,8 @@ class Player:
         """The player of a :meth:`snapshot`; `pieces` are classes of your own that its learner is made of."""
         graph = model_files.graph_of(header["graph"], arrays["edges"])
         player = cls(rebuilt(header["learner"], tuple(pieces)), graph, header["features"])
-        player._state.load({name.removeprefix("state."): array for name, array in arrays.items()})
-        player.rounds = whole(header["rounds"], "the rounds")
-        player._rng.bit_generator.state = header["random"]
+        state = {name.removeprefix("state."): array for name, array in arrays.items()}
+        player._resume(state, whole(header["rounds"], "the rounds"), header["random"])
         return player
 
     def save(self, path: str | PathLike[str]) -> None:

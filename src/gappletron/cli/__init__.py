@@ -14,9 +14,10 @@ from typing import Annotated, Any
 import typer
 
 from gappletron import __version__
+from gappletron._signals import exit_code
 from gappletron._validate import UserError
 from gappletron.cli import bound, demo, graph, learners, paper, run
-from gappletron.cli.output import INTERRUPTED, show_error
+from gappletron.cli.output import show_error
 
 __all__ = ["app", "main"]
 
@@ -53,9 +54,9 @@ def main() -> None:
             f"gappletron: {' '.join(error.format_message().split()).rstrip('.')}: see {_help_of(error)}", err=True
         )
         sys.exit(2)
-    except typer.Abort:
-        typer.echo("stopped before anything was measured", err=True)
-        sys.exit(INTERRUPTED)
+    except typer.Abort as stop:  # typer's name for KeyboardInterrupt, which is its cause
+        typer.echo("stopped", err=True)
+        sys.exit(exit_code(stop.__cause__))
     except BrokenPipeError:  # the reader has closed the pipe
         sys.stderr.close()
         sys.exit(0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gappletron import __version__
+from gappletron._signals import NOTHING_YET, exit_code, raising
 from gappletron._validate import UserError
 from gappletron.progress import progress
 
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
     from gappletron.history import Histories
     from gappletron.runs import Runs
-
-INTERRUPTED = 130
-"""The exit code after Ctrl-C."""
 
 
 def show_error(error: UserError) -> None:
@@ -53,9 +51,14 @@ def _same_file(path: Path, name: str) -> bool:
 def play_and_report(runs: Runs, report: Callable[[Histories], None]) -> None:
     """Play, and then call `report` with what was measured.
 
-    Where an error in the stream or Ctrl-C ends playing early, what was measured until then is reported, and then the
-    error is raised, or the command ends with exit code 130.
+    Where an error in the stream, Ctrl-C or SIGTERM ends playing early, what was measured until then is reported, and
+    then the error is raised, or the command ends with exit code 130 or 143.
     """
+    with raising():
+        _play_and_report(runs, report)
+
+
+def _play_and_report(runs: Runs, report: Callable[[Histories], None]) -> None:
     try:
         with progress("playing") as show:
             for played in runs:
@@ -72,9 +75,9 @@ def play_and_report(runs: Runs, report: Callable[[Histories], None]) -> None:
             except UserError as error:  # a second error, such as a full disk, must not hide the first
                 show_error(error)
         elif interrupted:
-            raise typer.Abort from None
+            typer.echo(NOTHING_YET, err=True)
         if interrupted:
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(exit_code(stop)) from None
         raise
     report(runs.histories())
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gappletron.cli.output import INTERRUPTED
+from gappletron._signals import exit_code, raising
 from gappletron.progress import sweep_view
 
 
@@ -48,7 +48,7 @@ def reproduce(
 
     plan = planned(figure or (), rounds, repeats)  # errors in the options come before the connection to a cluster
     try:
-        with contextlib.ExitStack() as stack:
+        with raising(), contextlib.ExitStack() as stack:
             executor = in_flight = None
             if scheduler is not None:
                 from gappletron.experiments.cluster import dask_executor
@@ -65,11 +65,11 @@ def reproduce(
                 in_flight=in_flight if jobs is None else None,
                 view=view,
             )
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         typer.echo(
             f"stopped: the finished runs are stored in {out}, and the same command continues from there", err=True
         )
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(exit_code(stop)) from None
     if done.verdicts:
         held = sum(verdict.holds for verdict in done.verdicts)
         typer.echo(f"{held} of {len(done.verdicts)} claims hold")

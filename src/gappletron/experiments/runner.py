@@ -7,14 +7,12 @@ kill loses at most that many.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import functools
 import itertools
 import json
 import math
 import platform
-import signal
 import threading
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import TYPE_CHECKING, Any
@@ -42,7 +40,7 @@ from gappletron.streams.prepared import Remembered
 from gappletron.tuning import tuned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from gappletron.experiments.sweeps import Task
     from gappletron.learners.learner import Learner
@@ -199,9 +197,8 @@ def prepare(tasks: Iterable[Task], notify: Callable[[int, int], None]) -> None:
     kinds = kinds_of(tasks)
     for done, task in enumerate(kinds):
         notify(done, len(kinds))
-        with _interrupted_after():
-            player, record = _player_of(task)
-            player.compile(record)
+        player, record = _player_of(task)
+        player.compile(record)
     notify(len(kinds), len(kinds))
 
 
@@ -224,22 +221,6 @@ def kinds_of(tasks: Iterable[Task]) -> list[Task]:
         parts = (task.learner.partition(":")[0], task.exploration, task.optimizer.partition(":")[0])
         found[(*parts, lanes_for(task.classes))] = task
     return list(found.values())
-
-
-@contextlib.contextmanager
-def _interrupted_after() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block: inside LLVM's callbacks it would be lost, and Numba would fail."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
-        yield
-        return
-    pressed = []
-    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if pressed:
-        raise KeyboardInterrupt
 
 
 def run(

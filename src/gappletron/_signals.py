@@ -1,0 +1,130 @@
+"""What Ctrl-C and SIGTERM do: end the process at once, raise, or wait until a block has ended.
+
+A signal handler of Python runs between two steps of the interpreter, and its exception appears wherever the program
+happens to be. Inside an import or a callback of the compiler that exception is lost or breaks the library that meets
+it. So commands end at once while they import and compile (:func:`exit_at_once`), raise while they play
+(:func:`raising`), and code that must not be interrupted holds signals back (:func:`held_back`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["Terminated", "exit_at_once", "exit_code", "held_back", "raising"]
+
+STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+NOTHING_YET = "stopped before anything was measured"
+SHOW_CURSOR = "\x1b[?25h"
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end by a signal other than Ctrl-C's; it is handled like Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def exit_code(stop: BaseException | None) -> int:
+    """The exit code of a command that a signal has ended: 130 for Ctrl-C, 143 for SIGTERM.
+
+    >>> exit_code(KeyboardInterrupt()), exit_code(Terminated(signal.SIGTERM))
+    (130, 143)
+    """
+    return 128 + (stop.number if isinstance(stop, Terminated) else signal.SIGINT)
+
+
+def exit_at_once() -> None:
+    """From here on the first signal ends the process with one line on the standard error."""
+    _handle(STOPPING, _exit)
+
+
+def _exit(number: int, _frame: Any) -> None:
+    line = (SHOW_CURSOR if sys.stderr is not None and sys.stderr.isatty() else "") + NOTHING_YET + "\n"
+    with contextlib.suppress(OSError):
+        os.write(2, line.encode())
+    os._exit(128 + number)
+
+
+@contextlib.contextmanager
+def raising() -> Iterator[None]:
+    """Inside the block a signal raises KeyboardInterrupt, at the latest when the block ends."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
+        yield
+        return
+    arrived: list[int] = []
+
+    def stop(number: int, _frame: Any) -> None:
+        arrived.append(number)
+        raise _exception(number)
+
+    before = _handle(STOPPING, stop)
+    try:
+        yield
+        if arrived:  # some library has caught the exception
+            raise _exception(arrived[0])
+    finally:
+        _restore(before)
+
+
+def _exception(number: int) -> KeyboardInterrupt:
+    return KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Deliver the signals that arrive inside the block when it has ended, if Python handles them.
+
+    Inside the callbacks of LLVM an exception would be lost, and Numba would fail later.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived: list[int] = []
+    handled = [number for number in signal.valid_signals() if callable(signal.getsignal(number))]
+    with _blocked():
+        before = _handle(handled, lambda number, frame: arrived.append(number))  # noqa: ARG005
+    try:
+        yield
+    finally:
+        with _blocked():
+            _restore(before)
+    for number in arrived:
+        signal.raise_signal(number)
+
+
+@contextlib.contextmanager
+def _blocked() -> Iterator[None]:
+    """Keep signals waiting, where the system can: while some handlers are replaced and others are not."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _handle(numbers: Iterable[int], handler: Any) -> dict[int, Any]:
+    """Set a handler and return those before it. A signal that is ignored, as in a background job, stays ignored."""
+    before: dict[int, Any] = {}
+    for number in numbers:
+        found = signal.getsignal(number)
+        if found not in (signal.SIG_IGN, None):  # None: a handler that Python did not install
+            before[number] = found
+            signal.signal(number, handler)
+    return before
+
+
+def _restore(before: dict[int, Any]) -> None:
+    for number, handler in before.items():
+        signal.signal(number, handler)

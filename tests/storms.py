@@ -1,0 +1,192 @@
+"""Storms: signals, kills, threads and damaged bytes at random moments, of a length that the caller chooses.
+
+The test command runs short ones (``test_signals.py`` and others), ``make stress`` long ones (:func:`main`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import functools
+import re
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+
+from gappletron import UNSEEN, FeedbackGraph, Online
+
+
+class Struck(BaseException):
+    """What the handler of a storm raises."""
+
+
+@contextlib.contextmanager
+def lightning():
+    """A function that lets a signal, whose handler raises Struck, strike after about so many microseconds."""
+
+    def strike(*_):
+        raise Struck
+
+    before = signal.signal(signal.SIGALRM, strike)
+    try:
+        yield lambda microseconds: signal.setitimer(signal.ITIMER_REAL, microseconds / 1e6)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def catches(pid, number):
+    """Whether a process has a handler for a signal."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    caught = int(re.search(r"SigCgt:\s*([0-9a-f]+)", status)[1], 16)
+    return bool(caught >> (number - 1) & 1)
+
+
+def at_every_moment(call, files=("online.py", "player.py", "inputs.py", "engine.py")):
+    """Call again and again, each time with Struck raised one moment later, until no moment is left; after each one,
+    whether it was struck.
+
+    Python runs signal handlers when a function is entered, after calls and at the ends of loops. A trace function that
+    raises at the next instruction strikes at all of these moments in these files, one after the other.
+    """
+    moment = 0
+    while True:
+        struck = _struck_at(moment, call, files)
+        yield struck
+        if not struck:
+            return
+        moment += 1
+
+
+def _struck_at(moment, call, files):
+    left = [moment]
+    last = {}
+
+    def trace(frame, event, _):
+        if Path(frame.f_code.co_filename).name not in files:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            before, last[frame] = last.get(frame), frame.f_lasti
+            if before is not None and _is_moment(frame.f_code, before, frame.f_lasti):
+                if left[0] == 0:
+                    sys.settrace(None)
+                    raise Struck
+                left[0] -= 1
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    except Struck:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+
+@functools.cache
+def _is_moment(code, before, here):
+    """Whether a handler may run after the instruction at `before`, and its exception would be met as one at `here`."""
+    name = dis.opname[code.co_code[before]]
+    if not name.startswith(("CALL", "RESUME", "JUMP_BACKWARD", "BEFORE_WITH")):
+        return False
+    table = dis._parse_exception_table(code)
+    blocks = [[(e.start, e.end) for e in table if e.start <= place < e.end] for place in (before, here)]
+    return blocks[0] == blocks[1]
+
+
+def interrupted_rounds(strikes, seed, learner="gapsmh", graph=None):
+    """Play one round at a time under a storm, then again without one, and compare; how many calls were struck.
+
+    An interrupted `act` was played exactly if its receipt waits, an interrupted `learn` exactly if its receipt does not
+    wait any more. The calls that took effect are replayed by a model that nothing interrupts: the same bits.
+    """
+    rng = np.random.default_rng(seed)
+    graph = FeedbackGraph.bandit(3) if graph is None else graph
+    rows = rng.normal(size=(64, 5))
+    model = Online(learner, graph, features=5, seed=seed, pending=20)
+    model.predict(rows[0])
+    effects, struck = [], {"act": 0, "learn": 0}
+
+    def check():
+        assert not model._lock._is_owned(), "a lock that is never released"
+
+    with lightning() as strike_after:
+        while sum(struck.values()) < strikes:
+            row, rounds = int(rng.integers(64)), model.rounds
+            at_act = struck["act"] <= struck["learn"]
+            try:
+                strike_after(int(rng.integers(5, 60)) if at_act else 0)
+                model.act(rows[row])
+                strike_after(0)
+            except Struck:
+                struck["act"] += 1
+            check()
+            waiting = {receipt.serial: receipt for receipt in model.pending}
+            assert model.rounds - rounds == (rounds in waiting)
+            if model.rounds == rounds:
+                continue
+            effects.append(("act", row))
+            if rng.random() < 0.2:
+                continue
+            serial = int(rng.choice(list(waiting)))
+            receipt = waiting[serial]
+            label = receipt.reveals[0] if receipt.reveals and rng.random() < 0.7 else UNSEEN
+            if label is UNSEEN and len(receipt.reveals) == graph.n_classes:
+                label = receipt.reveals[-1]
+            try:
+                strike_after(0 if at_act else int(rng.integers(5, 60)))
+                model.learn(receipt if rng.random() < 0.5 else receipt.id, label)
+                strike_after(0)
+            except Struck:
+                struck["learn"] += 1
+            check()
+            if serial not in {receipt.serial for receipt in model.pending}:
+                effects.append(("learn", serial, label))
+    again = Online(learner, graph, features=5, seed=seed, pending=20)
+    for effect in effects:
+        if effect[0] == "act":
+            again.act(rows[effect[1]])
+        else:
+            receipt = next(receipt for receipt in again.pending if receipt.serial == effect[1])
+            again.learn(receipt, effect[2])
+    assert [receipt.serial for receipt in again.pending] == [receipt.serial for receipt in model.pending]
+    (about, arrays), (told, others) = model._player.snapshot(), again._player.snapshot()
+    assert about == told
+    assert {name: array.tobytes() for name, array in arrays.items()} == {
+        name: array.tobytes() for name, array in others.items()
+    }
+    return struck
+
+
+def shared_model(threads, calls):
+    """Several threads on one model: every receipt id is issued once, and every piece of feedback counts once."""
+    graph = FeedbackGraph.bandit(3)
+    model = Online("gapsmh", graph, features=4, seed=0, pending=calls * threads)
+    rows = np.random.default_rng(0).normal(size=(32, 4))
+    ids, wrong = [[] for _ in range(threads)], []
+
+    def play(own):
+        try:
+            for t in range(calls):
+                receipt = model.act(rows[t % 32])
+                own.append(receipt.id)
+                model.predict(rows[t % 32])
+                model.learn(receipt, receipt.action if t % 2 else UNSEEN)
+        except Exception as error:
+            wrong.append(error)
+
+    workers = [threading.Thread(target=play, args=(own,)) for own in ids]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not wrong
+    issued = [name for own in ids for name in own]
+    assert len(set(issued)) == len(issued) == model.rounds == threads * calls
+    assert not model.pending
+    assert np.isfinite(model.weights).all()

@@ -1,0 +1,230 @@
+"""Signals whose handlers raise: nothing is lost or doubled, and commands end with one line and the right exit code."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import storms
+from gappletron import FeedbackGraph, Online
+from gappletron._signals import Terminated, exit_code, held_back, raising
+
+
+def test_a_signal_is_held_back_until_the_block_has_ended():
+    arrived = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: arrived.append("handled"))
+    try:
+        with held_back():
+            os.kill(os.getpid(), signal.SIGUSR1)
+            time.sleep(0.01)
+            assert not arrived
+        assert arrived == ["handled"]
+        with pytest.raises(KeyError), held_back():
+            raise KeyError
+        os.kill(os.getpid(), signal.SIGUSR1)
+        time.sleep(0.01)
+        assert len(arrived) == 2
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_signal_raises_and_is_not_lost_where_a_library_swallows_it():
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    def struck():
+        with raising():
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+
+    def swallowed():
+        with raising(), contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+
+    for call in (struck, swallowed):
+        with pytest.raises(Terminated) as caught:
+            call()
+        assert exit_code(caught.value) == 143
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+@pytest.mark.parametrize(
+    ("learner", "graph"),
+    [
+        ("gapsmh", FeedbackGraph.bandit(3)),
+        ("gaplog", FeedbackGraph.filtering(3)),
+        ("soba-diag", FeedbackGraph.bandit(5)),
+    ],
+)
+def test_a_storm_over_act_and_learn(learner, graph):
+    struck = storms.interrupted_rounds(150, seed=7, learner=learner, graph=graph)
+    assert min(struck.values()) > 10
+
+
+def bits_of(model):
+    about, arrays = model._player.snapshot()
+    return about, {name: array.tobytes() for name, array in arrays.items()}
+
+
+def test_act_and_learn_struck_at_every_moment():
+    graph = FeedbackGraph.bandit(3)
+    model, again = (Online("gapsmh", graph, features=2, seed=1, pending=4) for _ in range(2))
+    again.act([1.0, 0.5])
+    acted = learned = 0
+    for struck in storms.at_every_moment(lambda: model.act([1.0, 0.5])):  # noqa: B023
+        assert not model._lock._is_owned()
+        if model.rounds:
+            assert [receipt.serial for receipt in model.pending] == [0]
+            assert bits_of(model) == bits_of(again)
+            receipt = model.pending[0]
+            model, acted = Online("gapsmh", graph, features=2, seed=1, pending=4), acted + struck
+        else:
+            assert not model.pending
+            assert not struck or bits_of(model)[0]["random"] == bits_of(Online("gapsmh", graph, 2, seed=1))[0]["random"]
+    assert acted >= 3
+    expected = bits_of(again)
+    again.learn(again.pending[0], receipt.action)
+
+    model.act([1.0, 0.5])
+    for struck in storms.at_every_moment(lambda: model.learn(model.pending[0], receipt.action)):  # noqa: B023
+        assert not model._lock._is_owned()
+        if model.pending:
+            assert struck
+            assert bits_of(model) == expected
+        else:
+            assert bits_of(model) == bits_of(again)
+            model, learned = Online("gapsmh", graph, features=2, seed=1, pending=4), learned + struck
+            model.act([1.0, 0.5])
+    assert learned > 1
+
+
+def test_growing_struck_at_every_moment():
+    graph = FeedbackGraph.bandit(3)
+    for change in (lambda model: model.add_class("new"), lambda model: model.grow(9)):
+        model = Online("gapsmh", graph, features=2, seed=1)
+        model.act([1.0, 0.5])
+        before = bits_of(model)
+        for _ in storms.at_every_moment(lambda: change(model), files=("online.py", "player.py")):  # noqa: B023
+            if (model.features, model.graph.n_classes) == (2, 3):
+                assert bits_of(model) == before
+            else:
+                assert model.weights.shape == (model.features, model.graph.n_classes)
+                model.act([1.0, 0.5] + [0.0] * (model.features - 2))
+                assert model.rounds == 2
+                model = Online("gapsmh", graph, features=2, seed=1)
+                model.act([1.0, 0.5])
+
+
+def test_a_handler_may_use_the_model_that_it_interrupts():
+    """Many services save in their handler; even a round played there keeps every draw in its place."""
+    graph = FeedbackGraph.bandit(3)
+    model, again = (Online("gapsmh", graph, features=2, seed=3) for _ in range(2))
+    handled = []
+
+    def handler(*_):
+        handled.append(model.act([0.5, 1.0]))
+
+    before = signal.signal(signal.SIGALRM, handler)
+    outside = []
+    try:
+        while len(handled) < 100:
+            signal.setitimer(signal.ITIMER_REAL, 20e-6)
+            outside.append(model.act([1.0, 0.5]))
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    rounds = {receipt.serial: [0.5, 1.0] for receipt in handled} | {receipt.serial: [1.0, 0.5] for receipt in outside}
+    assert sorted(rounds) == list(range(model.rounds))
+    found = {receipt.serial: receipt.action for receipt in (*handled, *outside)}
+    assert [again.act(rounds[serial]).action for serial in sorted(rounds)] == [
+        found[serial] for serial in sorted(found)
+    ]
+
+
+def test_threads_share_a_model():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        storms.shared_model(threads=4, calls=400)
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_a_fork_in_the_middle_of_a_call_of_another_thread():
+    """The child's lock is free and its state is whole."""
+    model = Online("gapsmh", FeedbackGraph.bandit(3), features=3, seed=0)
+    stop = threading.Event()
+
+    def play():
+        while not stop.is_set():
+            receipt = model.act([1.0, 2.0, 3.0])
+            model.learn(receipt, receipt.action)
+
+    worker = threading.Thread(target=play)
+    worker.start()
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                rounds = model.rounds
+                receipt = model.act([1.0, 2.0, 3.0])
+                model.learn(receipt, receipt.action)
+                os._exit(0 if receipt.serial == rounds else 1)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        worker.join()
+
+
+# ------------------------------------------------------------------------------------------------------------- commands
+
+COMMAND = [sys.executable, "-m", "gappletron"]
+
+
+def ended_by(number, delay, *arguments, cwd):
+    """(exit code, standard output, standard error) of a command that gets a signal so many seconds after it began."""
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        # A suite that a script started in the background ignores SIGINT, and its children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )
+    while not storms.catches(process.pid, signal.SIGTERM):  # until then, the signal is Python's to handle
+        time.sleep(0.01)
+    time.sleep(delay)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_that_is_stopped_says_so_in_one_line(number, code, tmp_path):
+    for delay in (0.0, 0.1, 0.3, 0.8):
+        found, out, err = ended_by(number, delay, "run", "synthetic:K=3,d=40,T=100000000000", cwd=tmp_path)
+        assert found == code
+        assert "Traceback" not in err
+        lines = [line for line in err.splitlines() if not line.startswith(("playing:", "compiling"))]
+        if out:
+            assert "gapsmh" in out
+            assert lines[0].startswith("stopped: what follows is what was measured")
+        else:
+            assert lines == ["stopped before anything was measured"]
+
+
+def test_sigterm_ends_a_sweep_with_what_was_measured(tmp_path):
+    found, out, err = ended_by(
+        signal.SIGTERM, 6.0, "reproduce", "--rounds", 300_000, "--figure", "full", "--out", tmp_path / "r", cwd=tmp_path
+    )
+    assert (found, out) == (143, "")
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith("stopped: the finished runs are stored in")
