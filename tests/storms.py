@@ -10,13 +10,16 @@ import dis
 import functools
 import re
 import signal
+import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
 
-from gappletron import UNSEEN, FeedbackGraph, Online
+from gappletron import UNSEEN, FeedbackGraph, Online, Runs, open_stream, play
+from gappletron._dispatch import ready
 
 
 class Struck(BaseException):
@@ -190,3 +193,143 @@ def shared_model(threads, calls):
     assert len(set(issued)) == len(issued) == model.rounds == threads * calls
     assert not model.pending
     assert np.isfinite(model.weights).all()
+
+
+def interrupted_looks(strikes, seed):
+    """Strikes while a model predicts and computes probabilities: nothing changes, and the answers stay the same."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(256, 6))
+    model = Online("gaplog", FeedbackGraph.bandit(4), features=6, seed=seed)
+    for row in rows:
+        receipt = model.act(row)
+        model.learn(receipt, receipt.action)
+    wanted, about = (model.predict_many(rows), model.probabilities(rows).tobytes()), model._player.snapshot()
+    struck = 0
+    with lightning() as strike_after:
+        while struck < strikes:
+            try:
+                strike_after(int(rng.integers(5, 300)))
+                model.predict(rows[0])
+                model.probabilities(rows)
+                strike_after(0)
+            except Struck:
+                struck += 1
+            assert not model._lock._is_owned()
+    assert (model.predict_many(rows), model.probabilities(rows).tobytes()) == wanted
+    assert model._player.snapshot()[0] == about[0]
+
+
+def interrupted_parsing(strikes, seed, folder):
+    """Strikes while a svmlight file is read: no crash, and the next reading gives the same rows."""
+    rng = np.random.default_rng(seed)
+    path = Path(folder) / "rows.svm"
+    lines = [f"{rng.integers(3)} " + " ".join(f"{j}:{rng.normal():.3f}" for j in range(1, 9)) for _ in range(3000)]
+    path.write_text("\n".join(lines) + "\n", encoding="ascii")
+
+    def read():
+        stream = open_stream(str(path))
+        return [array.tobytes() for chunk in stream.chunks() for array in chunk]
+
+    wanted, struck = read(), 0
+    with lightning() as strike_after:
+        while struck < strikes:
+            try:
+                strike_after(int(rng.integers(50, 4000)))
+                assert read() == wanted
+                strike_after(0)
+            except Struck:
+                struck += 1
+    assert read() == wanted
+
+
+def interrupted_playing(strikes, seed):
+    """Strikes while a stream is played: what was measured up to then is there, as in a run that nothing interrupts."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(3000, 4)), rng.integers(3, size=3000)
+    whole = play("gapsmh", (X, y), "bandit", curve="every", seed=seed)[0].curve.mistakes
+    struck = 0
+    with lightning() as strike_after:
+        while struck < strikes:
+            runs = None
+            try:
+                strike_after(int(rng.integers(50, 4000)))
+                runs = Runs("gapsmh", (X, y), "bandit", curve="every", seed=seed, jobs=int(rng.integers(1, 3)))
+                for _ in runs:
+                    pass
+                strike_after(0)
+            except Struck:
+                struck += 1
+            strike_after(0)
+            if runs is not None:
+                history = runs.histories()[0]
+                assert history.rounds == 0 or history.mistakes == whole[history.rounds - 1]
+
+
+def interrupted_saving(strikes, seed, folder):
+    """Strikes while a model is saved: the file is the old or the new one, and nothing else is left in the folder."""
+    rng = np.random.default_rng(seed)
+    path = Path(folder) / "model.npz"
+    model = Online("gapsmh", FeedbackGraph.bandit(3), features=50, seed=seed)
+    model.save(path)
+    struck, saved = 0, model.rounds
+    with lightning() as strike_after:
+        while struck < strikes:
+            model.act(rng.normal(size=50))
+            try:
+                strike_after(int(rng.integers(50, 3000)))
+                model.save(path)
+                saved = model.rounds
+                strike_after(0)
+            except Struck:
+                struck += 1
+            strike_after(0)
+            if struck % 10 == 0:
+                found = Online.load(path).rounds
+                assert saved <= found <= model.rounds
+            assert [file.name for file in Path(folder).iterdir()] == ["model.npz"]
+
+
+def interrupted_compiling(strikes, seed):
+    """Strikes while a function is compiled: they wait for the compiler, and what it made works."""
+    rng = np.random.default_rng(seed)
+    for number in range(strikes):
+        made = {}
+        exec(f"def added(values):\n    return values[0] + {number}.0\n", made)  # a function that is not compiled yet
+        values = np.ones(2)
+        with lightning() as strike_after, contextlib.suppress(Struck):
+            strike_after(int(rng.integers(500, 60_000)))
+            ready(made["added"], values)
+        assert ready(made["added"], values)(values) == number + 1.0
+
+
+def stopped_commands(count, seed, folder):
+    """Commands that get SIGINT or SIGTERM at a random moment: one line, the right exit code, no traceback."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        number, code = [(signal.SIGINT, 130), (signal.SIGTERM, 143)][int(rng.integers(2))]
+        found, out, err = ended_by(number, float(rng.uniform(0, 2.5)), "run", ENDLESS, cwd=folder)
+        assert found == code, (found, err)
+        assert "Traceback" not in err
+        assert ("what follows is what was measured" in err) == bool(out)
+
+
+ENDLESS = "synthetic:K=3,d=40,T=100000000000"
+
+
+def ended_by(number, delay, *arguments, cwd):
+    """(exit code, standard output, standard error) of a command that gets a signal so many seconds after it began."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gappletron", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        # A suite that a script started in the background ignores SIGINT, and its children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )
+    while not catches(process.pid, signal.SIGTERM):  # until then, the signal is Python's to handle
+        time.sleep(0.01)
+    time.sleep(delay)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -64,6 +63,17 @@ def test_a_signal_raises_and_is_not_lost_where_a_library_swallows_it():
 def test_a_storm_over_act_and_learn(learner, graph):
     struck = storms.interrupted_rounds(150, seed=7, learner=learner, graph=graph)
     assert min(struck.values()) > 10
+
+
+# A file that was opened just before the strike is closed by the interpreter, which warns of it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_storms_over_the_rest(tmp_path):
+    storms.interrupted_looks(60, seed=1)
+    storms.interrupted_parsing(60, seed=2, folder=tmp_path)
+    storms.interrupted_playing(60, seed=3)
+    (tmp_path / "models").mkdir()
+    storms.interrupted_saving(60, seed=4, folder=tmp_path / "models")
+    storms.interrupted_compiling(10, seed=5)
 
 
 def bits_of(model):
@@ -185,32 +195,11 @@ def test_a_fork_in_the_middle_of_a_call_of_another_thread():
 
 # ------------------------------------------------------------------------------------------------------------- commands
 
-COMMAND = [sys.executable, "-m", "gappletron"]
-
-
-def ended_by(number, delay, *arguments, cwd):
-    """(exit code, standard output, standard error) of a command that gets a signal so many seconds after it began."""
-    process = subprocess.Popen(
-        [*COMMAND, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=cwd,
-        # A suite that a script started in the background ignores SIGINT, and its children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
-    )
-    while not storms.catches(process.pid, signal.SIGTERM):  # until then, the signal is Python's to handle
-        time.sleep(0.01)
-    time.sleep(delay)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out, err
-
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_command_that_is_stopped_says_so_in_one_line(number, code, tmp_path):
     for delay in (0.0, 0.1, 0.3, 0.8):
-        found, out, err = ended_by(number, delay, "run", "synthetic:K=3,d=40,T=100000000000", cwd=tmp_path)
+        found, out, err = storms.ended_by(number, delay, "run", storms.ENDLESS, cwd=tmp_path)
         assert found == code
         assert "Traceback" not in err
         lines = [line for line in err.splitlines() if not line.startswith(("playing:", "compiling"))]
@@ -222,7 +211,7 @@ def test_a_command_that_is_stopped_says_so_in_one_line(number, code, tmp_path):
 
 
 def test_sigterm_ends_a_sweep_with_what_was_measured(tmp_path):
-    found, out, err = ended_by(
+    found, out, err = storms.ended_by(
         signal.SIGTERM, 6.0, "reproduce", "--rounds", 300_000, "--figure", "full", "--out", tmp_path / "r", cwd=tmp_path
     )
     assert (found, out) == (143, "")

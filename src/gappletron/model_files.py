@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gappletron import _files
+from gappletron._signals import held_back
 from gappletron._validate import UserError
 from gappletron.graphs import FeedbackGraph
 
@@ -28,9 +29,12 @@ T = TypeVar("T")
 
 
 def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Write a model file of this kind; an older one is replaced at once or not at all."""
+    """Write a model file of this kind; an older one is replaced at once or not at all.
+
+    Signals wait until the file is complete: an exception inside an archive would be lost in the code that closes it.
+    """
     text = json.dumps({"format": kind, "version": VERSION, **header})
-    with _files.replacing(path) as file:
+    with held_back(), _files.replacing(path) as file:
         np.savez(file, allow_pickle=False, header=np.frombuffer(text.encode(), np.uint8), **arrays)
 
 
