@@ -344,3 +344,24 @@ def test_a_file_of_a_newer_version_is_refused_in_one_sentence(tmp_path):
             archive.writestr(name, content)
     with pytest.raises(UserError, match=r"written by a newer gappletron .*upgrade"):
         Online.load(path)
+
+
+def test_waiting_receipts_are_bounded_by_their_bytes(tmp_path):
+    """A full row of 4,096 features takes 12 bytes per feature: 10 of them and a bit fit into half a megabyte."""
+    model = Online("gapsmh", FeedbackGraph.bandit(3), features=4096, seed=0, pending_bytes=2**19)
+    row = np.linspace(1.0, 2.0, 4096)
+    receipts = [model.act(row) for _ in range(25)]
+    assert len(model.pending) == 2**19 // (4096 * 12 + 8 * (4 + 3 + 4)) == 10
+    assert [receipt.serial for receipt in model.pending] == list(range(15, 25))
+    with pytest.raises(UserError, match=r"has expired.*524,288 bytes"):
+        model.learn(receipts[3], receipts[3].action)
+    for _ in range(5000):  # short rows: as many as `pending` allows
+        model.act(([0], [1.0]))
+    assert len(model.pending) > 1000
+    model.save(tmp_path / "model.npz")
+    again = Online.load(tmp_path / "model.npz")
+    assert again.pending_bytes == 2**19
+    assert [receipt.id for receipt in again.pending] == [receipt.id for receipt in model.pending]
+    single = Online("gapsmh", FeedbackGraph.bandit(3), features=4096, pending_bytes=1)
+    assert single.act(row).serial == 0
+    assert len(single.pending) == 1  # the newest always waits

@@ -364,8 +364,9 @@ class Online:
             return self._pending[serial]
         if serial in self._expired:
             raise UserError(
-                f"the receipt {name!r} has expired, since more than {self.pending_limit} others were waiting: give the "
-                "feedback sooner, or make the model with a larger pending="
+                f"the receipt {name!r} has expired, since more than {self.pending_limit} others, or more than "
+                f"{self.pending_bytes:,} bytes, were waiting: give the feedback sooner, or make the model with a "
+                "larger pending= or pending_bytes="
             )
         raise UserError(f"the receipt {name!r} was already learned from (or expired long ago): feedback counts once")
 
