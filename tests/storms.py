@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dis
 import functools
+import math
 import re
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gappletron import UNSEEN, FeedbackGraph, Online, Runs, open_stream, play
+from gappletron import UNSEEN, FeedbackGraph, Online, Runs, UserError, open_stream, play
 from gappletron._dispatch import ready
 
 
@@ -333,3 +334,94 @@ def ended_by(number, delay, *arguments, cwd):
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     return process.returncode, out, err
+
+
+# --------------------------------------------------------------------------------------------------------- random calls
+
+WRONG_ROWS = [
+    [np.nan] * 4,
+    ([0], [np.inf]),
+    ([0], [-1e300]),
+    ([4], [1.0]),
+    ([-1], [1.0]),
+    ([0, 1], [1.0]),
+    ([0.5], [1.0]),
+    "text",
+    None,
+    {0: "a"},
+    [[1.0, 2.0], [3.0, 4.0]],
+]
+WRONG_RECEIPTS = ["", "x-1", "-", 3, None, "abc-" + "9" * 30]
+
+
+def extreme_row(rng, limit):
+    """A row of 4 features with magnitudes from 1e-300 to the limit, zeros and repeated indices among them."""
+    size = int(rng.integers(0, 6))
+    values = rng.choice([-1.0, 0.0, 1.0], size) * 10.0 ** rng.uniform(-300, math.log10(limit / 8), size)
+    ordinary = rng.random(size) < 0.5
+    return rng.integers(0, 4, size), np.where(ordinary, rng.normal(size=size), values)
+
+
+def random_calls(calls, seed, learner, graph, limit, folder):
+    """Random calls of one model, right and wrong, against a record of what must wait; how many were refused.
+
+    A refused call changes no bit, weights and probabilities stay finite, and each piece of feedback counts once.
+    """
+    rng = np.random.default_rng(seed)
+    model = Online(learner, graph, features=4, seed=seed, pending=6)
+    waiting, learned, refused = {}, [], 0
+
+    def bits():
+        header, arrays = model._snapshot()
+        return repr(header), tuple(array.tobytes() for array in arrays.values())
+
+    def refuses(call, *arguments):
+        nonlocal refused
+        before = bits()
+        try:
+            call(*arguments)
+        except UserError:
+            refused += 1
+        else:
+            raise AssertionError("a wrong call was accepted")
+        assert bits() == before
+
+    for _ in range(calls):
+        kind = rng.integers(10)
+        if kind < 4:
+            receipt = model.act(extreme_row(rng, limit))
+            assert np.isfinite(receipt.probabilities).all()
+            assert abs(receipt.probabilities.sum() - 1.0) < 1e-9
+            assert receipt.probability > 0.0
+            waiting[receipt.id] = receipt
+            if len(waiting) > 6:
+                learned.append(waiting.pop(next(iter(waiting))))
+        elif kind < 7 and waiting:
+            name = list(waiting)[int(rng.integers(len(waiting)))]
+            receipt = waiting.pop(name)
+            seen = receipt.reveals
+            hidden = len(seen) < graph.n_classes
+            label = UNSEEN if hidden and (not seen or rng.random() < 0.3) else seen[int(rng.integers(len(seen)))]
+            model.learn(receipt if rng.random() < 0.5 else name, label)
+            learned.append(receipt)
+        elif kind == 7:
+            refuses(model.act, WRONG_ROWS[int(rng.integers(len(WRONG_ROWS)))])
+        elif kind == 8:
+            if learned and rng.random() < 0.5:
+                receipt = learned[int(rng.integers(len(learned)))]
+                refuses(model.learn, receipt, receipt.action)
+            elif waiting:
+                refuses(model.learn, next(iter(waiting)), "no such class")
+            else:
+                refuses(model.learn, WRONG_RECEIPTS[int(rng.integers(len(WRONG_RECEIPTS)))], UNSEEN)
+        elif rng.random() < 0.05:
+            model.save(Path(folder) / "model.npz")
+            model = Online.load(Path(folder) / "model.npz")
+        else:
+            before = bits()
+            model.predict(extreme_row(rng, limit))
+            assert np.isfinite(model.probabilities(rng.normal(size=(2, 4)))).all()
+            assert bits() == before
+        assert [receipt.id for receipt in model.pending] == list(waiting)
+        assert np.isfinite(model.weights).all()
+    return refused
