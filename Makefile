@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: reproduce test demo clean
+.PHONY: reproduce test stress demo clean
 .DELETE_ON_ERROR:
 
 reproduce: .venv/installed  ## every experiment of the paper; leaves results/report.html, and goes on where it was stopped
@@ -15,6 +15,9 @@ test: .venv/installed  ## everything that CI runs: linter, types, layers, tests,
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --doctest-modules src tests
+
+stress: .venv/installed  ## long storms of signals, kills, threads, damaged bytes, random calls and fuzzing (about an hour)
+	$(BIN)/python tests/stress.py
 
 demo: .venv/installed  ## play four feedback graphs and draw the error curves
 	$(BIN)/gappletron demo

@@ -44,7 +44,7 @@ def exit_code(stop: BaseException | None) -> int:
 
 def exit_at_once() -> None:
     """From here on the first signal ends the process with one line on the standard error."""
-    _handle(STOPPING, _exit)
+    _handle(STOPPING, _exit, {})
 
 
 def _exit(number: int, _frame: Any) -> None:
@@ -66,8 +66,9 @@ def raising() -> Iterator[None]:
         arrived.append(number)
         raise _exception(number)
 
-    before = _handle(STOPPING, stop)
+    before: dict[int, Any] = {}
     try:
+        _handle(STOPPING, stop, before)
         yield
         if arrived:  # some library has caught the exception
             raise _exception(arrived[0])
@@ -90,41 +91,34 @@ def held_back() -> Iterator[None]:
         return
     arrived: list[int] = []
     handled = [number for number in signal.valid_signals() if callable(signal.getsignal(number))]
-    with _blocked():
-        before = _handle(handled, lambda number, frame: arrived.append(number))  # noqa: ARG005
+    before: dict[int, Any] = {}
     try:
+        _handle(handled, lambda number, frame: arrived.append(number), before)  # noqa: ARG005
         yield
     finally:
-        with _blocked():
-            _restore(before)
+        _restore(before)
     for number in arrived:
         signal.raise_signal(number)
 
 
-@contextlib.contextmanager
-def _blocked() -> Iterator[None]:
-    """Keep signals waiting, where the system can: while some handlers are replaced and others are not."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _handle(numbers: Iterable[int], handler: Any) -> dict[int, Any]:
-    """Set a handler and return those before it. A signal that is ignored, as in a background job, stays ignored."""
-    before: dict[int, Any] = {}
+def _handle(numbers: Iterable[int], handler: Any, before: dict[int, Any]) -> None:
+    """Set a handler and note those before it. A signal that is ignored, as in a background job, stays ignored."""
     for number in numbers:
         found = signal.getsignal(number)
         if found not in (signal.SIG_IGN, None):  # None: a handler that Python did not install
-            before[number] = found
+            before[number] = found  # noted first: the handlers that are not replaced yet may raise at any moment
             signal.signal(number, handler)
-    return before
 
 
 def _restore(before: dict[int, Any]) -> None:
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    """Set these handlers again, all of them: those that are set again may raise while others are not yet."""
+    raised = None
+    while before:
+        try:
+            for number in list(before):
+                signal.signal(number, before[number])
+                del before[number]
+        except BaseException as error:
+            raised = error
+    if raised is not None:
+        raise raised

@@ -266,15 +266,15 @@ class Online:
                 vector = self._grown_for(x, self.feature_limit)
             self._acting = turn = self._player.new_turn(vector, graph)
             self._player.draw(turn)
-            receipt = self._receive(turn)
+            receipt = Receipt(self._session.name, turn)
+            self._pending[receipt.serial] = receipt
+            self._waiting_bytes += turn.nbytes
+            self._expire()
             self._acting = None
             return receipt
 
-    def _receive(self, turn: Turn) -> Receipt:
-        """The receipt of a turn that was drawn, which now waits; the oldest others expire where they are too many."""
-        receipt = Receipt(self._session.name, turn)
-        self._pending[receipt.serial] = receipt
-        self._waiting_bytes += turn.nbytes
+    def _expire(self) -> None:
+        """Let the oldest receipts expire where too many wait."""
         while len(self._pending) > self.pending_limit or (
             self._waiting_bytes > self.pending_bytes and len(self._pending) > 1
         ):
@@ -284,7 +284,6 @@ class Online:
             self._pending.pop(oldest.serial, None)
             if len(self._expired) > self.pending_limit:
                 self._expired.popitem(last=False)
-        return receipt
 
     def _settle(self) -> None:
         """Bring to its end what a signal handler interrupted in an earlier call.
@@ -294,11 +293,12 @@ class Online:
         turn, receipt = self._acting, self._learning
         if turn is None and receipt is None:
             return
-        if turn is not None and turn.round >= 0 and turn.round not in self._pending:
-            self._receive(turn)
+        if turn is not None and turn.round >= 0 and turn.round not in self._expired:
+            self._pending.setdefault(turn.round, Receipt(self._session.name, turn))
         if receipt is not None and self._player.last_learned == receipt.serial:
             self._pending.pop(receipt.serial, None)
         self._waiting_bytes = sum(receipt._turn.nbytes for receipt in self._pending.values())
+        self._expire()
         self._acting = self._learning = None
 
     def learn(self, receipt: Receipt | str, label: Label | Unseen) -> None:

@@ -1,8 +1,8 @@
 """What is fuzzed: each target takes bytes, makes an input of them, and fails if anything but a UserError comes out.
 
 ``run.py`` plays them under atheris, which is guided by coverage; ``test_fuzz.py`` replays the corpus with what was
-found. Compiled code is not seen by atheris, so the targets run inside ``interpreted()`` there; the parser's corpus is also
-replayed compiled, with bounds checks.
+found. atheris does not see into compiled code, so the targets run inside ``interpreted()`` there. The parser's corpus
+is also replayed compiled, with bounds checks.
 """
 
 from __future__ import annotations

@@ -1,0 +1,105 @@
+"""``make stress``: the storms of :mod:`storms` at full length, and the fuzzer for some minutes per target.
+
+Each storm prints what it did and how long it took; the first that fails ends the program with its error. Names of
+storms as arguments run those alone: ``python tests/stress.py rounds commands``.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import storms
+from gappletron import FeedbackGraph, names
+from gappletron.learners import named
+from gappletron.numerics import LARGEST_VALUE
+
+FUZZ = Path(__file__).parent / "fuzz"
+FUZZ_SECONDS = 600
+GRAPHS = [
+    FeedbackGraph.bandit(3),
+    FeedbackGraph.full(3),
+    FeedbackGraph.filtering(["a", "b", "c"]),
+    FeedbackGraph.label_efficient(3),
+]
+
+
+def playable():
+    """Every learner with every graph that it can play."""
+    return [(name, graph) for name in names() for graph in GRAPHS if named(name).refusal(graph) is None]
+
+
+def rounds(folder):
+    """4,000 strikes in act and learn, over four learners."""
+    for seed, (learner, graph) in enumerate(
+        [("gapsmh", GRAPHS[0]), ("gaplog", GRAPHS[2]), ("soba-diag", GRAPHS[0]), ("gaphin", GRAPHS[3])]
+    ):
+        print(storms.interrupted_rounds(1000, seed, learner, graph))
+
+
+def looks(folder):
+    """1,500 strikes in predict and probabilities."""
+    storms.interrupted_looks(1500, seed=1)
+
+
+def parsing(folder):
+    """1,500 strikes in the parser."""
+    storms.interrupted_parsing(1500, seed=2, folder=folder)
+
+
+def playing(folder):
+    """1,500 strikes in bulk play."""
+    storms.interrupted_playing(1500, seed=3)
+
+
+def saving(folder):
+    """1,200 strikes while saving."""
+    storms.interrupted_saving(1200, seed=4, folder=folder)
+
+
+def compiling(folder):
+    """200 strikes while compiling."""
+    storms.interrupted_compiling(200, seed=5)
+
+
+def commands(folder):
+    """100 commands that get SIGINT or SIGTERM at a random moment."""
+    storms.stopped_commands(100, seed=6, folder=folder)
+
+
+def threads(folder):
+    """8 threads, 20,000 rounds each, on one model."""
+    storms.shared_model(threads=8, calls=20_000)
+
+
+def calls(folder):
+    """A million random calls of Online over all learners and graphs."""
+    cases = playable()
+    for seed, (learner, graph) in enumerate(cases):
+        storms.random_calls(1_000_000 // len(cases) + 1, seed, learner, graph, LARGEST_VALUE, folder)
+
+
+def fuzzing(folder):
+    """Every target under atheris."""
+    for target in ("svmlight", "graph_file", "saved_model", "model_bytes"):
+        options = [f"-max_total_time={FUZZ_SECONDS}", f"-artifact_prefix={folder}/", "-timeout=10"]
+        subprocess.run([sys.executable, FUZZ / "run.py", target, *options, FUZZ / "corpus" / target], check=True)
+
+
+STORMS = [rounds, looks, parsing, playing, saving, compiling, commands, threads, calls, fuzzing]
+
+
+def main():
+    """Run all storms, or those that are named."""
+    wanted = sys.argv[1:] or [storm.__name__ for storm in STORMS]
+    for storm in STORMS:
+        if storm.__name__ in wanted:
+            start = time.monotonic()
+            with tempfile.TemporaryDirectory() as folder:
+                storm(folder)
+            print(f"{storm.__name__}: {storm.__doc__} {time.monotonic() - start:.0f} s, nothing lost", flush=True)
+
+
+if __name__ == "__main__":
+    main()
