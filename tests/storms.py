@@ -49,19 +49,18 @@ def catches(pid, number):
     return bool(caught >> (number - 1) & 1)
 
 
-def at_every_moment(call, files=("online.py", "player.py", "inputs.py", "engine.py")):
-    """Call again and again, each time with Struck raised one moment later, until no moment is left; after each one,
-    whether it was struck.
+def at_every_moment(make, call, files=("online.py", "player.py", "inputs.py", "engine.py")):
+    """Call with a new thing again and again, each time with Struck raised one moment later, until no moment is left;
+    after each call the thing, and whether it was struck.
 
     Python runs signal handlers when a function is entered, after calls and at the ends of loops. A trace function that
     raises at the next instruction strikes at all of these moments in these files, one after the other.
     """
-    moment = 0
-    while True:
-        struck = _struck_at(moment, call, files)
-        yield struck
-        if not struck:
-            return
+    moment, struck = 0, True
+    while struck:
+        thing = make()
+        struck = _struck_at(moment, lambda thing=thing: call(thing), files)
+        yield thing, struck
         moment += 1
 
 
@@ -310,8 +309,8 @@ def stopped_commands(count, seed, folder):
         number, code = [(signal.SIGINT, 130), (signal.SIGTERM, 143)][int(rng.integers(2))]
         found, out, err = ended_by(number, float(rng.uniform(0, 2.5)), "run", ENDLESS, cwd=folder)
         assert found == code, (found, err)
-        assert "Traceback" not in err
-        assert ("what follows is what was measured" in err) == bool(out)
+        assert "Traceback" not in err, err
+        assert ("what follows is what was measured" in err) == bool(out), (out, err)
 
 
 ENDLESS = "synthetic:K=3,d=40,T=100000000000"

@@ -41,7 +41,7 @@ def told(view: View) -> None:
 
 def test_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
-    with sweep_view() as view:
+    with sweep_view(lambda: None) as view:
         told(view)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "compiling: 1 of 3 loops"
@@ -58,7 +58,7 @@ def test_bars() -> None:
     from rich.progress import Progress
 
     with Progress("{task.description}", console=Console(quiet=True)) as bars:
-        told(progress._Bars(bars))
+        told(progress._Bars(bars, lambda: None))
         _, *rows = bars.tasks
         assert [(row.description, row.total, row.completed, row.fields["runs"]) for row in rows] == [
             ("bandit", 100, 100, "2/2 runs"),

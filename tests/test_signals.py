@@ -81,53 +81,60 @@ def bits_of(model):
     return about, {name: array.tobytes() for name, array in arrays.items()}
 
 
-def test_act_and_learn_struck_at_every_moment():
-    graph = FeedbackGraph.bandit(3)
-    model, again = (Online("gapsmh", graph, features=2, seed=1, pending=4) for _ in range(2))
-    again.act([1.0, 0.5])
-    acted = learned = 0
-    for struck in storms.at_every_moment(lambda: model.act([1.0, 0.5])):  # noqa: B023
+def a_model():
+    return Online("gapsmh", FeedbackGraph.bandit(3), features=2, seed=1, pending=4)
+
+
+def after_a_round():
+    model = a_model()
+    model.act([1.0, 0.5])
+    return model
+
+
+def test_act_struck_at_every_moment():
+    before, after, committed = bits_of(a_model()), bits_of(after_a_round()), 0
+    for model, struck in storms.at_every_moment(a_model, lambda model: model.act([1.0, 0.5])):
         assert not model._lock._is_owned()
         if model.rounds:
             assert [receipt.serial for receipt in model.pending] == [0]
-            assert bits_of(model) == bits_of(again)
-            receipt = model.pending[0]
-            model, acted = Online("gapsmh", graph, features=2, seed=1, pending=4), acted + struck
+            assert bits_of(model) == after
+            committed += struck
         else:
             assert not model.pending
-            assert not struck or bits_of(model)[0]["random"] == bits_of(Online("gapsmh", graph, 2, seed=1))[0]["random"]
-    assert acted >= 3
-    expected = bits_of(again)
-    again.learn(again.pending[0], receipt.action)
+            assert bits_of(model) == before
+    assert committed >= 3
 
-    model.act([1.0, 0.5])
-    for struck in storms.at_every_moment(lambda: model.learn(model.pending[0], receipt.action)):  # noqa: B023
+
+def test_learn_struck_at_every_moment():
+    def learn(model):
+        model.learn(f"{model._session.name}-0", label)
+
+    model = after_a_round()
+    label = model.pending[0].action
+    before = bits_of(model)
+    learn(model)
+    after, committed = bits_of(model), 0
+    for model, struck in storms.at_every_moment(after_a_round, learn):
         assert not model._lock._is_owned()
         if model.pending:
             assert struck
-            assert bits_of(model) == expected
+            assert bits_of(model) == before
         else:
-            assert bits_of(model) == bits_of(again)
-            model, learned = Online("gapsmh", graph, features=2, seed=1, pending=4), learned + struck
-            model.act([1.0, 0.5])
-    assert learned > 1
+            assert bits_of(model) == after
+            committed += struck
+    assert committed >= 2
 
 
-def test_growing_struck_at_every_moment():
-    graph = FeedbackGraph.bandit(3)
-    for change in (lambda model: model.add_class("new"), lambda model: model.grow(9)):
-        model = Online("gapsmh", graph, features=2, seed=1)
-        model.act([1.0, 0.5])
-        before = bits_of(model)
-        for _ in storms.at_every_moment(lambda: change(model), files=("online.py", "player.py")):  # noqa: B023
-            if (model.features, model.graph.n_classes) == (2, 3):
-                assert bits_of(model) == before
-            else:
-                assert model.weights.shape == (model.features, model.graph.n_classes)
-                model.act([1.0, 0.5] + [0.0] * (model.features - 2))
-                assert model.rounds == 2
-                model = Online("gapsmh", graph, features=2, seed=1)
-                model.act([1.0, 0.5])
+@pytest.mark.parametrize("change", [lambda model: model.add_class("new"), lambda model: model.grow(9)])
+def test_growing_struck_at_every_moment(change):
+    before = bits_of(after_a_round())
+    for model, _ in storms.at_every_moment(after_a_round, change, files=("online.py", "player.py")):
+        if (model.features, model.graph.n_classes) == (2, 3):
+            assert bits_of(model) == before
+        else:
+            assert model.weights.shape == (model.features, model.graph.n_classes)
+            model.act([1.0, 0.5] + [0.0] * (model.features - 2))
+            assert model.rounds == 2
 
 
 def test_a_handler_may_use_the_model_that_it_interrupts():

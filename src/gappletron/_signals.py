@@ -16,7 +16,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["Terminated", "exit_at_once", "exit_code", "held_back", "raising"]
 
@@ -55,12 +55,20 @@ def _exit(number: int, _frame: Any) -> None:
 
 
 @contextlib.contextmanager
-def raising() -> Iterator[None]:
-    """Inside the block a signal raises KeyboardInterrupt, at the latest when the block ends."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
-        yield
-        return
+def raising() -> Iterator[Callable[[], None]]:
+    """Inside the block a signal raises KeyboardInterrupt; the function raises it again where a library has caught it.
+
+    Exceptions are lost in finalizers and callbacks. So call the function now and then in a loop that may last long.
+    """
     arrived: list[int] = []
+
+    def check() -> None:
+        if arrived:
+            raise _exception(arrived[0])
+
+    if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
+        yield check
+        return
 
     def stop(number: int, _frame: Any) -> None:
         arrived.append(number)
@@ -69,9 +77,8 @@ def raising() -> Iterator[None]:
     before: dict[int, Any] = {}
     try:
         _handle(STOPPING, stop, before)
-        yield
-        if arrived:  # some library has caught the exception
-            raise _exception(arrived[0])
+        yield check
+        check()
     finally:
         _restore(before)
 

@@ -97,8 +97,8 @@ class Receipt:
 
     __slots__ = ("_turn", "serial", "session")
 
-    def __init__(self, session: str, turn: Turn) -> None:
-        self.session, self.serial, self._turn = session, turn.round, turn
+    def __init__(self, session: str, serial: int, turn: Turn) -> None:
+        self.session, self.serial, self._turn = session, serial, turn
 
     @property
     def id(self) -> str:
@@ -243,7 +243,8 @@ class Online:
     def pending(self) -> tuple[Receipt, ...]:
         """The receipts that still wait for feedback, oldest first."""
         with self._lock:
-            self._settle()
+            if self._acting is not None or self._learning is not None:
+                self._settle()
             return tuple(self._pending.values())
 
     # ---------------------------------------------------------------------------------------------------------- playing
@@ -257,19 +258,21 @@ class Online:
             classes and actions. No theorem of the paper covers a graph that changes.
         """
         with self._lock:
-            self._settle()
+            if self._acting is not None or self._learning is not None:
+                self._settle()
             if self._forks != forks[0]:  # a copy of the process: its receipts are its own
                 self._start_session()
+            player = self._player
             if self.feature_limit is None:
-                vector = self._player.checker.vector(x, self._player.features)
+                vector = player.checker.vector(x, player.features)
             else:
                 vector = self._grown_for(x, self.feature_limit)
-            self._acting = turn = self._player.new_turn(vector, graph)
-            self._player.draw(turn)
-            receipt = Receipt(self._session.name, turn)
-            self._pending[receipt.serial] = receipt
+            self._acting = turn = player.new_turn(vector, graph)
+            serial = player.draw(turn)
+            self._pending[serial] = receipt = Receipt(self._session.name, serial, turn)
             self._waiting_bytes += turn.nbytes
-            self._expire()
+            if len(self._pending) > self.pending_limit or self._waiting_bytes > self.pending_bytes:
+                self._expire()
             self._acting = None
             return receipt
 
@@ -291,10 +294,8 @@ class Online:
         Compiled code changes the state and notes it in one step: see :class:`gappletron.engine.Desk`.
         """
         turn, receipt = self._acting, self._learning
-        if turn is None and receipt is None:
-            return
         if turn is not None and turn.round >= 0 and turn.round not in self._expired:
-            self._pending.setdefault(turn.round, Receipt(self._session.name, turn))
+            self._pending.setdefault(turn.round, Receipt(self._session.name, turn.round, turn))
         if receipt is not None and self._player.last_learned == receipt.serial:
             self._pending.pop(receipt.serial, None)
         self._waiting_bytes = sum(receipt._turn.nbytes for receipt in self._pending.values())
@@ -304,7 +305,8 @@ class Online:
     def learn(self, receipt: Receipt | str, label: Label | Unseen) -> None:
         """Take in the feedback of one action: the label, or UNSEEN where the round is over and the graph hid it."""
         with self._lock:
-            self._settle()
+            if self._acting is not None or self._learning is not None:
+                self._settle()
             waiting = self._waiting(receipt)
             position = self._position(waiting, label)
             self._learning = waiting
@@ -373,7 +375,8 @@ class Online:
     def predict(self, x: Any) -> Label:
         """The greedy class for x; draws nothing and changes nothing."""
         with self._lock:
-            self._settle()
+            if self._acting is not None or self._learning is not None:
+                self._settle()
             if self.feature_limit is None:
                 return self.graph.classes[self._player.predict(x)]
             vector = self._vector(x, MOST_FEATURES)
@@ -389,19 +392,22 @@ class Online:
         ['a', 'a']
         """
         with self._lock:
-            self._settle()
+            if self._acting is not None or self._learning is not None:
+                self._settle()
             return [self.graph.classes[k] for k in self._player.predict_many(self._columns(X))]
 
     def scores(self, X: Any) -> Floats:
         """The scores of every row, one column per class of the graph; the greedy class has the largest."""
         with self._lock:
-            self._settle()
+            if self._acting is not None or self._learning is not None:
+                self._settle()
             return self._player.scores(self._columns(X))
 
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """The probability of every action, one column per action of the graph, if the row came next."""
         with self._lock:
-            self._settle()
+            if self._acting is not None or self._learning is not None:
+                self._settle()
             return self._player.probabilities(self._columns(X), graph)
 
     # ---------------------------------------------------------------------------------------------------------- growing
@@ -424,14 +430,16 @@ class Online:
         ('fox',)
         """
         with self._lock:
-            self._settle()
+            if self._acting is not None or self._learning is not None:
+                self._settle()
             self._player.add_class(name, reveals, revealed_by)
             self._player.compile_rounds()
 
     def grow(self, features: int) -> None:
         """Give the model more features; what was learned stays."""
         with self._lock:
-            self._settle()
+            if self._acting is not None or self._learning is not None:
+                self._settle()
             self._player.grow(features)
 
     def _vector(self, x: Any, limit: int) -> Vector:
@@ -466,7 +474,8 @@ class Online:
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
-            self._settle()
+            if self._acting is not None or self._learning is not None:
+                self._settle()
             left_out = ("_lock", "_acting", "_learning", "_waiting_bytes")
             return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
@@ -486,7 +495,8 @@ class Online:
         and can be learned from once in each loaded copy.
         """
         with self._lock:
-            self._settle()
+            if self._acting is not None or self._learning is not None:
+                self._settle()
             model_files.write(path, FORMAT, *self._snapshot())
 
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -557,7 +567,7 @@ class Online:
             session = next((each.name for each in past if each.first <= serial < each.stop), None)
             if session is None:
                 raise UserError("a waiting receipt belongs to no session: the file is damaged")
-            model._pending[serial] = Receipt(session, turn)
+            model._pending[serial] = Receipt(session, serial, turn)
         needed = {receipt.session for receipt in model._pending.values()}
         kept = [each for place, each in enumerate(past, MOST_SESSIONS) if place >= len(past) or each.name in needed]
         model._past = {each.name: each for each in kept}

@@ -83,10 +83,11 @@ class Turn:
     (0, [0.33, 0.33, 0.33])
     """
 
-    __slots__ = ("features", "graph", "record", "x")
+    __slots__ = ("features", "graph", "nbytes", "record", "x")
 
     def __init__(self, x: Vector, graph: FeedbackGraph, features: int, record: Floats) -> None:
         self.x, self.graph, self.features, self.record = x, graph, features, record
+        self.nbytes = 12 * x.values.size + 8 * record.size  # of its arrays: int32 and float64 per entry of x
 
     @property
     def round(self) -> int:
@@ -118,11 +119,6 @@ class Turn:
         """The score of every class at prediction time."""
         start = HEAD + self.graph.n_actions
         return _read_only(self.record[start : start + self.graph.n_classes])
-
-    @property
-    def nbytes(self) -> int:
-        """The memory of its arrays."""
-        return self.x.indices.nbytes + self.x.values.nbytes + self.record.nbytes
 
 
 def _read_only(view: Floats) -> Floats:
@@ -162,6 +158,7 @@ class Player:
     _state: State
     _plan: Plan
     _desk: Desk
+    _blank: Floats
     _plans: OrderedDict[FeedbackGraph, Plan]
     _packs: OrderedDict[FeedbackGraph, Packed]
     _own_pack: Packed | None
@@ -246,6 +243,7 @@ class Player:
             "_state": state,
             "_plan": plan,
             "_desk": new_desk(graph.n_classes, graph.n_actions, lanes_for(graph.n_classes), self._clock),
+            "_blank": new_record(graph.n_classes, graph.n_actions),
             "_plans": OrderedDict({graph: plan}),
             "_packs": OrderedDict(),
             "_own_pack": None,
@@ -418,25 +416,27 @@ class Player:
     def new_turn(self, vector: Vector, graph: FeedbackGraph | None = None) -> Turn:
         """A turn whose action :meth:`draw` will draw; changes nothing."""
         here = self.graph if graph is None else self._checked_graph(graph)
-        return Turn(vector, here, self._state.sizes.features, new_record(here.n_classes, here.n_actions))
+        return Turn(vector, here, self._state.sizes.features, self._blank.copy())
 
-    def draw(self, turn: Turn) -> None:
-        """Draw the action of a new turn.
+    def draw(self, turn: Turn) -> int:
+        """Draw the action of a new turn; the number of its round.
 
         The state changes in one call of compiled code, which also writes the turn's record: where a signal handler
         raises, the turn has a round's number exactly if the round was played.
         """
-        pack = self._packed(turn.graph)
+        own = self._own_pack if turn.graph is self.graph else None
+        pack = self._packed(turn.graph) if own is None else own
         if self._act is None:
             self.compile_rounds()
         while True:
             if self._is_drawing:
                 self._synchronise()
             self._is_drawing = True
-            at = int(self._clock[PLAYED])
+            at: int = self._clock.item(PLAYED)
             if self._act(pack, *turn.x, self._rng.random(), at, turn.record):
                 break  # else a signal handler has played a round in between
         self._is_drawing = False
+        return at
 
     def learn(self, turn: Turn, label: int) -> None:
         """Take in the feedback of a turn: the position of the label, or -1 where the graph did not reveal it.
@@ -452,7 +452,8 @@ class Player:
             raise UserError("the turn has more features than this player: learn from the turns that its act() returned")
         if self._learn is None:
             self.compile_rounds()
-        self._learn(self._packed(turn.graph), *turn.x, turn.record, label)
+        own = self._own_pack if turn.graph is self.graph else None
+        self._learn(self._packed(turn.graph) if own is None else own, *turn.x, turn.record, label)
 
     # ---------------------------------------------------------------------------------------- looking, changing nothing
 

@@ -78,8 +78,11 @@ class View:
 
 
 @contextlib.contextmanager
-def sweep_view() -> Iterator[View]:
-    """The view of the command line: one bar per sweep and one for all runs, with the time left; or plain lines."""
+def sweep_view(check: Callable[[], None]) -> Iterator[View]:
+    """The view of the command line: one bar per sweep and one for all runs, with the time left; or plain lines.
+
+    `check` is called after every run; it may raise to end the sweep.
+    """
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -94,9 +97,9 @@ def sweep_view() -> Iterator[View]:
             TimeRemainingColumn(),
         )
         with Progress(*columns, console=Console(stderr=True), speed_estimate_period=120.0) as bars:
-            yield _Bars(bars)
+            yield _Bars(bars, check)
     else:
-        yield _Lines()
+        yield _Lines(check)
 
 
 def _skipped(figures: Sequence[str]) -> str:
@@ -110,8 +113,8 @@ def _stored_already(stored: int, runs: int) -> str:
 class _Lines(View):
     """A line every few seconds. The time left is estimated from the rounds played, because runs differ in length."""
 
-    def __init__(self) -> None:
-        self.last = time.monotonic()
+    def __init__(self, check: Callable[[], None]) -> None:
+        self.last, self.check = time.monotonic(), check
 
     def _is_time(self) -> bool:
         now = time.monotonic()
@@ -136,6 +139,7 @@ class _Lines(View):
             _print(_stored_already(self.done, self.runs))
 
     def finished(self, sweep: str, rounds: int) -> None:
+        self.check()
         self.done += 1
         self.played += rounds
         if self._is_time():
@@ -150,8 +154,8 @@ class _Lines(View):
 class _Bars(View):
     """One bar per sweep and one for all, measured in rounds."""
 
-    def __init__(self, bars: Progress) -> None:
-        self.bars = bars
+    def __init__(self, bars: Progress, check: Callable[[], None]) -> None:
+        self.bars, self.check = bars, check
         self.loops = bars.add_task("compiling", total=None, runs="")
 
     def compiling(self, done: int, total: int) -> None:
@@ -176,6 +180,7 @@ class _Bars(View):
             )
 
     def finished(self, sweep: str, rounds: int) -> None:
+        self.check()
         for name in (sweep, "all"):
             self.counts[name][0] += 1
             self.bars.update(self.rows[name], advance=rounds, runs=self._runs(name))

@@ -54,15 +54,16 @@ def play_and_report(runs: Runs, report: Callable[[Histories], None]) -> None:
     Where an error in the stream, Ctrl-C or SIGTERM ends playing early, what was measured until then is reported, and
     then the error is raised, or the command ends with exit code 130 or 143.
     """
-    with raising():
-        _play_and_report(runs, report)
+    with raising() as check:
+        _play_and_report(runs, report, check)
 
 
-def _play_and_report(runs: Runs, report: Callable[[Histories], None]) -> None:
+def _play_and_report(runs: Runs, report: Callable[[Histories], None], check: Callable[[], None]) -> None:
     try:
         with progress("playing") as show:
             for played in runs:
                 show(played, runs.stream.rounds)
+                check()
     except (UserError, KeyboardInterrupt) as stop:
         histories = runs.histories()
         interrupted = isinstance(stop, KeyboardInterrupt)

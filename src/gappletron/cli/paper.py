@@ -48,7 +48,7 @@ def reproduce(
 
     plan = planned(figure or (), rounds, repeats)  # errors in the options come before the connection to a cluster
     try:
-        with raising(), contextlib.ExitStack() as stack:
+        with raising() as check, contextlib.ExitStack() as stack:
             executor = in_flight = None
             if scheduler is not None:
                 from gappletron.experiments.cluster import dask_executor
@@ -56,7 +56,7 @@ def reproduce(
                 executor, in_flight = stack.enter_context(
                     dask_executor(scheduler, lambda line: typer.echo(line, err=True))
                 )
-            view = stack.enter_context(sweep_view())
+            view = stack.enter_context(sweep_view(check))
             done = carry_out(
                 plan,
                 out,
