@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gappletron import UNSEEN, FeedbackGraph, Online
+from gappletron import UNSEEN, FeedbackGraph, Online, _dispatch
 
 
 class Struck(BaseException):
@@ -161,6 +161,22 @@ def interrupted_rounds(strikes, seed, learner="gapsmh", graph=None):
         name: array.tobytes() for name, array in others.items()
     }
     return struck
+
+
+# -------------------------------------------------------------------------------------------------------- damaged bytes
+
+
+def doubled(x):
+    return x + x
+
+
+def shifted(x):
+    return x + 1
+
+
+def cached_code(function):
+    """A function with its machine code cached on disk, as a new process sees it."""
+    return _dispatch._specialised.__wrapped__(function, ())
 
 
 def shared_model(threads, calls):
