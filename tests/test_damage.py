@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
+import math
 import os
+import sqlite3
 import struct
 import threading
 import time
@@ -14,6 +18,10 @@ import numpy as np
 import pytest
 
 from gappletron import FeedbackGraph, Online, Player, UserError, domination, graphs, interpreted, model_files
+from gappletron._dispatch import source_hash
+from gappletron.experiments.store import COLUMNS, Result, Store, _checksum, read_results
+from gappletron.experiments.sweeps import selected
+from storms import flipped_bytes, killed_saves, stored_result
 
 GRAPH = FeedbackGraph.label_efficient(["a", "b", "c"])
 
@@ -237,3 +245,167 @@ def test_arrays_in_another_order_are_written_by_rows(tmp_path):
         arrays, digest = model_files._arrays(file, (tmp_path / "file.npz").stat().st_size)
     assert arrays["a"].tolist() == [[0, 3], [1, 4], [2, 5]]
     assert arrays["checksum"].tobytes() == digest
+
+
+# ---------------------------------------------------------------------------------------------------------------- store
+
+TASKS = selected(["full"], rounds=10, repeats=1)[:6]
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A folder with six stored runs."""
+    with Store(tmp_path) as opened:
+        for task in TASKS:
+            opened.add(stored_result(task))
+    return tmp_path
+
+
+def changed(folder, *statements):
+    with contextlib.closing(sqlite3.connect(folder / "results.sqlite")) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def one_sentence(folder, words, kinds=(Store, read_results)):
+    for opened in kinds:
+        before = time.monotonic()
+        with pytest.raises(UserError, match=words) as caught:
+            opened(folder)
+        assert time.monotonic() - before < 5
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "mistakes = mistakes + 1",
+        "error_rate = error_rate + 1e-16",
+        "loss_sum = NULL",
+        "comparator_gap = 0.0",
+        "learner = 'gaplog'",
+        "curve = '[[1, 5, 10], [1, 2, 4]]'",
+        "checksum = ''",
+        "checksum = x'00'",
+        "sources = 'x'",
+        "id = 'another'",
+        "id = cast(x'ff' as text)",
+    ],
+)
+def test_a_changed_row_is_reported_and_run_again(store, change):
+    victim = TASKS[2].id
+    changed(store, f"UPDATE runs SET {change} WHERE id = '{victim}'")
+    one_sentence(store, "1 of the 6 rows of .* are damaged: run `gappletron reproduce", [read_results])
+    with Store(store) as opened:
+        assert len(opened.finished(TASKS, source_hash())) == 5
+        assert len(opened.remove_damaged()) == 1
+        assert opened.remove_damaged() == []
+        opened.add(stored_result(TASKS[2]))
+    assert read_results(store) == sorted(map(stored_result, TASKS), key=lambda result: result.task.id)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"error_rate": math.nan},
+        {"error_rate": math.inf},
+        {"rate_sum": "0.25"},
+        {"mistakes": 3.0},
+        {"mistakes": "many"},
+        {"curve": "{}"},
+        {"curve": "[[1], [1, 2]]"},
+        {"curve": "[[1], [null]]"},
+        {"curve": "[" * 100_000},
+        {"parameters": "no JSON"},
+        {"machine": "\x1b[2Jm"},
+        {"max_norm": None},
+        {"loss_sum": b"bytes"},
+    ],
+)
+def test_what_no_run_gives_is_never_a_result_even_with_the_right_checksum(store, changes):
+    """Written with another program, which computes the checksum."""
+    result = stored_result(TASKS[2])
+    strange = Result(result.task, dataclasses.replace(result.outcome, **changes))
+    values = (*dataclasses.astuple(strange.task), *dataclasses.astuple(strange.outcome))
+    with Store(store) as opened, pytest.raises(UserError, match="cannot be stored"):
+        opened.add(strange)
+    row = (*values, _checksum(values))
+    with contextlib.closing(sqlite3.connect(store / "results.sqlite")) as connection, connection:
+        connection.execute("DELETE FROM runs WHERE id = ?", (TASKS[2].id,))
+        try:
+            connection.execute(f"INSERT INTO runs VALUES ({', '.join('?' * len(row))})", row)
+        except sqlite3.IntegrityError:  # NaN is NULL, which the column does not take
+            return
+    # SQLite turns some values into the type of the column: then nothing is strange any more, but for the checksum.
+    one_sentence(store, "1 of the 6 rows of .* are damaged", [read_results])
+    with Store(store) as opened:
+        assert opened.remove_damaged() == [TASKS[2].id]
+
+
+FOREIGN = "holds tables, views or triggers that gappletron does not write: move it away"
+
+
+def test_a_view_in_place_of_the_table_is_refused_before_it_is_read(tmp_path):
+    columns = ", ".join(f"1 AS {name}" for name in (*COLUMNS, "checksum"))
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+    changed(tmp_path, f"CREATE VIEW runs AS {endless} SELECT {columns} FROM n")
+    one_sentence(tmp_path, FOREIGN)
+
+
+def test_a_message_of_sqlite_with_damaged_bytes_is_one_sentence(store):
+    path = store / "results.sqlite"
+    data = path.read_bytes()
+    place = data.index(b"CREATE TABLE runs")
+    for wrong in (b"CREATE \xf9ABLE", b"CREATE TABLE \x1b[", b"CREATE\nT\nB"):
+        path.write_bytes(data[:place] + wrong + data[place + len(wrong) :])
+        one_sentence(store, "move it away")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE other (a)",
+        "CREATE VIEW other AS SELECT * FROM runs",
+        "CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM runs; END",
+        "CREATE INDEX i ON runs (mistakes)",
+        "CREATE VIRTUAL TABLE f USING fts5(a)",
+    ],
+)
+def test_anything_beside_the_table_is_refused(store, statement):
+    changed(store, statement)
+    one_sentence(store, FOREIGN)
+
+
+def test_columns_that_compute_are_refused(tmp_path):
+    columns = ", ".join((*COLUMNS[:-1], "checksum"))
+    changed(tmp_path, f"CREATE TABLE runs ({columns}, finished_at AS (zeroblob(1000000000)))")
+    one_sentence(tmp_path, "another program or by another version")
+
+
+def test_rows_without_end_are_refused(store, monkeypatch):
+    changed(store, f"UPDATE runs SET machine = printf('%.*c', {2**24 + 10}, 'x') WHERE id = '{TASKS[0].id}'")
+    one_sentence(store, "cannot be used as a file of results", [read_results])
+    with Store(store) as opened, pytest.raises(UserError, match="cannot be used"):
+        opened.remove_damaged()
+    changed(store, f"DELETE FROM runs WHERE id = '{TASKS[0].id}'")
+    monkeypatch.setattr("gappletron.experiments.store.MOST_RUNS", 4)
+    one_sentence(store, "more than 4 rows", [read_results])
+
+
+def test_a_pipe_in_place_of_the_store_does_not_block(tmp_path):
+    os.mkfifo(tmp_path / "results.sqlite")
+    one_sentence(tmp_path, "is not a file|there is no")
+
+
+# --------------------------------------------------------------------------------------------------------------- storms
+
+
+def test_a_storm_of_flipped_bytes():
+    outcomes = flipped_bytes(360, seed=1)
+    assert outcomes["model"]["refused"] > 60
+    assert outcomes["cache"] == {"compiled again": 120}
+    assert outcomes["store"]["run again"] + outcomes["store"]["refused"] > 20
+
+
+def test_a_storm_of_kills_of_a_process_that_saves():
+    assert killed_saves(4, seed=1)["rounds"] > 0
