@@ -5,6 +5,7 @@ The test command runs short ones (``test_signals.py`` and others), ``make stress
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dis
 import functools
@@ -13,14 +14,18 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 
+import numba
 import numpy as np
 
-from gappletron import UNSEEN, FeedbackGraph, Online, Runs, UserError, open_stream, play
+from gappletron import UNSEEN, FeedbackGraph, Online, Runs, UserError, _dispatch, interpreted, open_stream, play
 from gappletron._dispatch import ready
+from gappletron.experiments.store import Outcome, Result, Store, read_results
+from gappletron.experiments.sweeps import selected
 
 
 class Struck(BaseException):
@@ -164,6 +169,195 @@ def interrupted_rounds(strikes, seed, learner="gapsmh", graph=None):
         name: array.tobytes() for name, array in others.items()
     }
     return struck
+
+
+# -------------------------------------------------------------------------------------------------------- damaged bytes
+
+
+def doubled(x):
+    return x + x
+
+
+def shifted(x):
+    return x + 1
+
+
+def cached_code(function):
+    """A function with its machine code cached on disk, as a new process sees it."""
+    return _dispatch._specialised.__wrapped__(function, ())
+
+
+def flipped(data, rng):
+    """The bytes with one of them changed."""
+    changed = bytearray(data)
+    changed[int(rng.integers(len(changed)))] ^= int(rng.integers(1, 256))
+    return bytes(changed)
+
+
+def flipped_bytes(count, seed):
+    """Flip bytes in a saved model, in the cache of machine code and in the store of results, one at a time.
+
+    Each is detected (refused, compiled again, run again) or without effect (the same contents). How many of each.
+    """
+    rng = np.random.default_rng(seed)
+    share = count // 3
+    with tempfile.TemporaryDirectory() as folder:
+        return {
+            "model": _flipped_models(count - 2 * share, rng, Path(folder)),
+            "cache": _flipped_code(share, rng, Path(folder) / "cache"),
+            "store": _flipped_stores(share, rng, Path(folder)),
+        }
+
+
+def _contents(model):
+    """All that a model is, but for the session that a loaded copy starts."""
+    header, arrays = model._snapshot()
+    del header["sessions"]
+    ids = [receipt.id for receipt in model.pending]
+    return header, ids, {name: array.tobytes() for name, array in arrays.items()}
+
+
+def _flipped_models(count, rng, folder):
+    outcomes = collections.Counter()
+    path = folder / "model.npz"
+    with interpreted():
+        model = Online("gapsmh", FeedbackGraph.label_efficient(["a", "b", "c"]), features=6, seed=1, pending=8)
+        for _ in range(40):
+            receipt = model.act(rng.normal(size=6))
+            if receipt.reveals and rng.random() < 0.7:
+                model.learn(receipt, receipt.reveals[0])
+        model.save(path)
+        data, expected = path.read_bytes(), _contents(Online.load(path))
+        assert expected[1]
+        for _ in range(count):
+            path.write_bytes(flipped(data, rng))
+            try:
+                loaded = Online.load(path)
+            except UserError:
+                outcomes["refused"] += 1
+            else:
+                assert _contents(loaded) == expected
+                outcomes["no effect"] += 1
+    return dict(outcomes)
+
+
+def _flipped_code(count, rng, folder):
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
+    try:
+        code = cached_code(doubled)
+        assert code(4) == 8
+        (signature,) = code.signatures
+        files = {path: path.read_bytes() for path in folder.rglob("*.nb?")}
+        assert len(files) == 2
+        for turn in range(count):
+            path = list(files)[turn % 2]
+            path.write_bytes(flipped(files[path], rng))
+            again = cached_code(doubled)
+            if turn % 50 < 2:
+                assert again(4) == 8
+                assert sum(again.stats.cache_misses.values()) == 1
+                found = cached_code(doubled)
+                assert found._cache.load_overload(signature, found.targetctx) is not None
+                files = {path: path.read_bytes() for path in files}
+            else:
+                assert again._cache.load_overload(signature, again.targetctx) is None
+                path.write_bytes(files[path])
+    finally:
+        numba.config.CACHE_DIR = before
+    return {"compiled again": count}
+
+
+def stored_result(task):
+    """A result for a task that nobody ran."""
+    curve = "[[1, 5, 10], [1, 2, 3]]"
+    return Result(
+        task,
+        Outcome(
+            "{}", 1.0, 3, 1, 0, 1, 0.3, 0.25, 1.5, None, None, curve, "0", _dispatch.source_hash(), "m", 0.1, "now"
+        ),
+    )
+
+
+def _flipped_stores(count, rng, folder):
+    outcomes = collections.Counter()
+    tasks = selected(["full"], rounds=10, repeats=1)[:24]
+    expected = sorted(map(stored_result, tasks), key=lambda result: result.task.id)
+    with Store(folder) as store:
+        list(map(store.add, expected))
+    path = folder / "results.sqlite"
+    data = path.read_bytes()
+    for _ in range(count):
+        path.write_bytes(flipped(data, rng))
+        with contextlib.suppress(UserError):
+            assert read_results(folder) == expected
+        try:
+            with Store(folder) as store:
+                damaged = store.remove_damaged()
+                found = store.finished(tasks, _dispatch.source_hash())
+                assert all(found[result.task.id] == result for result in expected if result.task.id in found)
+                assert bool(damaged) == (len(found) < len(expected))
+                for result in expected:
+                    if result.task.id not in found:
+                        store.add(result)
+        except UserError:
+            outcomes["refused"] += 1
+            for name in ("results.sqlite-wal", "results.sqlite-shm"):
+                (folder / name).unlink(missing_ok=True)
+        else:
+            outcomes["run again" if damaged else "no effect"] += 1
+            assert read_results(folder) == expected
+    return dict(outcomes)
+
+
+# ---------------------------------------------------------------------------------------------------------------- kills
+
+SAVER = """
+import sys
+import gappletron
+with gappletron.interpreted():
+    graph = gappletron.FeedbackGraph.bandit(3)
+    path = sys.argv[1]
+    try:
+        model = gappletron.Online.load(path)
+    except gappletron.UserError:
+        model = gappletron.Online("gapsmh", graph, features=2000, seed=1)
+    print(model.rounds, flush=True)
+    while True:
+        for _ in range(3):
+            receipt = model.act([1.0] * 2000)
+            model.learn(receipt, receipt.action)
+        model.save(path)
+        print(model.rounds, flush=True)
+"""
+
+
+def killed_saves(kills, seed):
+    """Kill a process that plays and saves a model, again and again, at random moments; the number of rounds at the end.
+
+    After each kill the file loads and is at least as new as the last save that the process told of, and the next
+    process goes on from there. What was half-written is removed by the next save.
+    """
+    rng = np.random.default_rng(seed)
+    told, left = 0, 0
+    with tempfile.TemporaryDirectory() as folder, interpreted():
+        path = Path(folder) / "model.npz"
+        for _ in range(kills):
+            saver = subprocess.Popen([sys.executable, "-c", SAVER, str(path)], stdout=subprocess.PIPE)
+            first = int(saver.stdout.readline())
+            assert first >= told
+            time.sleep(rng.uniform(0.02, 0.2))
+            saver.kill()
+            lines = saver.stdout.read().split(b"\n")[:-1]
+            saver.wait()
+            saver.stdout.close()
+            told = max([first, *map(int, lines)])
+            if told or path.exists():
+                assert Online.load(path).rounds >= told
+            left += sum(name.suffix == ".part" for name in Path(folder).iterdir())
+        model = Online.load(path)
+        model.save(path)
+        assert list(Path(folder).iterdir()) == [path]
+    return {"rounds": model.rounds, "half-written": left}
 
 
 def shared_model(threads, calls):

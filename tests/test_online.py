@@ -34,6 +34,7 @@ from gappletron import (
     TopUp,
     UserError,
     interpreted,
+    model_files,
 )
 from gappletron.state import Field
 from problems import GRAPHS, OPTIMIZERS, small_stream
@@ -67,7 +68,7 @@ def content(model, folder):
     model.save(path)
     with np.load(path) as archive:
         header = json.loads(bytes(archive["header"]))
-        arrays = {name: archive[name].tobytes() for name in archive.files if name != "header"}
+        arrays = {name: archive[name].tobytes() for name in archive.files if name not in ("header", "checksum")}
     sessions = header.pop("sessions")
     return {**arrays, "header": header, "sessions": sessions, "ids": [receipt.id for receipt in model.pending]}
 
@@ -348,7 +349,7 @@ def test_waiting_receipts_are_bounded_and_the_oldest_expire(folder, plain):
         names.append(model.act([1.0, 0, 0, 0, 0]).id)
         assert [receipt.id for receipt in model.pending] == names[-3:]
     gc.collect()
-    alive = [thing for thing in gc.get_objects() if isinstance(thing, Receipt) and thing.graph is graph]
+    alive = [thing for thing in gc.get_objects() if type(thing) is Receipt and thing.graph is graph]
     assert len(alive) == 3
     for name in names[-6:-3]:  # as many as may wait are known to have expired
         with refused(model, folder, "has expired.*more than 3 others.*larger pending= or pending_bytes="):
@@ -805,7 +806,7 @@ def test_changed_bytes_are_noticed_or_change_nothing(folder, saved, data):
 
 
 def test_a_changed_directory_is_noticed_or_changes_nothing(saved, folder):
-    """Every byte of the archive's directory, at its end, and of the first member's own head."""
+    """Every byte of the archive's directory, at its end, which is not needed, and of the first member's own head."""
     data, expected = saved
     masks = np.random.default_rng(0).integers(1, 256, len(data))
     directory = data.index(b"PK\x01\x02")
@@ -814,7 +815,7 @@ def test_a_changed_directory_is_noticed_or_changes_nothing(saved, folder):
         changed = bytearray(data)
         changed[place] ^= int(masks[place])
         outcomes[assert_detected_or_harmless(folder, bytes(changed), expected)] += 1
-    assert outcomes[False] > 200
+    assert outcomes[False] >= 60
 
 
 def test_a_changed_size_does_not_hide_changed_data(folder, plain):
@@ -842,17 +843,22 @@ def archived(**members):
 
 
 def repacked(folder, data, change):
-    """The file with its header and arrays changed by a function, everything else in order."""
+    """The file with its header and arrays changed by a function, everything else in order, the checksum included."""
     source, target = folder / "source.npz", folder / "target.npz"
     source.write_bytes(data)
     with np.load(source) as archive:
         arrays = {name: archive[name] for name in archive.files}
+    del arrays["checksum"]
     before = arrays["header"]
     header = json.loads(bytes(before))
     header = change(header, arrays) or header
     if arrays.get("header") is before:
         arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    np.savez(target, **arrays)
+    with target.open("wb") as file:
+        if any(array.dtype == object for array in arrays.values()):
+            np.savez(file, **arrays)
+        else:
+            model_files.write_archive(file, arrays)
     return target.read_bytes()
 
 
@@ -883,12 +889,12 @@ def test_files_of_other_kinds(folder, saved):
 
 @pytest.mark.parametrize("method", [0, 1, 6, 8, 9, 12, 14, 93, 99])
 def test_members_packed_in_another_way(saved, folder, method):
-    """The directory says how a member is packed, and every unpacker has errors of its own."""
+    """The heads of the members say how they are packed: only those that are not packed are read."""
     data = bytearray(saved[0])
-    place = data.index(b"PK\x01\x02")
+    place = data.index(b"PK\x03\x04")
     while place >= 0:
-        data[place + 10] = method
-        place = data.find(b"PK\x01\x02", place + 1)
+        data[place + 8] = method
+        place = data.find(b"PK\x03\x04", place + 1)
     assert assert_detected_or_harmless(folder, bytes(data), saved[1]) == (method == 0)
 
 
@@ -929,9 +935,11 @@ def test_nothing_in_a_file_is_executed(saved, folder):
 
 
 def test_a_newer_file(saved, folder):
-    newer = repacked(folder, saved[0], lambda header, arrays: header | {"version": 3})
-    assert "newer gappletron (format 3, this one reads up to 2): upgrade" in refusal(folder, newer)
-    for version in (0, -1, 1, "2", 2.0, True, None, [2]):
+    newer = repacked(folder, saved[0], lambda header, arrays: header | {"version": 4})
+    assert "newer gappletron (format 4, this one reads up to 3): upgrade" in refusal(folder, newer)
+    between = repacked(folder, saved[0], lambda header, arrays: header | {"version": 2})
+    assert "a development version of gappletron (format 2)" in refusal(folder, between)
+    for version in (0, -1, 1, "3", 3.0, True, None, [3]):
         wrong = repacked(folder, saved[0], lambda header, arrays, version=version: header | {"version": version})
         assert DAMAGED in refusal(folder, wrong)
     foreign = repacked(folder, saved[0], lambda header, arrays: header | {"format": "another"})
@@ -988,9 +996,7 @@ def test_what_a_header_must_not_say(saved, folder):
         {"pending_limit": 1},
         {"learner": {"piece": "SmoothHinge"}},
         {"learner": {"piece": "Gappletron", "loss": {"piece": "TopUp"}}},
-        {"pending": []},
         {"rounds": 3},
-        {"expired": [-1]},
         {"sessions": []},
         {"sessions": 7},
         {"sessions": [[7, 0, 25]]},
@@ -1001,6 +1007,8 @@ def test_what_a_header_must_not_say(saved, folder):
         {"sessions": [["a", 23, 25]]},
         {"sessions": [["a", 0, 9], ["b", 8, 25]]},
         {"sessions": [["a", 25, 0]]},
+        {"sessions": [["a", 0, 9], ["a", 9, 25]]},
+        {"sessions": [["a" * 101, 0, 25]]},
         {"feature_limit": 0},
         {"feature_limit": "x"},
     ):
@@ -1009,28 +1017,72 @@ def test_what_a_header_must_not_say(saved, folder):
     for _ in range(400):
         deep = {"piece": "Gappletron", "loss": deep}
     wrong(learner=deep)
-    row = [[20, 0, 0, 0.1, 1, -1], [21, 0, 0, 0.1, 1, -1], [22, 0, 0, 0.1, 1, -1]]
-    load_bytes(folder, repacked(folder, saved[0], lambda header, arrays: header | {"pending": row}))
-    for place, value in (
-        (0, 19.5),
-        (0, 22),
-        (0, 25),
-        (1, 4),
-        (1, -1),
-        (1, 1.0),
-        (2, 3),
-        (2, -1),
-        (3, "x"),
-        (4, 2),
-        (4, -1),
-        (4, 0),
-        (5, 0),
-        (5, -2),
-        (5, None),
+
+
+def test_values_of_receipts_that_cannot_be(saved, folder):
+    """Serial, action, greedy class, size of the row, graph; then rates, probabilities, scores, expired serials."""
+
+    def changed(name, place, value):
+        def change(header, arrays):
+            arrays[name] = arrays[name].copy()
+            arrays[name][place] = value
+
+        return repacked(folder, saved[0], change)
+
+    def receipts(**columns):
+        def change(header, arrays):
+            names = ("serials", "actions", "greedy", "sizes", "graphs")
+            given = {"serials": [22, 23, 24], "actions": 0, "greedy": 0, "sizes": 1, "graphs": -1, **columns}
+            arrays["receipts"] = np.stack([np.broadcast_to(given[name], 3) for name in names], axis=1)
+            arrays["probabilities"] = np.full(12, 0.25)
+
+        return repacked(folder, saved[0], change)
+
+    assert len(load_bytes(folder, receipts()).pending) == 3
+    for name, values in {
+        "serials": [[-1, 23, 24], [22, 22, 24], [23, 22, 24], [22, 23, 25], [2, 2**62, 2**63 - 1]],
+        "actions": [4, -1, 2**40],
+        "greedy": [3, -1, 2**40],
+        "sizes": [2, 0, -1, 2**40, [0, 2, 0], [3, 3, -3]],
+        "graphs": [0, -2, 2**40],
+    }.items():
+        for value in values:
+            refusal(folder, receipts(**{name: np.array(value)}))
+    for value in (math.nan, math.inf, -0.1):
+        refusal(folder, changed("rates", 1, value))
+    for place, values in (
+        (slice(0, 4), ([0.5, 0.5, 0.5, 0.5], [1.5, -0.5, 0.0, 0.0], [math.nan] * 4, [0.0] * 4, [0.3, 0.3, 0.3, 0.09])),
+        (0, (math.inf, 1e-3)),
     ):
-        rows = [list(one) for one in row]
-        rows[-1 if place else 0][place] = value
-        wrong(pending=rows)
+        for value in values:
+            refusal(folder, changed("probabilities", place, value))
+    for value in (math.nan, math.inf, -math.inf):
+        refusal(folder, changed("scores", 2, value))
+    # The action that was drawn had a probability.
+    with np.load(folder / "good.npz") as archive:
+        action, probabilities = archive["receipts"][0, 1], archive["probabilities"][:4].copy()
+    probabilities[action - 1] += probabilities[action]
+    probabilities[action] = 0.0
+    refusal(folder, changed("probabilities", slice(0, 4), probabilities))
+    for serial in (-1, 25, 24, 2**62):  # 24 waits
+        refusal(folder, changed("expired", 0, serial))
+
+
+def test_a_random_state_that_cannot_be(saved, folder):
+    def wrong(*path, value):
+        def change(header, arrays):
+            put_at(header["random"], path, value)
+
+        return refusal(folder, repacked(folder, saved[0], change))
+
+    for value in (-1, 2**128, 1.5, "7", None):
+        wrong("state", "state", value=value)
+    for value in (-1, 2, 2**128 + 1):
+        wrong("state", "inc", value=value)
+    for value in (2, -1):
+        wrong("has_uint32", value=value)
+    wrong("uinteger", value=2**32)
+    wrong("bit_generator", value="MT19937")
 
 
 def test_arrays_that_do_not_fit(saved, folder):
@@ -1081,7 +1133,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch, plain):
     def full(*arguments, **options):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    for broken in ("os.replace", "os.fsync", "numpy.savez"):
+    for broken in ("os.replace", "os.fsync", "numpy.lib.format.write_array"):
         with monkeypatch.context() as patch:
             patch.setattr(broken, full)
             with pytest.raises(UserError, match=r"cannot write .*model.npz.*No space left"):
@@ -1089,7 +1141,9 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch, plain):
         assert path.read_bytes() == old
         assert list(tmp_path.iterdir()) == [path]
     with monkeypatch.context() as patch:
-        patch.setattr("numpy.savez", lambda *arguments, **options: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(
+            "numpy.lib.format.write_array", lambda *arguments, **options: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
         with pytest.raises(KeyboardInterrupt):
             model.save(path)
     assert list(tmp_path.iterdir()) == [path]

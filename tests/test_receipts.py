@@ -296,9 +296,15 @@ def as_version_1(path, to, closed=False) -> None:
         "rounds": header["rounds"],
         "random": header["random"],
         "pending_limit": header["pending_limit"],
-        "expired": header["expired"],
-        "pending": [row[:5] for row in header["pending"]],
+        "expired": arrays.pop("expired").tolist(),
+        "pending": [
+            [serial, action, greedy, rate, size]
+            for (serial, action, greedy, size, _), rate in zip(
+                arrays.pop("receipts").tolist(), arrays.pop("rates").tolist(), strict=True
+            )
+        ],
     }
+    del arrays["checksum"]
     arrays["visible"] = arrays.pop("edges") | closed  # version 0.1 kept the edges of the closure too
     np.savez(to, header=np.frombuffer(json.dumps(old).encode(), np.uint8), **arrays)
 
@@ -337,7 +343,7 @@ def test_a_file_of_a_newer_version_is_refused_in_one_sentence(tmp_path):
         members = {name: archive.read(name) for name in archive.namelist()}
     header = json.loads(bytes(np.load(io.BytesIO(members["header.npy"]))))
     buffer = io.BytesIO()
-    np.save(buffer, np.frombuffer(json.dumps({**header, "version": 3}).encode(), np.uint8))
+    np.save(buffer, np.frombuffer(json.dumps({**header, "version": 4}).encode(), np.uint8))
     members["header.npy"] = buffer.getvalue()
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in members.items():

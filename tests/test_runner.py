@@ -9,6 +9,7 @@ import json
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -26,7 +27,7 @@ from gappletron.experiments.reproduce import reproduce
 from gappletron.experiments.runner import execute, graph_of, learner_of, prepare
 from gappletron.experiments.store import COLUMNS, Outcome, Result, Store, read_results, write_table
 from gappletron.experiments.sweeps import selected
-from gappletron.progress import View
+from gappletron.progress import View, sweep_view
 from gappletron.spelling import from_json, json_ready, rebuilt, spelled
 
 FREE = ("seconds", "machine", "finished_at")
@@ -328,8 +329,25 @@ def test_a_damaged_store_is_one_sentence(tmp_path):
     content = bytearray(path.read_bytes())
     content[4096:-4096] = b"?" * (len(content) - 8192)
     path.write_bytes(content)
-    with Store(tmp_path) as store, pytest.raises(UserError, match="move it away"):
-        store.finished(selected(["bandit"], rounds=10, repeats=1), source_hash())
+    for opened in (Store, read_results):
+        with pytest.raises(UserError, match="move it away"):
+            opened(tmp_path)
+
+
+def test_a_damaged_row_is_told_and_run_again(undisturbed, tmp_path, capsys):
+    folder = shutil.copytree(undisturbed, tmp_path / "results")
+    victim = min(result.task.id for result in read_results(folder))
+    with contextlib.closing(sqlite3.connect(folder / "results.sqlite")) as connection, connection:
+        connection.execute("UPDATE runs SET mistakes = 0, error_rate = 0.0 WHERE id = ?", (victim,))
+    with pytest.raises(UserError, match=r"1 of the .* rows of .* are damaged: run `gappletron reproduce"):
+        read_results(folder)
+    with sweep_view() as view:
+        reproduce(folder, figures=["full"], rounds=300, repeats=2, jobs=1, view=view)
+    told = capsys.readouterr().err
+    total = len(table_of(undisturbed))
+    assert f"damaged rows of the stored runs are removed, and run again where needed: '{victim}'\n" in told
+    assert f"{total - 1} of {total} runs are already stored" in told
+    assert table_of(folder) == table_of(undisturbed)
 
 
 def test_readers_look_while_it_writes(tmp_path):

@@ -30,10 +30,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 
 import numba
 from numba.core import types
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, NullCache
+from numba.core.caching import NullCache
 from numba.core.errors import NumbaError
 from numba.extending import models, overload, overload_method, register_jitable, register_model, typeof_impl
 
+from gappletron._code_cache import code_cache
 from gappletron._signals import held_back
 from gappletron._validate import UserError, number, whole
 
@@ -407,27 +408,9 @@ def _specialised(function: Callable[..., Any], classes: tuple[Any, ...]) -> Any:
     dispatcher = numba.njit(nogil=True, **OPTIONS)(function)
     entry_points.append(dispatcher)
     if all(_ours(cls) for cls in _flat(classes)):
-        dispatcher._cache = _cache(function, classes)
+        names = repr([f"{cls.__module__}.{cls.__qualname__}" for cls in _flat(classes)])
+        dispatcher._cache = code_cache(function, hashlib.sha256(names.encode()).hexdigest()[:10], source_hash())
     return dispatcher
-
-
-def _cache(function: Callable[..., Any], classes: tuple[Any, ...]) -> Any:
-    """Numba's on-disk cache under a name that holds the sources' hash and the classes."""
-    names = repr([f"{cls.__module__}.{cls.__qualname__}" for cls in _flat(classes)])
-    suffix = f"-{hashlib.sha256(names.encode()).hexdigest()[:10]}-{source_hash()}"
-
-    class Implementation(CompileResultCacheImpl):
-        @property
-        def filename_base(self) -> Any:
-            return self._filename_base + suffix
-
-    class Cache(FunctionCache):
-        _impl_class = Implementation
-
-    try:
-        return Cache(function)
-    except RuntimeError:  # no place on this machine where a cache could be written
-        return NullCache()
 
 
 def ready(function: F, *arguments: Any) -> F:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import tempfile
+import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -13,8 +15,17 @@ from gappletron._validate import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
     from matplotlib.figure import Figure
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+SECONDS_OF_A_DAY = 86_400
 
 
 @contextlib.contextmanager
@@ -22,7 +33,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` when the block ends well; otherwise what was there stays.
 
     An error, a kill or a full disk inside the block leaves the old file as it was. What is no plain file (a pipe, a
-    device) is written to directly, and a link is followed.
+    device) is written to directly, and a link is followed. Temporary files that killed processes left behind are
+    removed first.
     """
     try:
         target = _resolved(path)
@@ -30,21 +42,79 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             with Path(path).open("wb") as file:
                 yield file
             return
-        # In the target's own folder, since only a rename within one file system is atomic.
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".part")
-        part = Path(name)
+        _remove_parts(target)
+        descriptor, part = _new_part(target)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            # A temporary file is its owner's alone; a file that was there keeps its permissions.
-            part.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask())
-            part.replace(target)
+                if fcntl is None:  # Windows does not rename open files; elsewhere the lock is held until the end
+                    file.close()
+                # A temporary file is its owner's alone; a file that was there keeps its permissions.
+                part.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask())
+                part.replace(target)
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise cannot_write(path, error.strerror or str(error)) from None
+
+
+def _part_names(target: Path) -> tuple[str, str]:
+    """The start and the end of the names of temporary files for `target`."""
+    return f".{target.name[:40]}.", ".part"
+
+
+def _new_part(target: Path) -> tuple[int, Path]:
+    """A temporary file, locked while it is written, in the target's folder: only a rename within one file system is
+    atomic.
+    """
+    prefix, suffix = _part_names(target)
+    while True:
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=suffix)
+        _lock(descriptor, wait=True)
+        with contextlib.suppress(FileNotFoundError):  # another writer may have removed it before it was locked
+            if os.path.samestat(os.fstat(descriptor), Path(name).lstat()):
+                return descriptor, Path(name)
+        os.close(descriptor)
+
+
+def _remove_parts(target: Path) -> None:
+    """Remove the temporary files for `target` that no process is writing any more."""
+    prefix, suffix = _part_names(target)
+    pattern = re.compile(f"{re.escape(prefix)}[a-z0-9_]{{8}}{re.escape(suffix)}")
+    parts = []
+    with contextlib.suppress(OSError):  # a folder may be writable and not readable
+        parts = [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
+    for part in parts:
+        with contextlib.suppress(OSError):  # it is gone already, or it is not ours
+            if stat.S_ISREG(part.lstat().st_mode) and _is_abandoned(part):
+                part.unlink()
+
+
+def _is_abandoned(part: Path) -> bool:
+    """Whether no process holds the lock of a temporary file, or, without locks, whether it is older than a day."""
+    descriptor = os.open(part, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    try:
+        locked = _lock(descriptor, wait=False)
+        if locked is None:
+            return time.time() - os.fstat(descriptor).st_mtime > SECONDS_OF_A_DAY
+        return locked
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, *, wait: bool) -> bool | None:
+    """Lock an open file until it is closed; False if another process has the lock, None where there are no locks."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return None
+    return True
 
 
 def cannot_write(path: str | os.PathLike[str], reason: str) -> UserError:
@@ -63,7 +133,9 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         if target.exists() and not os.access(target, os.W_OK):
             raise cannot_write(path, "permission denied")
         if target.is_file() or not target.exists():
-            with tempfile.TemporaryFile(dir=target.parent):  # as `replacing` will: permissions do not tell all
+            prefix, suffix = _part_names(target)
+            # As `replacing` will: permissions do not tell all. What a kill leaves behind has a name that it removes.
+            with tempfile.TemporaryFile(dir=target.parent, prefix=prefix, suffix=suffix):
                 pass
     except OSError as error:
         raise cannot_write(path, error.strerror or str(error)) from None

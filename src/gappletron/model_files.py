@@ -1,29 +1,44 @@
 """Files of saved models: a NumPy archive with a JSON header, written whole or not at all, read with every check.
 
-Nothing in a file can run code. What a file says of a graph or a state is checked by those who make them from it.
+Nothing in a file can run code. A checksum over all members binds them to each other. It finds damage, not malice: what
+a file says is checked as well, here (sizes, before memory is taken) and by those who make graphs and states from it.
 """
 
 from __future__ import annotations
 
+import ast
+import hashlib
+import io
 import json
+import math
+import os
+import re
+import stat
+import struct
+import zipfile
+import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from gappletron import _files
 from gappletron._signals import held_back
 from gappletron._validate import UserError
+from gappletron.domination import greedy_dominating_set
 from gappletron.graphs import FeedbackGraph
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-VERSION = 2
-"""Version 1 is that of gappletron 0.1: another header, and states under other names."""
+VERSION = 3
+"""Version 1 is that of gappletron 0.1: another header, states under other names, no checksum. Version 2 was never
+released."""
+
+MOST_HEADER_BYTES = 2**24
+MOST_MEMBERS = 2**16
 
 T = TypeVar("T")
 
@@ -33,9 +48,52 @@ def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], array
 
     Signals wait until the file is complete: an exception inside an archive would be lost in the code that closes it.
     """
-    text = json.dumps({"format": kind, "version": VERSION, **header})
+    text = json.dumps({"format": kind, "version": VERSION, **header}).encode()
+    if len(text) > MOST_HEADER_BYTES or len(arrays) > MOST_MEMBERS - 2:
+        raise UserError(
+            f"the model cannot be saved in {os.fspath(path)!r}: the names of its classes take more than "
+            f"{MOST_HEADER_BYTES >> 20} MiB, or its waiting receipts have more than {MOST_MEMBERS} graphs; use "
+            "shorter names or fewer graphs"
+        )
+    members = {"header": np.frombuffer(text, np.uint8), **arrays}
     with held_back(), _files.replacing(path) as file:
-        np.savez(file, allow_pickle=False, header=np.frombuffer(text.encode(), np.uint8), **arrays)
+        if file.seekable():
+            write_archive(file, members)
+        else:  # a pipe: the sizes stand in front of the members, and are known after them
+            whole = io.BytesIO()
+            write_archive(whole, members)
+            file.write(whole.getbuffer())
+
+
+def write_archive(file: IO[bytes], members: dict[str, NDArray[Any]]) -> None:
+    """Write the arrays as :func:`numpy.savez` does, and at last the checksum of their names and contents."""
+    digest = _new_digest()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in members.items():
+            digest.update(name.encode() + b"\0")
+            _write_member(archive, name, array, digest)
+        _write_member(archive, "checksum", np.frombuffer(digest.digest(), np.uint8), digest)
+
+
+def _new_digest() -> Any:
+    return hashlib.sha256()  # with the instructions of current processors twice as fast as BLAKE2b
+
+
+def _write_member(archive: zipfile.ZipFile, name: str, array: NDArray[Any], digest: Any) -> None:
+    with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+        rows_first = np.ascontiguousarray(array) if array.flags.fnc else array
+        np.lib.format.write_array(_Summed(member, digest), rows_first, version=(1, 0), allow_pickle=False)
+
+
+class _Summed:
+    """A file for writing that also updates a checksum."""
+
+    def __init__(self, file: IO[bytes], digest: Any) -> None:
+        self.file, self.digest = file, digest
+
+    def write(self, data: bytes) -> None:
+        self.digest.update(data)
+        self.file.write(data)
 
 
 def read(path: str | os.PathLike[str], kind: str, rebuilt: Callable[[dict[str, Any], dict[str, NDArray[Any]]], T]) -> T:
@@ -51,6 +109,11 @@ def read(path: str | os.PathLike[str], kind: str, rebuilt: Callable[[dict[str, A
             f"{str(path)!r} was written by a newer gappletron (format {header['version']}, this one reads up to "
             f"{VERSION}): upgrade gappletron"
         )
+    if header["version"] == 2:
+        raise UserError(
+            f"{str(path)!r} was written by a development version of gappletron (format 2), and only the files of "
+            "released versions are read: load it with the version that wrote it"
+        )
     try:
         return rebuilt(*((header, arrays) if header["version"] == VERSION else _from_version_1(header, arrays)))
     except UserError as error:
@@ -60,23 +123,119 @@ def read(path: str | os.PathLike[str], kind: str, rebuilt: Callable[[dict[str, A
 
 
 def _contents(path: str | os.PathLike[str], damaged: str) -> tuple[Any, dict[str, NDArray[Any]]]:
+    """The header and the arrays of a file whose bytes are as they were written."""
     try:
-        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile) or "header" not in archive.files:
-                raise UserError(damaged)
-            header = json.loads(bytes(archive["header"]))
-            arrays = {name: archive[name] for name in archive.files}
-            if archive.zip is None or archive.zip.testzip() is not None:  # reading arrays may stop before their sums
-                raise UserError(damaged)
+        with open(Path(path), "rb", opener=_opened) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise UserError(f"{str(path)!r} is a pipe or a device: give a file that save() wrote")
+            arrays, digest = _arrays(file, status.st_size)
+        header = json.loads(bytes(arrays.pop("header")))
+        # Files of version 1 have the checksums of the archive alone.
+        if header["version"] == VERSION and arrays.pop("checksum").tobytes() != digest:
+            raise _Damaged
     except OSError as error:
         raise UserError(
             f"cannot read {str(path)!r} ({error.strerror or error}): give a file that save() wrote"
         ) from None
     except UserError:
         raise
-    except Exception as error:  # zipfile, its decompressors, NumPy and JSON have a dozen errors for bytes gone wrong
+    except Exception as error:  # bytes gone wrong have a dozen errors in JSON, in Python's literals and in NumPy
         raise UserError(damaged) from error
     return header, arrays
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe without a writer would block
+
+
+class _Damaged(Exception):
+    """The bytes of a file are not those that were written."""
+
+
+class _Member(NamedTuple):
+    """An array in the archive: its name, where its bytes are, and their checksum."""
+
+    name: str
+    start: int
+    size: int
+    sum: int
+
+
+def _arrays(file: IO[bytes], size: int) -> tuple[dict[str, NDArray[Any]], bytes]:
+    """All arrays of an archive, and the checksum of all but the one that is called so. They take no more memory than
+    the file has bytes.
+    """
+    digest = _new_digest()
+    found: dict[str, NDArray[Any]] = {}
+    for member in _members(file, size):
+        if member.name in found or len(found) == MOST_MEMBERS:
+            raise _Damaged
+        if member.name == "header" and member.size > MOST_HEADER_BYTES + 1024:
+            raise _Damaged
+        head, array = _array(file, member)
+        if zlib.crc32(array.data, zlib.crc32(head)) != member.sum:
+            raise _Damaged
+        if member.name != "checksum":
+            digest.update(member.name.encode() + b"\0" + head)
+            digest.update(array.data)
+        found[member.name] = array
+    return found, digest.digest()
+
+
+LOCAL_HEAD = struct.Struct("<4s5H3I2H")
+ZIP64_SIZES = struct.Struct("<2H2Q")
+END_OF_ARCHIVE = 22
+
+
+def _members(file: IO[bytes], size: int) -> Iterator[_Member]:
+    """The members of an archive without compression, from its beginning. Its directory, at the end, is not needed."""
+    file.seek(max(0, size - END_OF_ARCHIVE))
+    if file.read(4) != b"PK\5\6":
+        raise _Damaged  # it is cut off
+    position = 0
+    while True:
+        file.seek(position)
+        head = file.read(LOCAL_HEAD.size)
+        if position > 0 and head[:4] == b"PK\1\2":
+            return
+        signature, _, flags, method, _, _, crc, packed, unpacked, name_size, extra_size = LOCAL_HEAD.unpack(head)
+        if signature != b"PK\3\4" or flags or method != zipfile.ZIP_STORED:
+            raise _Damaged
+        name, extra = file.read(name_size).decode("ascii"), file.read(extra_size)
+        if unpacked == packed == 2**32 - 1:
+            _, _, unpacked, packed = ZIP64_SIZES.unpack(extra)
+        start = position + LOCAL_HEAD.size + name_size + extra_size
+        position = start + unpacked
+        if packed != unpacked or position > size - END_OF_ARCHIVE or not name.endswith(".npy"):
+            raise _Damaged
+        yield _Member(name.removesuffix(".npy"), start, unpacked, crc)
+
+
+ARRAY_HEAD = struct.Struct("<8sH")
+
+
+def _array(file: IO[bytes], member: _Member) -> tuple[bytes, NDArray[Any]]:
+    """The head of a member and its array of numbers, flat or of its shape."""
+    file.seek(member.start)
+    head = file.read(ARRAY_HEAD.size)
+    magic, length = ARRAY_HEAD.unpack(head)
+    if magic != b"\x93NUMPY\1\0" or not length <= min(1024, member.size):
+        raise _Damaged
+    text = file.read(length)
+    about = ast.literal_eval(text.decode("ascii").strip())
+    kind, shape = about["descr"], about["shape"]
+    if about["fortran_order"] or not re.fullmatch(r"[<|][biuf]\d{1,2}", kind):
+        raise _Damaged
+    if not all(type(axis) is int and axis >= 0 for axis in shape):
+        raise _Damaged
+    dtype = np.dtype(kind)
+    if math.prod(shape) * dtype.itemsize != member.size - len(head) - length:
+        raise _Damaged
+    array = np.empty(math.prod(shape), dtype)
+    if file.readinto(array.view(np.uint8)) != array.nbytes:  # type: ignore[attr-defined]
+        raise _Damaged
+    return head + text, array.reshape(shape)
 
 
 # --------------------------------------------------------------------------------------------------------------- graphs
@@ -95,12 +254,16 @@ def graph_header(graph: FeedbackGraph) -> dict[str, Any]:
 
 
 def graph_of(about: dict[str, Any], edges: NDArray[Any]) -> FeedbackGraph:
-    """The graph of a header and of its given edges."""
-    graph = FeedbackGraph(
-        edges, about["classes"], about["actions"], name=about["name"], dominating_set=about["dominating_set"]
-    )
+    """The graph of a header and of its given edges. Its dominating set is that of the file: none is searched for."""
+    classes, actions, members = (about[name] for name in ("classes", "actions", "dominating_set"))
+    if not all(type(names) is list for names in (classes, actions, members)):
+        raise UserError("a graph's classes, actions or dominating set are not lists: the file is damaged")
+    if edges.dtype != bool or edges.shape != (len(actions), len(classes)):
+        raise UserError("a graph has other edges than classes and actions: the file is damaged")
     flags = {name: about[name] for name in ("dominating_set_is_given", "dominating_set_is_exact")}
-    return graph._restored(**flags)
+    if not all(type(flag) is bool for flag in flags.values()):
+        raise UserError("what is said of a graph's dominating set is not true or false: the file is damaged")
+    return FeedbackGraph(edges, classes, actions, name=about["name"], dominating_set=members)._restored(**flags)
 
 
 # ------------------------------------------------------------------------------------------------ files of version 0.1
@@ -114,25 +277,34 @@ def _from_version_1(
     edges = arrays["visible"]
     if edges.shape == (2, 2) and graph["name"] in ("bandit", "disease-prevention"):  # version 0.1 kept the closure only
         edges = FeedbackGraph.preset(graph["name"], graph["classes"]).given
-    found = FeedbackGraph(edges, graph["classes"], graph["actions"])
-    about = {
-        **graph,
-        "dominating_set_is_given": list(found.dominating_set) != list(graph["dominating_set"]),
-        "dominating_set_is_exact": found.dominating_set_is_exact,
-    }
     state = {name: array for name, array in arrays.items() if name.startswith("state.")}
     inverse = state.get("state.inverse")
     if inverse is not None:
         shape = state["state.weights"].shape
         state["state.inverse"] = inverse.reshape(*shape, *shape)
+    rows = header["pending"]
     parts = {name: arrays[name] for name in ("indices", "values", "scores", "probabilities")}
+    parts["receipts"] = np.array(
+        [[serial, action, greedy, size, -1] for serial, action, greedy, _, size in rows], np.int64
+    ).reshape(len(rows), 5)
+    parts["rates"] = np.array([row[3] for row in rows], np.float64)
+    parts["expired"] = np.array(header["expired"], np.int64)
     about_model = {
         **header,
-        "graph": about,
+        "graph": {**graph, **_dominating_set_of_version_1(graph, arrays["visible"])},
         "graphs": [],
         "sessions": [[header["id"], 0, header["rounds"]]],
         "feature_limit": None,
         "pending_bytes": 2**28,
-        "pending": [[*row, -1] for row in header["pending"]],
     }
     return about_model, {"edges": edges, **parts, **state}
+
+
+def _dominating_set_of_version_1(graph: dict[str, Any], visible: NDArray[Any]) -> dict[str, bool]:
+    """Who chose the dominating set, and whether it is known to be the smallest, as far as that is quickly found."""
+    members = {graph["actions"].index(name) for name in graph["dominating_set"]}
+    lone = set(visible[:, visible.sum(axis=0) == 1].argmax(axis=0).tolist())  # the only observers of some class
+    return {
+        "dominating_set_is_given": members != set(greedy_dominating_set(visible)),
+        "dominating_set_is_exact": len(members) == 1 or members <= lone,
+    }

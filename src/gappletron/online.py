@@ -38,9 +38,14 @@ __all__ = ["UNSEEN", "Online", "Receipt"]
 
 FORMAT = "gappletron.Online"
 FIRST_FEATURES = 1024
+RECEIPT = ("serial", "action", "greedy", "size of the row", "graph, or -1 for the model's own")
+"""The columns of the array "receipts" in a file."""
 MOST_SESSIONS = 256
 """Past sessions whose receipts are told from those of other models."""
-
+MOST_NAME = 100
+"""Characters in the name of a session."""
+ROUNDING = 1e-6
+"""How far the sum of saved probabilities may be from 1."""
 
 forks = [0]
 """How often this process is a copy of another: what it continues must not issue the receipts of the first."""
@@ -509,22 +514,24 @@ class Online:
             "feature_limit": self.feature_limit,
             "pending_limit": self.pending_limit,
             "pending_bytes": self.pending_bytes,
-            "expired": list(self._expired),
             "graphs": [model_files.graph_header(graph) for graph in graphs],
-            "pending": [
-                [
-                    serial,
-                    int(turn.action),
-                    int(turn.greedy),
-                    float(turn.rate),
-                    turn.x.indices.size,
-                    -1 if turn.graph is self.graph else graphs.index(turn.graph),
-                ]
-                for serial, turn in zip(self._pending, turns, strict=True)
-            ],
         }
+        places = {graph: place for place, graph in enumerate(graphs)}
+        receipts = [
+            (
+                serial,
+                turn.action,
+                turn.greedy,
+                turn.x.indices.size,
+                -1 if turn.graph is self.graph else places[turn.graph],
+            )
+            for serial, turn in zip(self._pending, turns, strict=True)
+        ]
         arrays |= {f"edges.{place}": graph.given for place, graph in enumerate(graphs)}
         arrays |= {
+            "expired": np.array(list(self._expired), np.int64),
+            "receipts": np.array(receipts, np.int64).reshape(len(receipts), len(RECEIPT)),
+            "rates": np.array([turn.rate for turn in turns], np.float64),
             "indices": _joined([turn.x.indices for turn in turns], np.int32),
             "values": _joined([turn.x.values for turn in turns], np.float64),
             "scores": _joined([turn.scores for turn in turns], np.float64),
@@ -559,15 +566,14 @@ class Online:
         model.feature_limit = None if limit is None else whole(limit, "feature_limit", least=1, most=MOST_FEATURES)
         model.pending_limit = whole(header["pending_limit"], "pending", least=1)
         model.pending_bytes = whole(header["pending_bytes"], "pending_bytes", least=1)
-        expired = header["expired"][-model.pending_limit :]
-        model._expired = OrderedDict.fromkeys(whole(serial, "a serial", most=model.rounds - 1) for serial in expired)
-        model._pending = OrderedDict()
         past = _sessions(header["sessions"], model.rounds)
+        model._pending = OrderedDict()
         for serial, turn in _turns(header, arrays, model):
             session = next((each.name for each in past if each.first <= serial < each.stop), None)
             if session is None:
                 raise UserError("a waiting receipt belongs to no session: the file is damaged")
             model._pending[serial] = Receipt(session, serial, turn)
+        model._expired = OrderedDict.fromkeys(_expired(arrays["expired"], model))
         needed = {receipt.session for receipt in model._pending.values()}
         kept = [each for place, each in enumerate(past, MOST_SESSIONS) if place >= len(past) or each.name in needed]
         model._past = {each.name: each for each in kept}
@@ -593,8 +599,8 @@ def _sessions(rows: list[Any], rounds: int) -> list[Session]:
     """The sessions of a file that gave out receipts, checked."""
     least, found = 0, []
     for name, first, stop in rows:
-        if not isinstance(name, str) or not name:
-            raise UserError("a session's name is not a text: the file is damaged")
+        if not isinstance(name, str) or not 0 < len(name) <= MOST_NAME:
+            raise UserError("a session's name is not a short text: the file is damaged")
         session = Session(
             name,
             whole(first, "the first receipt of a session", least=least, most=rounds),
@@ -602,16 +608,32 @@ def _sessions(rows: list[Any], rounds: int) -> list[Session]:
         )
         least = session.stop
         found.append(session)
+    if least != rounds or not found or len({session.name for session in found}) < len(found):
+        raise UserError("the sessions do not fit the number of rounds, or share a name: the file is damaged")
     # One that issued nothing is of no use, but the last may have issued receipts after it was saved.
     return [session for session in found if session.stop > session.first or session is found[-1]]
+
+
+def _expired(serials: NDArray[Any], model: Online) -> list[int]:
+    """The last expired receipts of a file, checked."""
+    if serials.ndim != 1 or serials.dtype != np.int64 or serials.size > model.pending_limit:
+        raise UserError("the expired receipts do not fit the model: the file is damaged")
+    found = [whole(serial, "a serial", most=model.rounds - 1) for serial in serials.tolist()]
+    if not model._pending.keys().isdisjoint(found):
+        raise UserError("a receipt is both waiting and expired: the file is damaged")
+    return found
 
 
 def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Online) -> Iterator[tuple[int, Turn]]:
     """The waiting receipts of a file, checked: compiled code will trust them."""
     damaged = UserError("a waiting receipt does not fit the model: the file is damaged")
-    rows = header["pending"]
+    rows, rates = arrays["receipts"], arrays["rates"]
     graphs = [model_files.graph_of(about, arrays[f"edges.{place}"]) for place, about in enumerate(header["graphs"])]
-    if len(rows) > model.pending_limit or not all(graph.may_precede(model.graph) for graph in graphs):
+    if not all(graph.may_precede(model.graph) for graph in graphs):
+        raise damaged
+    if rows.dtype != np.int64 or rows.shape != (len(rates), len(RECEIPT)) or len(rows) > model.pending_limit:
+        raise damaged
+    if rates.dtype != np.float64 or not (np.isfinite(rates) & (rates >= 0.0)).all():
         raise damaged
     starts = dict.fromkeys(("indices", "values", "scores", "probabilities"), 0)
 
@@ -624,26 +646,32 @@ def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Onlin
         return part.copy()
 
     least = 0
-    for serial, action, greedy, rate, size, place in rows:
+    for (serial, action, greedy, size, place), rate in zip(rows.tolist(), rates.tolist(), strict=True):
         graph = model.graph if place == -1 else graphs[whole(place, "a graph")]
         indices, values = cut("indices", whole(size, "a size"), np.int32), cut("values", size, np.float64)
         squared = model._player.checker.is_fine(indices, values, model.features)
-        if squared is None or type(rate) is not float:
+        if squared is None:
             raise damaged
         least = whole(serial, "a serial", least=least, most=model.rounds - 1) + 1
+        whole(action, "an action", most=graph.n_actions - 1)
+        whole(greedy, "a greedy class", most=graph.n_classes - 1)
+        probabilities = cut("probabilities", graph.n_actions, np.float64)
+        scores = cut("scores", graph.n_classes, np.float64)
+        if not _is_distribution(probabilities) or probabilities[action] <= 0.0 or not np.isfinite(scores).all():
+            raise damaged
         record = new_record(graph.n_classes, graph.n_actions)
-        record[:HEAD] = (
-            serial,
-            whole(action, "an action", most=graph.n_actions - 1),
-            whole(greedy, "a greedy class", most=graph.n_classes - 1),
-            rate,
-        )
-        record[HEAD : HEAD + graph.n_actions] = cut("probabilities", graph.n_actions, np.float64)
+        record[:HEAD] = (serial, action, greedy, rate)
+        record[HEAD : HEAD + graph.n_actions] = probabilities
         start = HEAD + graph.n_actions
-        record[start : start + graph.n_classes] = cut("scores", graph.n_classes, np.float64)
+        record[start : start + graph.n_classes] = scores
         yield serial, Turn(Vector(indices, values, squared), graph, model.features, record)
     if any(starts[name] != arrays[name].size for name in starts):
         raise damaged
+
+
+def _is_distribution(probabilities: Floats) -> bool:
+    inside = (probabilities >= 0.0) & (probabilities <= 1.0)  # False for NaN
+    return bool(inside.all()) and abs(float(probabilities.sum()) - 1.0) <= ROUNDING
 
 
 def _joined(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:

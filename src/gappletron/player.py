@@ -45,7 +45,7 @@ from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.spelling import rebuilt, spelled
-from gappletron.state import Sizes, State
+from gappletron.state import Sizes, State, check_shapes
 from gappletron.streams.prepared import Prepared, prepared
 from gappletron.streams.stream import MOST_FEATURES, frozen
 
@@ -67,6 +67,8 @@ __all__ = ["Player", "Turn", "learner_of"]
 
 FORMAT = "gappletron.Player"
 MOST_PLANS = 64
+MOST_ROUNDS = 2**53
+"""A record holds the number of its round as a float."""
 NO_MARKS = np.zeros(0, np.int64)
 NO_MARKS.flags.writeable = False
 NO_LABELS = np.zeros(0, np.int64)
@@ -119,6 +121,21 @@ class Turn:
         """The score of every class at prediction time."""
         start = HEAD + self.graph.n_actions
         return _read_only(self.record[start : start + self.graph.n_classes])
+
+
+def _checked_random(state: Any) -> dict[str, Any]:
+    """The state of a PCG64 generator, as NumPy gives it: its numbers are copied without another look."""
+    numbers = state["state"]
+    for value, bits in (
+        (numbers["state"], 128),
+        (numbers["inc"], 128),
+        (state["has_uint32"], 1),
+        (state["uinteger"], 32),
+    ):
+        whole(value, "a number of the random state", most=2**bits - 1)
+    if state["bit_generator"] != "PCG64" or numbers["inc"] % 2 == 0:
+        raise UserError("the random state is not one of PCG64: the file is damaged")
+    return {"bit_generator": "PCG64", **{key: state[key] for key in ("state", "has_uint32", "uinteger")}}
 
 
 def _read_only(view: Floats) -> Floats:
@@ -559,9 +576,15 @@ class Player:
     ) -> Player:
         """The player of a :meth:`snapshot`; `pieces` are classes of your own that its learner is made of."""
         graph = model_files.graph_of(header["graph"], arrays["edges"])
-        player = cls(rebuilt(header["learner"], tuple(pieces)), graph, header["features"])
-        state = {name.removeprefix("state."): array for name, array in arrays.items()}
-        player._resume(state, whole(header["rounds"], "the rounds"), header["random"])
+        learner = learner_of(rebuilt(header["learner"], tuple(pieces)))
+        features = whole(header["features"], "features", least=1, most=MOST_FEATURES)
+        rounds = whole(header["rounds"], "the rounds", most=MOST_ROUNDS)
+        random = _checked_random(header["random"])
+        prefix = "state."
+        state = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        check_shapes(learner.declare(), Sizes(features, graph.n_classes, graph.n_actions), state)
+        player = cls(learner, graph, features)
+        player._resume(state, rounds, random)
         return player
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -67,6 +67,9 @@ class View:
     def left_out(self, figures: Sequence[str]) -> None:
         """The requested figures that have no runs at this T."""
 
+    def damaged(self, ids: Sequence[str]) -> None:
+        """The stored runs with these ids were damaged and are removed."""
+
     def begun(self, runs: Sequence[Run], missing: Sequence[Run]) -> None:
         """The runs start: all of them, and those that are not stored yet."""
 
@@ -106,6 +109,12 @@ def _skipped(figures: Sequence[str]) -> str:
     return f"{', '.join(figures)}: no runs with so few rounds, skipped"
 
 
+def _removed(ids: Sequence[str]) -> str:
+    shown = ascii(ids[0])
+    more = f" and {len(ids) - 1:,} more" if len(ids) > 1 else ""
+    return f"damaged rows of the stored runs are removed, and run again where needed: {shown[:120]}{more}"
+
+
 def _stored_already(stored: int, runs: int) -> str:
     return f"{stored:,} of {runs:,} runs are already stored"
 
@@ -130,6 +139,10 @@ class _Lines(View):
     def left_out(self, figures: Sequence[str]) -> None:
         if figures:
             _print(_skipped(figures))
+
+    def damaged(self, ids: Sequence[str]) -> None:
+        if ids:
+            _print(_removed(ids))
 
     def begun(self, runs: Sequence[Run], missing: Sequence[Run]) -> None:
         self.runs, self.done = len(runs), len(runs) - len(missing)
@@ -164,6 +177,10 @@ class _Bars(View):
     def left_out(self, figures: Sequence[str]) -> None:
         if figures:
             self.bars.console.print(_skipped(figures))
+
+    def damaged(self, ids: Sequence[str]) -> None:
+        if ids:
+            self.bars.console.print(_removed(ids), markup=False)
 
     def begun(self, runs: Sequence[Run], missing: Sequence[Run]) -> None:
         self.bars.update(self.loops, visible=False)

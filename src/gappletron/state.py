@@ -282,3 +282,19 @@ def measured(layout: Layout, sizes: Sizes) -> int:
     96000
     """
     return sum(math.prod(sizes.padded_shape(field)) * field.dtype.itemsize for _, field in _flat(layout))
+
+
+def check_shapes(layout: Layout, sizes: Sizes, saved: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse saved arrays that do not fit a layout and sizes, before memory is taken for them.
+
+    >>> check_shapes({"weights": Field("features", "classes")}, Sizes(2, 3, 3), {"weights": np.zeros((2, 3))})
+    """
+    for name, field in _flat(_checked(layout)):
+        array = saved.get(name)
+        if isinstance(field, Scratch):
+            continue
+        if array is None or array.shape != sizes.shape(field) or array.dtype != field.dtype:
+            raise UserError(
+                f"the saved array {name!r} does not fit the learner: the file is damaged, or a piece has changed since "
+                "it was written"
+            )

@@ -123,6 +123,7 @@ def carry_out(
         view.finished(result.task.sweep, result.task.rounds)
 
     with Store(out) as store:
+        view.damaged(store.remove_damaged())
         stored = store.finished(tasks, source_hash())
         missing = [task for task in tasks if task.id not in stored]
         if executor is None:

@@ -2,6 +2,9 @@
 
 A stored run survives a kill at any moment (write-ahead log), and the file can be read while it is written. A stored run
 is used for a task only if everything that it depends on is the same: its parameters and the sources of the package.
+
+Every row has a checksum of its contents. A row that does not match it, or that holds what no run can give, is never
+read as a result. A file with anything but the table of this module is refused before its rows are read.
 """
 
 from __future__ import annotations
@@ -9,16 +12,19 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
+import hashlib
 import io
 import json
+import math
 import os
 import sqlite3
+import struct
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gappletron import _files
-from gappletron._validate import UserError
+from gappletron._validate import UserError, shortened
 from gappletron.experiments.sweeps import Task
 
 if TYPE_CHECKING:
@@ -104,7 +110,19 @@ TASK_COLUMNS = tuple(field.name for field in fields(Task))
 OUTCOME_COLUMNS = tuple(field.name for field in fields(Outcome))
 COLUMNS = TASK_COLUMNS + OUTCOME_COLUMNS
 NOT_IN_TABLES = ("curve",)
+_KINDS = {field.name: str(field.type) for kind in (Task, Outcome) for field in fields(kind)}
 _TYPES = {"int": "INTEGER NOT NULL", "float": "REAL NOT NULL", "float | None": "REAL", "str": "TEXT NOT NULL"}
+_TABLE = (
+    "CREATE TABLE runs ("
+    + ", ".join(f"{name} {_TYPES[_KINDS[name]]}" for name in COLUMNS)
+    + ", checksum TEXT NOT NULL, PRIMARY KEY (id))"
+)
+_SCHEMA = {("table", "runs", _TABLE), ("index", "sqlite_autoindex_runs_1", None)}
+ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What reading a damaged file raises; the second where the message of the first holds damaged bytes."""
+MOST_RUNS = 1_000_000
+MOST_BYTES = 2**24
+"""In one row."""
 
 
 class Store:
@@ -121,25 +139,23 @@ class Store:
         self._lock = _locked(Path(folder))
         try:
             self._connection = _connected(self.path)
-        except sqlite3.Error as error:
+        except (*ERRORS, UserError) as error:
             _unlock(self._lock)
-            raise _unusable(self.path, error) from error
+            raise error if isinstance(error, UserError) else _unusable(self.path, error) from error
         try:
             self._prepare()
-        except (sqlite3.Error, UserError) as error:
+        except (*ERRORS, UserError) as error:
             self.__exit__()
             raise error if isinstance(error, UserError) else _unusable(self.path, error) from error
 
     def _prepare(self) -> None:
-        """Create the table, after a check that an existing file has the expected columns."""
-        if self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            _check_columns(self._connection, self.path)
+        """Create the table, or check that an existing file has this table and nothing else."""
+        if not self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            self._connection.execute(_TABLE)
+        _check_structure(self._connection, self.path)
         # WAL: a commit appends, so after a kill a row is either complete or absent, and readers do not wait.
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
-        kinds = {field.name: str(field.type) for kind in (Task, Outcome) for field in fields(kind)}
-        columns = ", ".join(f"{name} {_TYPES[kinds[name]]}" for name in COLUMNS)
-        self._connection.execute(f"CREATE TABLE IF NOT EXISTS runs ({columns}, PRIMARY KEY (id))")
 
     def __enter__(self) -> Store:
         return self
@@ -148,11 +164,23 @@ class Store:
         self._connection.close()
         _unlock(self._lock)
 
+    def remove_damaged(self) -> list[str]:
+        """Remove the rows that are not as they were written, or that no run can have given; their ids."""
+        try:
+            damaged = [(number, row) for number, row, result in _rows(self._connection) if result is None]
+            if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+                self._connection.execute("REINDEX")  # rows are found by a scan, but replaced through the index
+            with self._connection:
+                self._connection.executemany("DELETE FROM runs WHERE rowid = ?", [(number,) for number, _ in damaged])
+        except ERRORS as error:
+            raise _unusable(self.path, error) from error
+        return [str(row[0]) for _, row in damaged]
+
     def finished(self, tasks: Iterable[Task], sources: str) -> dict[str, Result]:
         """The stored results of these tasks, by id: those with the same parameters and the same sources."""
         try:
-            stored = {result.task.id: result for result in _rows(self._connection)}
-        except sqlite3.Error as error:
+            stored = {result.task.id: result for _, _, result in _rows(self._connection) if result is not None}
+        except ERRORS as error:
             raise _unusable(self.path, error) from error
         return {
             task.id: stored[task.id]
@@ -162,18 +190,33 @@ class Store:
 
     def add(self, result: Result) -> None:
         """Store a finished run in a transaction of its own; it replaces an older run with the same id."""
-        values = [*dataclasses.astuple(result.task), *dataclasses.astuple(result.outcome)]
+        values = (*dataclasses.astuple(result.task), *dataclasses.astuple(result.outcome))
+        if not _is_sound(values):
+            raise UserError(
+                f"the run {result.task.id!r} gave a number that is not finite, or a value of another type than its "
+                "column: it cannot be stored"
+            )
+        row = (*values, _checksum(values))
         try:
             with self._connection:
-                self._connection.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(values))})", values)
-        except sqlite3.Error as error:
+                self._connection.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(row))})", row)
+        except ERRORS as error:
             raise UserError(
-                f"cannot write {str(self.path)!r} ({error}): fix that and start again; the runs stored so far are kept"
+                f"cannot write {str(self.path)!r} ({_told(error)}): fix that and start again; the runs stored so far "
+                "are kept"
             ) from error
 
 
-def _connected(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, timeout=30.0)
+def _connected(path: Path, mode: str = "mode=rwc") -> sqlite3.Connection:
+    """A connection that does not run what the file may define, and reads no row without end."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{str(path)!r} is not a file: move it away or choose another folder")
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=30.0)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+    connection.text_factory = lambda text: text.decode("utf-8", "replace")  # then the checksum does not match
+    for setting in ("trusted_schema = OFF", "cell_size_check = ON"):
+        connection.execute(f"PRAGMA {setting}")
+    return connection
 
 
 def _locked(folder: Path) -> int | None:
@@ -211,28 +254,98 @@ def _unlock(lock: int | None) -> None:
         os.close(lock)
 
 
-def _unusable(path: Path, error: sqlite3.Error) -> UserError:
+def _unusable(path: Path, error: Exception | str) -> UserError:
     return UserError(
-        f"{str(path)!r} cannot be used as a file of results ({error}): move it away or choose another folder"
+        f"{str(path)!r} cannot be used as a file of results ({_told(error)}): move it away or choose another folder"
     )
 
 
-def _check_columns(connection: sqlite3.Connection, path: Path) -> None:
-    if tuple(row[1] for row in connection.execute("PRAGMA table_info(runs)")) != COLUMNS:
+def _told(error: Exception | str) -> str:
+    """What SQLite says, which may repeat bytes of the file."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is damaged"
+    return shortened("".join(letter if letter.isprintable() else "?" for letter in str(error)), 200)
+
+
+def _check_structure(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file with other tables, views or triggers than the table of this module, or with damaged pages."""
+    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > len(_SCHEMA):
+        raise _foreign(path)
+    found = set(connection.execute("SELECT type, name, sql FROM sqlite_master"))
+    if not {(kind, name) for kind, name, _ in found} <= {(kind, name) for kind, name, _ in _SCHEMA}:
+        raise _foreign(path)
+    if found != _SCHEMA:
         raise UserError(
             f"{str(path)!r} was written by another program or by another version of gappletron, with other columns: "
             "move it away or choose another folder"
         )
+    for (problem,) in connection.execute("PRAGMA quick_check(100)"):
+        # A missing value is a damaged row, which is found by its checksum.
+        if problem != "ok" and not problem.startswith("NULL value in"):
+            raise _unusable(path, "damaged pages")
 
 
-def _rows(connection: sqlite3.Connection) -> Iterator[Result]:
+def _foreign(path: Path) -> UserError:
+    return UserError(
+        f"{str(path)!r} holds tables, views or triggers that gappletron does not write: move it away or choose another "
+        "folder"
+    )
+
+
+def _rows(connection: sqlite3.Connection) -> Iterator[tuple[int, tuple[Any, ...], Result | None]]:
+    """The number of each row, its values, and the result; None where it is damaged or not one of a run."""
     cut = len(TASK_COLUMNS)
-    for row in connection.execute(f"SELECT {', '.join(COLUMNS)} FROM runs ORDER BY id"):
-        yield Result(Task(*row[:cut]), Outcome(*row[cut:]))
+    # By a scan of the table: an index that is damaged would hide rows.
+    found = connection.execute(
+        f"SELECT rowid, {', '.join(COLUMNS)}, checksum FROM runs NOT INDEXED LIMIT {MOST_RUNS + 1}"
+    )
+    for place, (number, *values, checksum) in enumerate(found):
+        if place == MOST_RUNS:
+            raise sqlite3.DataError(f"more than {MOST_RUNS:,} rows")
+        row = tuple(values)
+        is_good = _is_sound(row) and checksum == _checksum(row)
+        yield number, row, Result(Task(*row[:cut]), Outcome(*row[cut:])) if is_good else None
+
+
+def _checksum(values: tuple[Any, ...]) -> str:
+    """Of the values of a row, with their types; floats by their bits, but for the sign of zero, which SQLite drops."""
+    digest = hashlib.blake2b(digest_size=16)
+    for value in values:
+        content = struct.pack("<d", value + 0.0) if isinstance(value, float) else str(value).encode()
+        digest.update(f"{type(value).__name__} {len(content)} ".encode() + content)
+    return digest.hexdigest()
+
+
+def _is_sound(values: tuple[Any, ...]) -> bool:
+    """Whether the values of a row have the types of their columns, and numbers are finite."""
+    kinds: dict[str, tuple[type, ...]] = {
+        "int": (int,),
+        "float": (float,),
+        "float | None": (float, type(None)),
+        "str": (str,),
+    }
+    row = dict(zip(COLUMNS, values, strict=True))
+    if any(type(value) not in kinds[_KINDS[name]] for name, value in row.items()):
+        return False
+    if any(isinstance(value, float) and not math.isfinite(value) for value in values):
+        return False
+    if not all(value.isprintable() for value in values if isinstance(value, str)):
+        return False
+    try:
+        rounds, mistakes = json.loads(row["curve"])
+        return (
+            len(rounds) == len(mistakes)
+            and all(type(value) is int for value in (*rounds, *mistakes))
+            and type(json.loads(row["parameters"])) is dict
+        )
+    except (ValueError, TypeError, RecursionError):
+        return False
 
 
 def read_results(folder: str | os.PathLike[str]) -> list[Result]:
     """All runs stored in a folder, sorted by id. Another process may write to the folder at the same time.
+
+    A file with a damaged row is refused: :func:`reproduce` runs it again.
 
     >>> read_results("nowhere")
     Traceback (most recent call last):
@@ -245,14 +358,21 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
     # In a folder without write permission SQLite cannot create its log, so the file is read as immutable.
     for mode in ("mode=ro", "mode=ro&immutable=1"):
         try:
-            with contextlib.closing(
-                sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=30.0)
-            ) as connection:
-                _check_columns(connection, path)
-                return list(_rows(connection))
-        except sqlite3.Error as error:
-            reason = error
-    raise _unusable(path, reason)
+            with contextlib.closing(_connected(path, mode)) as connection:
+                _check_structure(connection, path)
+                results = [result for _, _, result in _rows(connection)]
+                break
+        except ERRORS as error:
+            reason: Exception = error
+    else:
+        raise _unusable(path, reason)
+    good = [result for result in results if result is not None]
+    if len(good) < len(results):
+        raise UserError(
+            f"{len(results) - len(good)} of the {len(results)} rows of {str(path)!r} are damaged: run "
+            f"`gappletron reproduce --out {os.fspath(folder)}`, which removes them and repeats the runs that it needs"
+        )
+    return sorted(good, key=lambda result: result.task.id)
 
 
 def table(results: Iterable[Result]) -> tuple[list[str], list[list[Any]]]:
@@ -299,8 +419,7 @@ def _parquet(columns: list[str], rows: list[list[Any]]) -> bytes:
             "or use a file name that ends in .csv"
         ) from None
     kinds = {"int": pa.int64(), "float": pa.float64(), "float | None": pa.float64(), "str": pa.string()}
-    types = {field.name: kinds[str(field.type)] for kind in (Task, Outcome) for field in fields(kind)}
-    schema = pa.schema([(name, types[name]) for name in columns])
+    schema = pa.schema([(name, kinds[_KINDS[name]]) for name in columns])
     by_column = {name: [row[place] for row in rows] for place, name in enumerate(columns)}
     sink = io.BytesIO()
     pq.write_table(pa.table(by_column, schema=schema), sink)

@@ -1,0 +1,146 @@
+"""The on-disk cache of machine code: what is damaged, foreign or old is never run."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import numba
+import pytest
+
+from gappletron import _code_cache, _files
+from gappletron._dispatch import source_hash
+from storms import cached_code, doubled, shifted
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A folder of its own for the cache, with the code of one function in it."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    code = cached_code(doubled)
+    assert (code(4), sum(code.stats.cache_misses.values())) == (8, 1)
+    (folder,) = tmp_path.iterdir()
+    return folder
+
+
+def files(folder):
+    index, data = sorted(folder.iterdir(), key=lambda path: path.suffix, reverse=True)
+    assert (index.suffix, data.suffix) == (".nbi", ".nbc")
+    return index, data
+
+
+def assert_compiled_again(folder):
+    """The code is compiled again, works, and is found by the next process; no other file is left."""
+    for misses in (1, 0):
+        code = cached_code(doubled)
+        assert code(4) == 8
+        assert sum(code.stats.cache_misses.values()) == misses
+        assert sum(code.stats.cache_hits.values()) == 1 - misses
+    files(folder)
+
+
+def test_good_files_are_used(cache):
+    before = [(path.stat().st_mtime_ns, path.read_bytes()) for path in files(cache)]
+    code = cached_code(doubled)
+    assert (code(4), sum(code.stats.cache_hits.values())) == (8, 1)
+    assert [(path.stat().st_mtime_ns, path.read_bytes()) for path in files(cache)] == before
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:20],
+        lambda data: data[:-1],
+        lambda data: data + b"\0",
+        lambda data: data[:-40] + bytes([data[-40] ^ 1]) + data[-39:],
+        lambda data: bytes([data[0] ^ 128]) + data[1:],
+        lambda data: b"\x80\x04" * 500,
+    ],
+)
+def test_a_damaged_file_is_compiled_again_and_replaced(cache, which, damage):
+    path = files(cache)[which]
+    path.write_bytes(damage(path.read_bytes()))
+    assert_compiled_again(cache)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_missing_file_is_compiled_again(cache, which):
+    files(cache)[which].unlink()
+    assert_compiled_again(cache)
+
+
+def test_the_file_of_another_function_does_not_stand_in(cache, tmp_path):
+    mine = {path.suffix: path for path in files(cache)}
+    assert cached_code(shifted)(4) == 5
+    for path in cache.iterdir():
+        if "shifted" in path.name:
+            path.replace(mine[path.suffix])
+    assert_compiled_again(cache)
+
+
+def test_two_signatures_under_one_name_are_told_apart(cache):
+    """As two processes leave it that compiled at the same time, one for ints and one for floats."""
+    index, _ = files(cache)
+    before = index.read_bytes()
+    code = cached_code(doubled)
+    index.unlink()
+    assert code(0.25) == 0.5  # written under the name that the code for ints has
+    index.write_bytes(before)
+    assert_compiled_again(cache)
+
+
+def test_files_of_older_sources_are_removed(cache):
+    index, _ = files(cache)
+    older = index.name.replace(source_hash(), "0123456789abcdef")
+    gone = [older, older.replace(".nbi", ".1.nbc"), older.replace(".nbi", ".1.nbc.tmp.0123456789abcdef")]
+    gone.append(older.replace("doubled", "renamed"))
+    kept = ["module.cpython-311.pyc", "other.function-12.py311.nbi", "other.function-12.py311.1.nbc"]
+    for name in gone + kept:
+        (cache / name).write_bytes(b"")
+    _code_cache.remove_older.cache_clear()  # as a new process would
+    cached_code(shifted)(4)
+    names = {path.name for path in cache.iterdir()}
+    assert names.isdisjoint(gone)
+    assert names.issuperset(kept)
+    assert index.name in names
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="permissions of another kind")
+def test_what_others_may_write_to_is_not_used(cache):
+    for path in files(cache):
+        path.chmod(0o666)
+        assert_compiled_again(cache)
+        assert not path.stat().st_mode & stat.S_IWOTH
+    cache.chmod(0o777)
+    before = [path.stat().st_mtime_ns for path in files(cache)]
+    code = cached_code(doubled)
+    assert (code(4), sum(code.stats.cache_hits.values())) == (8, 0)
+    assert [path.stat().st_mtime_ns for path in files(cache)] == before
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="permissions of another kind")
+def test_who_is_trusted():
+    user = os.getuid()
+    owner = _code_cache.PACKAGE.stat()
+
+    def status(mode, uid, gid):
+        return os.stat_result((stat.S_IFREG | mode, 0, 0, 1, uid, gid, 0, 0, 0, 0))
+
+    for uid in (user, 0, owner.st_uid):
+        assert _code_cache.is_trusted(status(0o644, uid, 4242))
+        assert _code_cache.is_trusted(status(0o664, uid, user))
+        assert not _code_cache.is_trusted(status(0o664, uid, 4242))
+        assert not _code_cache.is_trusted(status(0o646, uid, user))
+    assert not _code_cache.is_trusted(status(0o644, 4242, user))
+
+
+def test_a_cache_that_cannot_be_written_stops_nothing(cache, monkeypatch):
+    files(cache)[1].write_bytes(b"")
+
+    def full(path):
+        raise _files.cannot_write(path, "No space left on device")
+
+    monkeypatch.setattr(_files, "replacing", full)
+    assert cached_code(doubled)(4) == 8
