@@ -54,22 +54,26 @@ def catches(pid, number):
     return bool(caught >> (number - 1) & 1)
 
 
-def at_every_moment(make, call, files=("online.py", "player.py", "inputs.py", "engine.py")):
-    """Call with a new thing again and again, each time with Struck raised one moment later, until no moment is left;
-    after each call the thing, and whether it was struck.
+def raise_struck(_):
+    raise Struck
+
+
+def at_every_moment(make, call, strike=raise_struck, files=("online.py", "player.py", "inputs.py", "engine.py")):
+    """Call with a new thing again and again, each time struck one moment later, until no moment is left; after each
+    call the thing, and whether it was struck. A strike calls a function with the thing, by default one that raises.
 
     Python runs signal handlers when a function is entered, after calls and at the ends of loops. A trace function that
-    raises at the next instruction strikes at all of these moments in these files, one after the other.
+    strikes at the next instruction meets all of these moments in these files, one after the other.
     """
     moment, struck = 0, True
     while struck:
         thing = make()
-        struck = _struck_at(moment, lambda thing=thing: call(thing), files)
+        struck = _struck_at(moment, thing, call, strike, files)
         yield thing, struck
         moment += 1
 
 
-def _struck_at(moment, call, files):
+def _struck_at(moment, thing, call, strike, files):
     left = [moment]
     last = {}
 
@@ -80,20 +84,20 @@ def _struck_at(moment, call, files):
         if event == "opcode":
             before, last[frame] = last.get(frame), frame.f_lasti
             if before is not None and _is_moment(frame.f_code, before, frame.f_lasti):
-                if left[0] == 0:
-                    sys.settrace(None)
-                    raise Struck
                 left[0] -= 1
+                if left[0] == -1:
+                    sys.settrace(None)
+                    strike(thing)
+                    return None
         return trace
 
     sys.settrace(trace)
     try:
-        call()
-    except Struck:
-        return True
+        with contextlib.suppress(Struck):
+            call(thing)
     finally:
         sys.settrace(None)
-    return False
+    return left[0] < 0
 
 
 @functools.cache

@@ -137,6 +137,17 @@ def test_growing_struck_at_every_moment(change):
             assert model.rounds == 2
 
 
+def test_a_handler_that_plays_a_round_at_every_moment():
+    quiet = a_model()
+    wanted = [quiet.act([1.0, 0.5]).action for _ in range(3)]
+    for model, struck in storms.at_every_moment(
+        a_model, lambda model: model.act([1.0, 0.5]), lambda model: model.act([1.0, 0.5])
+    ):
+        model.act([1.0, 0.5])
+        assert [receipt.serial for receipt in model.pending] == list(range(2 + struck))
+        assert [receipt.action for receipt in model.pending] == wanted[: 2 + struck]
+
+
 def test_a_handler_may_use_the_model_that_it_interrupts():
     """Many services save in their handler; even a round played there keeps every draw in its place."""
     graph = FeedbackGraph.bandit(3)

@@ -445,13 +445,14 @@ class Player:
         pack = self._packed(turn.graph) if own is None else own
         if self._act is None:
             self.compile_rounds()
-        while True:
-            if self._is_drawing:
-                self._synchronise()
+        if self._is_drawing:
+            self._synchronise()
+        self._is_drawing = True
+        at: int = self._clock.item(PLAYED)
+        while not self._act(pack, *turn.x, self._rng.random(), at, turn.record):
+            self._synchronise()  # a signal handler has played a round in between
             self._is_drawing = True
-            at: int = self._clock.item(PLAYED)
-            if self._act(pack, *turn.x, self._rng.random(), at, turn.record):
-                break  # else a signal handler has played a round in between
+            at = self._clock.item(PLAYED)
         self._is_drawing = False
         return at
 
