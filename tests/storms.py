@@ -1,4 +1,4 @@
-"""Storms: signals, kills, threads and damaged bytes at random moments, of a length that the caller chooses.
+"""Storms: signals, kills, threads, damaged bytes and extreme numbers, of a length that the caller chooses.
 
 The test command runs short ones (``test_signals.py`` and others), ``make stress`` long ones (:func:`main`).
 """
@@ -22,10 +22,24 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from gappletron import UNSEEN, FeedbackGraph, Online, Runs, UserError, _dispatch, interpreted, open_stream, play
+from gappletron import (
+    UNSEEN,
+    FeedbackGraph,
+    Online,
+    Player,
+    Runs,
+    TopUp,
+    UserError,
+    _dispatch,
+    interpreted,
+    open_stream,
+    play,
+)
 from gappletron._dispatch import ready
 from gappletron.experiments.store import Outcome, Result, Store, read_results
 from gappletron.experiments.sweeps import selected
+from gappletron.numerics import LARGEST_VALUE
+from gappletron.streams.stream import frozen
 
 
 class Struck(BaseException):
@@ -622,3 +636,118 @@ def random_calls(calls, seed, learner, graph, limit, folder):
         assert [receipt.id for receipt in model.pending] == list(waiting)
         assert np.isfinite(model.weights).all()
     return refused
+
+
+# ------------------------------------------------------------------------------------------------------ extreme numbers
+
+
+LIMIT_EXPONENT = math.log10(LARGEST_VALUE)
+
+
+def _outliers(rng, size):
+    return np.where(rng.random((size[0], 1)) < 0.1, 10.0 ** rng.uniform(3, LIMIT_EXPONENT, size), 1.0)
+
+
+MAGNITUDES = {
+    "mixed": lambda rng, size: 10.0 ** rng.uniform(-300, LIMIT_EXPONENT, size),
+    "one size": lambda rng, size: np.full(size, 10.0 ** rng.uniform(-300, LIMIT_EXPONENT)),
+    "limit": lambda _, size: np.full(size, LARGEST_VALUE),
+    "square underflows": lambda rng, size: 10.0 ** rng.uniform(-165, -145, size),
+    "subnormal": lambda rng, size: rng.integers(1, 1000, size) * 5e-324,
+    "large": lambda rng, size: 10.0 ** rng.uniform(2, 12, size),
+    "outliers": _outliers,
+    "ordinary": lambda rng, size: rng.exponential(size=size),
+}
+"""Kinds of absolute values, which follow each other in a storm."""
+
+
+def extreme_rows(rng, rounds, features):
+    """Rows of one kind: sparse or dense, of random signs, repeated, or of features that come once."""
+    kind = MAGNITUDES[rng.choice(list(MAGNITUDES))]
+    X = kind(rng, (rounds, features)) * rng.choice([-1.0, 1.0], (rounds, features))
+    shape = rng.integers(5)
+    if shape == 0:
+        X[:] = X[0]
+    elif shape == 1:
+        X[np.arange(features)[None, :] != rng.integers(0, features, (rounds, 1))] = 0.0
+    elif shape == 2:
+        X *= rng.random((rounds, features)) < 0.5
+    elif shape == 3:
+        X = np.abs(X)
+    return np.clip(X, -LARGEST_VALUE, LARGEST_VALUE)
+
+
+def chunk_of(X, y):
+    """Rows and labels as a chunk, zeros left out."""
+    rows, indices = np.nonzero(X)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(X)))])
+    return frozen(indptr, indices, X[rows, indices], y)
+
+
+def broken(player):
+    """What does not hold of a player's state that must hold after any accepted input; None where all is well."""
+    state, learner = player._state, player.learner
+    wrong = state.problem()
+    if wrong is not None:
+        return wrong
+    arrays = {name.removeprefix("optimizer."): array for name, array in state.arrays.items()}
+    reach = learner.optimizer.reach() if hasattr(learner, "optimizer") else getattr(learner, "radius", math.inf)
+    W = player.weights
+    if not np.isfinite(W).all():
+        return "W is not finite"
+    if length(W) > reach * (1 + 1e-6):
+        return f"W has the norm {length(W)}, beyond the radius {reach}"
+    if "squared" in arrays and math.isfinite(reach):
+        kept, measured = math.sqrt(arrays["squared"][0]), length(arrays["weights"])
+        if abs(kept - measured) * abs(arrays["scale"][0]) > 1e-4 * reach:
+            return f"the norm of V is {measured}, and kept as {kept}"
+    if "inverse" in arrays:
+        d, K = W.shape
+        inverse = arrays["inverse"].reshape(d * K, d * K)
+        if not (np.diag(inverse) > 0).all() or not (inverse == inverse.T).all():
+            return "A^-1 is not symmetric with a positive diagonal"
+    return None
+
+
+def length(W):
+    """The Euclidean norm, also where squares leave the range of doubles."""
+    top = np.abs(W).max()
+    return float(top * np.linalg.norm(W / top)) if top > 0 else 0.0
+
+
+def check_turn(turn, learner):
+    """Finite scores, and probabilities that are some; TopUp shows every label often enough."""
+    p = turn.probabilities
+    assert np.isfinite(turn.scores).all(), turn.scores
+    assert (p >= 0).all(), p
+    assert abs(p.sum() - 1) < 1e-9, p
+    if isinstance(getattr(learner, "exploration", None), TopUp):
+        shown = p @ turn.graph.visible
+        assert (shown >= turn.rate / turn.graph.rho * (1 - 1e-9)).all(), (p, turn.rate)
+
+
+def extreme_numbers(rounds, seed, learner, graph, features=5, block=40):
+    """Play extreme rows in chunks and one at a time, with late, wrong and missing labels: nothing may break."""
+    rng = np.random.default_rng(seed)
+    player = Player(learner, graph, features, seed=seed)
+    waiting = []
+    while player.rounds < rounds:
+        n = int(rng.integers(1, block))
+        X = extreme_rows(rng, n, features)
+        y = rng.integers(0, graph.n_classes, n) if rng.random() < 0.7 else np.full(n, rng.integers(graph.n_classes))
+        if rng.random() < 0.5:
+            player.advance(chunk_of(X, y))
+        else:
+            hostile = rng.random() < 0.5  # the label is never what is predicted, if another one can be told
+            late = rng.random() < 0.3
+            for x, label in zip(X, y, strict=True):
+                turn = player.act(x)
+                check_turn(turn, player.learner)
+                if hostile and label == turn.greedy:
+                    label = (label + 1) % graph.n_classes  # noqa: PLW2901
+                waiting.append((turn, int(label) if graph.visible[turn.action, label] else -1))
+                while waiting and not late:
+                    player.learn(*waiting.pop(int(rng.integers(len(waiting)))))
+        wrong = broken(player)
+        assert wrong is None, f"seed {seed}, round {player.rounds}, {player.learner} on {graph}: {wrong}"
+    return player

@@ -83,7 +83,7 @@ class Decaying(Exploration, abstract=True):
     gamma: float
 
     def declare(self) -> Layout:
-        return {"blind": Field(dtype="int64")}
+        return {"blind": Field(dtype="int64", least=0)}
 
     def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
         if not plan.graph.revealing[greedy]:

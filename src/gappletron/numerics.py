@@ -24,9 +24,16 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int32]
 
-LARGEST_VALUE = 1e100
-"""A feature beyond this is refused at the border: its square, weighted and summed up, would leave the range of doubles.
+LARGEST_VALUE = 1e50
+"""A feature beyond this is refused at the border: with it the squares of scores, weighted and summed up over any number
+of rounds, stay within the range of doubles.
 """
+
+LARGEST_STEP = 1e50
+"""No update moves a weight further than this, where the learner's own formula has no bound."""
+
+LEAST_PROBABILITY = 2.0**-53
+"""Draws are multiples of this, so nothing is drawn with a probability that is positive and smaller."""
 
 UNSEEN_LABEL = -1
 """In place of a label's position: the graph did not show it."""
@@ -208,6 +215,23 @@ def _compiled_add_outer(weights: Any, x: Any, direction: Any, factor: Any) -> Ca
             add_rows(weights, x.indices, x.values, x.start, x.stop, direction, factor, x.lanes)
 
     return by_rows if has_width(x) and are_doubles(weights, direction) else add_outer
+
+
+@helper
+def squared_norm(weights: Floats) -> float:
+    """The sum of the squares of all entries."""
+    total = 0.0
+    for j in range(weights.shape[0]):
+        for k in range(weights.shape[1]):
+            total += weights[j, k] * weights[j, k]
+    return total
+
+
+@helper
+def bounded_step(step: float, x: Row) -> float:
+    """A positive step along x, shortened where it would move a weight by more than :data:`LARGEST_STEP`."""
+    length = math.sqrt(x.squared)
+    return LARGEST_STEP / length if step * length > LARGEST_STEP else step
 
 
 @helper

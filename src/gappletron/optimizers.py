@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import Piece, compiled, helper
 from gappletron._validate import number
-from gappletron.numerics import add_outer, dot, squared_length
+from gappletron.numerics import add_outer, dot, squared_length, squared_norm
 from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
@@ -27,6 +27,20 @@ __all__ = ["AdaGrad", "AdaptiveOGD", "FixedOGD", "Optimizer", "ProjectedOGD", "S
 
 SMALLEST_SCALE = 1e-100
 """Below this the scale is multiplied into V, long before V's squared norm could overflow."""
+
+SMALLEST_TOTAL = 1e-200
+"""While the squared gradient norms add up to less than this, nothing is learned: their reciprocal could overflow."""
+
+CANCELLED = 1e-6
+"""For a radius below the root of this: a sum of gradients whose squared norm is less than this part of their squared
+norms is measured again, since the norm that is kept has the rounding errors of the longest sum so far.
+"""
+
+SAFE_FACTOR = 1e80
+"""With a factor below this no step on V is as long as LONGEST_STEP."""
+
+LONGEST_STEP = 1e140
+"""Where a step on V is longer than this, or its factor larger, the scale is multiplied into V first."""
 
 
 class Optimizer(Piece, abstract=True):
@@ -80,7 +94,7 @@ class AdaptiveOGD(Optimizer):
 
     def declare(self) -> Layout:
         """W, and the sum of the squared gradient norms."""
-        return {"weights": Field("features", "classes"), "total": Field()}
+        return {"weights": Field("features", "classes"), "total": Field(least=0)}
 
     def scores(self, state: Any, x: Row, out: Floats) -> None:
         dot(state.weights, x, out)
@@ -108,9 +122,9 @@ class InBall(Optimizer, abstract=True):
         """``W = scale * V``, ``||V||^2``, and the sum of the squared gradient norms."""
         return {
             "weights": Field("features", "classes"),
-            "scale": Field(fill=1.0),
-            "squared": Field(),
-            "total": Field(),
+            "scale": Field(fill=1.0, above=0),
+            "squared": Field(least=0),
+            "total": Field(least=0),
             "inner": Scratch("classes"),
         }
 
@@ -124,6 +138,30 @@ class InBall(Optimizer, abstract=True):
 
     def reach(self) -> float:
         return self.radius
+
+
+@helper
+def fold(state: Any) -> None:
+    """Multiply the scale into V."""
+    scale = state.scale[0]
+    for j in range(state.weights.shape[0]):
+        for k in range(state.weights.shape[1]):
+            state.weights[j, k] *= scale
+    # Below 1e-300 the square of the scale has lost digits.
+    state.squared[0] = state.squared[0] * (scale * scale) if scale * scale > 1e-300 else squared_norm(state.weights)
+    state.scale[0] = 1.0
+
+
+@helper
+def move(state: Any, x: Row, direction: Floats, factor: float) -> None:
+    """W += factor * x (x) direction, and ||V||^2 with it."""
+    on_V = factor / state.scale[0]
+    if abs(on_V) > SAFE_FACTOR and (
+        max(1.0, math.sqrt(squared_length(direction, x) * x.squared)) > LONGEST_STEP / abs(on_V)
+    ):
+        fold(state)
+        on_V = factor
+    add_measured(state, x, direction, on_V)
 
 
 @helper
@@ -141,15 +179,11 @@ def add_measured(state: Any, x: Row, direction: Floats, factor: float) -> None:
 @helper
 def project(state: Any, radius: float) -> None:
     """Scale W back into the ball, if it is outside."""
-    length = abs(state.scale[0]) * math.sqrt(state.squared[0])
+    length = state.scale[0] * math.sqrt(state.squared[0])
     if length > radius:
         state.scale[0] *= radius / length
-        if abs(state.scale[0]) < SMALLEST_SCALE:
-            for j in range(state.weights.shape[0]):
-                for k in range(state.weights.shape[1]):
-                    state.weights[j, k] *= state.scale[0]
-            state.squared[0] *= state.scale[0] * state.scale[0]
-            state.scale[0] = 1.0
+        if state.scale[0] < SMALLEST_SCALE:
+            fold(state)
 
 
 class ProjectedOGD(InBall):
@@ -170,9 +204,10 @@ class ProjectedOGD(InBall):
         squared = weight * weight * squared_length(direction, x) * x.squared
         if squared > 0.0:
             state.total[0] += squared
-            eta = math.sqrt(2.0) * self.radius / math.sqrt(state.total[0])
-            add_measured(state, x, direction, -eta * weight / state.scale[0])
-            project(state, self.radius)
+            if state.total[0] > SMALLEST_TOTAL:
+                eta = math.sqrt(2.0) * self.radius / math.sqrt(state.total[0])
+                move(state, x, direction, -eta * weight)
+                project(state, self.radius)
 
     def guarantee(self) -> float:
         return 2.0 * math.sqrt(2.0) * self.radius
@@ -196,7 +231,7 @@ class FixedOGD(InBall):
         number(self.radius, "FixedOGD's radius", above=0.0, finite=False)
 
     def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
-        add_measured(state, x, direction, -self.rate * weight / state.scale[0])
+        move(state, x, direction, -self.rate * weight)
         project(state, self.radius)
 
     def guarantee(self) -> None:
@@ -219,7 +254,7 @@ class AdaGrad(Optimizer):
 
     def declare(self) -> Layout:
         """W, and the sum of the squared gradients, coordinate by coordinate."""
-        return {"weights": Field("features", "classes"), "totals": Field("features", "classes")}
+        return {"weights": Field("features", "classes"), "totals": Field("features", "classes", least=0)}
 
     def scores(self, state: Any, x: Row, out: Floats) -> None:
         dot(state.weights, x, out)
@@ -254,16 +289,23 @@ class ScaleFreeFTRL(InBall):
     def check(self) -> None:
         number(self.radius, "ScaleFreeFTRL's radius", above=0.0, finite=False)
 
+    def declare(self) -> Layout:
+        """As the others, but V is the sum of the gradients, so the scale is negative after the first."""
+        return {**super().declare(), "scale": Field(fill=1.0)}
+
     def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
         squared = weight * weight * squared_length(direction, x) * x.squared
         if squared > 0.0:
             state.total[0] += squared
-            add_measured(state, x, direction, weight)
-            # The scale follows from the sums alone, so it never wears down and there is nothing to fold in.
-            state.scale[0] = -1.0 / math.sqrt(state.total[0])
-            length = -state.scale[0] * math.sqrt(state.squared[0])
-            if length > self.radius:
-                state.scale[0] *= self.radius / length
+            if state.total[0] > SMALLEST_TOTAL:
+                add_measured(state, x, direction, weight)
+                # The scale follows from the sums alone, so it never wears down and there is nothing to fold in.
+                state.scale[0] = -1.0 / math.sqrt(state.total[0])
+                if self.radius * self.radius < CANCELLED and state.squared[0] < CANCELLED * state.total[0]:
+                    state.squared[0] = squared_norm(state.weights)
+                length = -state.scale[0] * math.sqrt(state.squared[0])
+                if length > self.radius:
+                    state.scale[0] *= self.radius / length
 
     def guarantee(self) -> float | None:
         if math.isinf(self.radius):

@@ -560,7 +560,16 @@ class Player:
     # ----------------------------------------------------------------------------------------------- saving and loading
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Everything that the player is, as a JSON-ready header and named arrays."""
+        """Everything that the player is, as a JSON-ready header and named arrays.
+
+        A state that the learner's fields do not allow, such as one with NaN, is a UserError.
+        """
+        problem = self._state.problem()
+        if problem is not None:
+            raise UserError(
+                f"the state of {self.learner.name} is broken and cannot be saved, since {problem}: go on from an older "
+                "copy, and find the rows or the piece that broke it"
+            )
         header = {
             "learner": spelled(self.learner),
             "features": self.features,

@@ -40,27 +40,60 @@ class Field:
     :param dtype: of the numbers.
     :param fill: the value of every entry at the start, and of entries that are added when an axis grows.
     :param diagonal: for a square array, whose axes repeat in the same order: the value on its diagonal.
+    :param least: no entry is ever less (with `diagonal`: no entry of the diagonal).
+    :param above: every entry is always greater (with `diagonal`: every entry of the diagonal).
+    :param finite: whether every entry is always finite; NaN is never allowed.
+
+    The last three are checked when a state is saved or loaded.
 
     >>> Field("features", "classes", fill=0.5)
     Field('features', 'classes', fill=0.5)
     """
 
     def __init__(
-        self, *axes: str | int, dtype: DTypeLike = np.float64, fill: float = 0.0, diagonal: float | None = None
+        self,
+        *axes: str | int,
+        dtype: DTypeLike = np.float64,
+        fill: float = 0.0,
+        diagonal: float | None = None,
+        least: float | None = None,
+        above: float | None = None,
+        finite: bool = True,
     ) -> None:
         for axis in axes:
             if axis not in AXES and not (type(axis) is int and axis > 0):
                 raise UserError(f"a field has no axis {axis!r}: use 'features', 'classes', 'actions' or a length")
         self.axes = axes or (1,)
         self.dtype, self.fill, self.diagonal = np.dtype(dtype), fill, diagonal
+        self.least, self.above, self.finite = least, above, finite
         half = len(self.axes) // 2
         if diagonal is not None and self.axes[:half] != self.axes[half:]:
             raise UserError(f"a field with the axes {self.axes} has no diagonal: repeat its axes in the same order")
 
     def __repr__(self) -> str:
         options = [f"fill={self.fill!r}"] if self.fill else []
-        options += [f"diagonal={self.diagonal!r}"] if self.diagonal is not None else []
+        options += [
+            f"{name}={value!r}" for name in ("diagonal", "least", "above") if (value := getattr(self, name)) is not None
+        ]
+        options += [] if self.finite else ["finite=False"]
         return f"{type(self).__name__}({', '.join([*map(repr, self.axes), *options])})"
+
+    def problem(self, values: NDArray[Any]) -> str | None:
+        """What an entry is that it must not be, as the end of a sentence; None where all are allowed.
+
+        >>> Field(least=0).problem(np.array([-2.0])), Field(least=0).problem(np.array([2.0]))
+        ('has an entry below 0', None)
+        """
+        if values.dtype.kind == "f" and not (np.isfinite(values) if self.finite else ~np.isnan(values)).all():
+            return "is not finite" if self.finite else "is not a number"
+        if self.diagonal is not None:
+            letters = "abcdef"[: values.ndim // 2]
+            values = np.einsum(f"{letters}{letters}->{letters}", values)  # a view
+        if self.least is not None and (values < self.least).any():
+            return f"has an entry below {self.least:g}"
+        if self.above is not None and (values <= self.above).any():
+            return f"has an entry that is not above {self.above:g}"
+        return None
 
 
 class Scratch(Field):
@@ -250,8 +283,28 @@ class State:
             state._padded[name][np.ix_(*where)] = array
         return state
 
+    def problem(self) -> str | None:
+        """What does not hold that the fields declare, as a clause that names the first such field; None: nothing.
+
+        >>> state = State({"weights": Field("features", "classes")}, Sizes(2, 2, 2))
+        >>> state.arrays["weights"][1, 0] = math.nan
+        >>> state.problem()
+        "'weights' is not finite"
+        """
+        return next(
+            (
+                f"{name!r} {found}"
+                for name, array in self.arrays.items()
+                if (found := self._fields[name].problem(array)) is not None
+            ),
+            None,
+        )
+
     def load(self, saved: Mapping[str, NDArray[Any]]) -> None:
-        """Take over the arrays of another state of the same layout and sizes, by name."""
+        """Take over the arrays of another state of the same layout and sizes, by name.
+
+        Entries that the fields do not allow, such as NaN, are a UserError.
+        """
         for name, array in self.arrays.items():
             given = saved.get(name)
             if given is None or given.shape != array.shape or given.dtype != array.dtype:
@@ -259,6 +312,9 @@ class State:
                     f"the saved array {name!r} does not fit the learner: the file is damaged, or a piece has "
                     "changed since it was written"
                 )
+            problem = self._fields[name].problem(given)
+            if problem is not None:
+                raise UserError(f"the saved array {name!r} {problem}: the file is damaged, load an older copy")
             array[...] = given
 
     def __eq__(self, other: object) -> bool:

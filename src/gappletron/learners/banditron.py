@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gappletron._validate import number
-from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
+from gappletron.learners.learner import Decision, Learner, Problem, Round, action_probability, propensity
 from gappletron.learners.linear import (
     BanditFeedback,
     Linear,
@@ -58,7 +58,7 @@ class Banditron(BanditFeedback):
     def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         add_column(state.weights, x, played.greedy, -1.0)
         if played.label == played.action:
-            add_column(state.weights, x, played.action, 1.0 / played.probabilities[played.action])
+            add_column(state.weights, x, played.action, 1.0 / action_probability(played))
 
     def tuned(self, tuning: str, problem: Problem) -> Banditron:
         scale = problem.graph.n_classes * problem.norm() ** 2 if tuning == "theory" else 1.0

@@ -59,7 +59,7 @@ class Exp3G(Learner):
 
     def declare(self) -> Layout:
         """The estimated losses of the classes, added up; an extra action's are the number of rounds."""
-        return {"losses": Field("classes"), "rounds": Field()}
+        return {"losses": Field("classes", least=0), "rounds": Field(least=0)}
 
     knows_classes = True
     new_class = "the smallest estimated loss of the others, since with 0 it would be played almost always"

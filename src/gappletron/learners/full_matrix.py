@@ -1,22 +1,75 @@
 """The inverse of a matrix with a row and a column per weight, kept by rank-one steps, for the full-matrix learners.
 
 Entry ``[j, k, m, l]`` belongs to the weights of feature j, class k and feature m, class l.
+
+Each step subtracts from A^-1, whose entries have about 16 digits. Where a row is so long, or its direction so well
+known, that what remains is below the rounding errors, A^-1 would cease to be positive definite, and W would diverge. So
+a row with ``weight |g|^2`` beyond :data:`LONGEST` (in units of the first A) counts as a shorter one, and a step that
+rounding errors would decide is left out. Rows of ordinary size are not affected: with A = I at first, LONGEST is a norm
+of 700,000.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from gappletron._dispatch import helper
+from gappletron.numerics import squared_length
 from gappletron.state import Field
 
 if TYPE_CHECKING:
     from gappletron.numerics import Floats, Row
 
 
+LONGEST = 1e12
+"""The largest ``weight |g|^2 * first`` of a step, with `first` on the diagonal of A^-1 at the start."""
+
+FAINTEST = 1e-13
+"""Where ``<g, A^-1 g>`` is below this part of ``|g|^2 * first``, it consists of rounding errors."""
+
+LARGEST_MISS = 1e20
+"""What a step corrects, such as ``1 - <g, W>``, is far below this but for rounding errors."""
+
+
 def scaled_identity(scale: float) -> Field:
     """``scale * I``, of size Kd x Kd."""
-    return Field("features", "classes", "features", "classes", diagonal=scale)
+    return Field("features", "classes", "features", "classes", diagonal=scale, above=0)
+
+
+@helper
+def shorten(x: Row, direction: Floats, weight: float, first: float) -> float:
+    """Scale the direction down so that ``weight |g|^2 * first`` is at most LONGEST; returns the factor, mostly 1."""
+    length = weight * squared_length(direction, x) * x.squared * first
+    if not length > LONGEST:
+        return 1.0
+    factor = math.sqrt(LONGEST / length)
+    for k in range(direction.size):
+        direction[k] *= factor
+    return factor
+
+
+@helper
+def is_sound(inverse: Floats, vector: Floats, factor: float, share: float, miss: float) -> bool:
+    """Whether :func:`deflate` leaves a positive diagonal, and the step is not made of rounding errors.
+
+    :param share: ``<g, A^-1 g>`` over ``|g|^2 * first``.
+    :param miss: what the step corrects.
+    """
+    if not (share >= FAINTEST and abs(miss) < LARGEST_MISS):
+        return False
+    for j in range(inverse.shape[0]):
+        for k in range(inverse.shape[1]):
+            if not factor * (vector[j, k] * vector[j, k]) < inverse[j, k, j, k]:
+                return False
+    return True
+
+
+@helper
+def share_of(quadratic: float, x: Row, direction: Floats, first: float) -> float:
+    """``<g, A^-1 g>`` over its value with the first A; 1 where g is so short that its square is 0."""
+    length = squared_length(direction, x) * x.squared * first
+    return quadratic / length if length > 0.0 else 1.0
 
 
 @helper

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from gappletron._dispatch import Piece, compiled, helper
 from gappletron._validate import UserError
 from gappletron.graphs import Plan
+from gappletron.numerics import LEAST_PROBABILITY
 from gappletron.spelling import in_kebab_case
 
 if TYPE_CHECKING:
@@ -97,15 +98,21 @@ class Round(NamedTuple):
 
 @helper
 def propensity(plan: Plan, played: Round, y: int) -> float:
-    """P_t(y observed) = sum_i p_t(i) A[i, y]."""
+    """P_t(y observed) = sum_i p_t(i) A[i, y], at least 2^-53, so that dividing by it is safe."""
     sole = plan.graph.sole_observer[y]
     if sole >= 0:
-        return played.probabilities[sole]
+        return max(LEAST_PROBABILITY, played.probabilities[sole])
     total = 0.0
     for i in range(played.probabilities.size):
         if plan.graph.observers[y, i]:
             total += played.probabilities[i]
-    return total
+    return max(LEAST_PROBABILITY, total)
+
+
+@helper
+def action_probability(played: Round) -> float:
+    """p_t of the action that was drawn, at least 2^-53, so that dividing by it is safe."""
+    return max(LEAST_PROBABILITY, played.probabilities[played.action])
 
 
 class Learner(Piece, abstract=True):

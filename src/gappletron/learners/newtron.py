@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, Any
 from gappletron._dispatch import compiled_by, helper
 from gappletron._validate import number
 from gappletron._vectors import divide_rows
-from gappletron.learners.full_matrix import add_solution, deflate, inner, scaled_identity, solve
-from gappletron.learners.learner import Decision, Learner, Problem, Round
+from gappletron.learners.full_matrix import (
+    add_solution,
+    deflate,
+    inner,
+    is_sound,
+    scaled_identity,
+    share_of,
+    shorten,
+    solve,
+)
+from gappletron.learners.learner import Decision, Learner, Problem, Round, action_probability
 from gappletron.learners.linear import BanditFeedback, cube_root_rate
-from gappletron.numerics import are_doubles, argmax, dot, has_width
+from gappletron.numerics import are_doubles, argmax, dot, has_width, squared_norm
 from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
@@ -45,7 +54,7 @@ def gradient_estimate(alpha: float, played: Round, out: Floats) -> float:
             own = mass
         else:
             rest += mass
-    p = played.probabilities[i]
+    p = action_probability(played)
     if played.label == i:
         slope = -rest / (own + rest) / p
         k_t = p
@@ -72,6 +81,25 @@ def into_ball(squared: float, radius: float) -> float:
     """The scale that brings a vector of this squared norm into the ball."""
     norm = math.sqrt(squared)
     return radius / norm if norm > radius else 1.0
+
+
+DECADES = 4.0 * math.log(10.0)
+
+MEASURED_BEYOND = 1e8
+"""In squared radii: a squared norm of V below this is kept by adding up its changes alone."""
+
+
+@helper
+def has_collapsed(before: float, after: float, radius: float) -> bool:
+    """Whether a squared norm that is kept by adding up its changes fell through a power of 10,000 beyond
+    MEASURED_BEYOND: then the rounding errors of the longer vector may matter for the shorter one.
+    """
+    least = MEASURED_BEYOND * (radius * radius)
+    if before < least or after >= before:
+        return False
+    return after < least or math.floor(math.log(after / least) / DECADES) < math.floor(
+        math.log(before / least) / DECADES
+    )
 
 
 def diagonal_step(arrays: tuple[Floats, Floats, Floats], x: Row, direction: Floats, bend: float, push: float) -> float:
@@ -188,9 +216,9 @@ class PNewtron(NewtonStep):
         return {
             "weights": Field("features", "classes"),
             "sums": Field("features", "classes"),
-            "precision": Field("features", "classes", fill=1.0 / self.radius),
-            "scale": Field(fill=1.0),
-            "squared": Field(),
+            "precision": Field("features", "classes", fill=1.0 / self.radius, above=0),
+            "scale": Field(fill=1.0, above=0),
+            "squared": Field(least=0),
             "direction": Scratch("classes"),
         }
 
@@ -199,7 +227,10 @@ class PNewtron(NewtonStep):
         bend = gradient_estimate(self.alpha, played, direction) * self.beta
         push = 1.0 - bend * at_prediction(direction, played.scores)
         change = diagonal_step((state.weights, state.sums, state.precision), x, direction, bend, push)
-        state.squared[0] = max(0.0, state.squared[0] + change)
+        before = state.squared[0]
+        state.squared[0] = max(0.0, before + change)
+        if has_collapsed(before, state.squared[0], self.radius):
+            state.squared[0] = squared_norm(state.weights)
         state.scale[0] = into_ball(state.squared[0], self.radius)
 
 
@@ -232,7 +263,7 @@ class Newtron(NewtonStep):
         return {
             "weights": Field("features", "classes"),
             "inverse": scaled_identity(self.radius),
-            "scale": Field(fill=1.0),
+            "scale": Field(fill=1.0, above=0),
             "solution": Scratch("features", "classes"),
             "direction": Scratch("classes"),
         }
@@ -242,16 +273,16 @@ class Newtron(NewtonStep):
             return
         direction = state.direction
         bend = gradient_estimate(self.alpha, played, direction) * self.beta
+        shorten(x, direction, bend, self.radius)
         push = 1.0 - bend * at_prediction(direction, played.scores)
-        width = 1.0 + bend * solve(state.inverse, x, direction, state.solution)
-        step = -(push + bend * inner(state.weights, x, direction)) / width
-        add_solution(state.weights, state.inverse, state.solution, step)
-        deflate(state.inverse, state.solution, bend / width)
-        squared = 0.0
-        for j in range(state.weights.shape[0]):
-            for k in range(state.inverse.shape[1]):
-                squared += state.weights[j, k] * state.weights[j, k]
-        state.scale[0] = into_ball(squared, self.radius)
+        quadratic = solve(state.inverse, x, direction, state.solution)
+        width = 1.0 + bend * quadratic
+        miss = push + bend * inner(state.weights, x, direction)
+        share = share_of(quadratic, x, direction, self.radius)
+        if is_sound(state.inverse, state.solution, bend / width, share, miss):
+            add_solution(state.weights, state.inverse, state.solution, -miss / width)
+            deflate(state.inverse, state.solution, bend / width)
+            state.scale[0] = into_ball(squared_norm(state.weights), self.radius)
 
 
 LEARNERS: dict[str, Learner] = {"pnewtron": PNewtron(), "newtron": Newtron()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gappletron._validate import number
 from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.learners.linear import FullInformation, Linear, exchange
-from gappletron.numerics import argmax, margin, rival
+from gappletron.numerics import argmax, bounded_step, margin, rival
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph, Plan
@@ -49,7 +49,8 @@ class PassiveAggressive(FullInformation):
     updates on every round with ``l > 0``, mistake or not.
 
     Chosen here: only that one rival is pushed back, so another class may still be within the margin afterwards; and an
-    x that is empty, or so short that ``||x||^2`` has no reciprocal, changes nothing.
+    x that is empty, or so short that ``||x||^2`` has no reciprocal, changes nothing. No update moves a weight by more
+    than 1e50: with late feedback, whose hinge is that of prediction time, the scores could grow without bound.
 
     >>> from gappletron import play
     >>> play(PassiveAggressive(), "synthetic:K=3,d=40,noise=0,T=500", "full")[0].mistakes < 50
@@ -70,7 +71,7 @@ class PassiveAggressive(FullInformation):
             r = rival(played.scores, played.label)
             hinge = 1.0 - (played.scores[played.label] - played.scores[r])
             if hinge > 0.0 and x.squared > TINIEST_SQUARE:
-                exchange(state.weights, x, played.label, r, min(self.C, hinge / (2.0 * x.squared)))
+                exchange(state.weights, x, played.label, r, bounded_step(min(self.C, hinge / (2.0 * x.squared)), x))
 
 
 class QueryTable(NamedTuple):

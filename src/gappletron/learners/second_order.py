@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import helper
 from gappletron._validate import number
-from gappletron.learners.full_matrix import add_solution, deflate, inner, scaled_identity, solve
+from gappletron.learners.full_matrix import (
+    add_solution,
+    deflate,
+    inner,
+    is_sound,
+    scaled_identity,
+    share_of,
+    shorten,
+    solve,
+)
 from gappletron.learners.linear import FullInformation
-from gappletron.numerics import rival
+from gappletron.numerics import bounded_step, rival
 from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
@@ -55,7 +64,7 @@ class SecondOrderPerceptronDiag(FullInformation):
         return {
             "weights": Field("features", "classes"),
             "theta": Field("features", "classes"),
-            "diagonal": Field("features", "classes", fill=self.a),
+            "diagonal": Field("features", "classes", fill=self.a, above=0),
         }
 
     def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
@@ -104,9 +113,14 @@ class SecondOrderPerceptron(FullInformation):
                 z[k] = 0.0
             z[played.label] = 1.0
             z[played.greedy] = -1.0
-            c = 1.0 + solve(state.inverse, x, z, state.solution)
-            add_solution(state.weights, state.inverse, state.solution, (1.0 - inner(state.weights, x, z)) / c)
-            deflate(state.inverse, state.solution, 1.0 / c)
+            shorten(x, z, 1.0, 1.0 / self.a)
+            quadratic = solve(state.inverse, x, z, state.solution)
+            c = 1.0 + quadratic
+            miss = 1.0 - inner(state.weights, x, z)
+            share = share_of(quadratic, x, z, 1.0 / self.a)
+            if is_sound(state.inverse, state.solution, 1.0 / c, share, miss):
+                add_solution(state.weights, state.inverse, state.solution, miss / c)
+                deflate(state.inverse, state.solution, 1.0 / c)
 
 
 class Arow(FullInformation):
@@ -136,7 +150,7 @@ class Arow(FullInformation):
 
     def declare(self) -> Layout:
         """The means W, and their variances S."""
-        return {"weights": Field("features", "classes"), "variances": Field("features", "classes", fill=1.0)}
+        return {"weights": Field("features", "classes"), "variances": Field("features", "classes", fill=1.0, above=0)}
 
     def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         if played.label >= 0:
@@ -147,7 +161,7 @@ class Arow(FullInformation):
                 for p in range(x.start, x.stop):
                     j = x.indices[p]
                     spread += x.values[p] * x.values[p] * (state.variances[j, played.label] + state.variances[j, other])
-                alpha = hinge / (spread + self.r)
+                alpha = bounded_step(hinge / (spread + self.r), x)
                 for p in range(x.start, x.stop):
                     believe(state, x.indices[p], played.label, x.values[p], alpha, self.r)
                     believe(state, x.indices[p], other, -x.values[p], alpha, self.r)

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import Piece, compiled, helper
 from gappletron._validate import number
-from gappletron.learners.full_matrix import add_solution, deflate, inner, scaled_identity, solve
-from gappletron.learners.learner import Decision, Learner, Problem, Round
+from gappletron.learners.full_matrix import (
+    add_solution,
+    deflate,
+    inner,
+    is_sound,
+    scaled_identity,
+    share_of,
+    shorten,
+    solve,
+)
+from gappletron.learners.learner import Decision, Learner, Problem, Round, action_probability
 from gappletron.learners.linear import BanditFeedback, explore_uniformly
 from gappletron.numerics import argmax, margin, rival
 from gappletron.state import Field, Scratch
@@ -70,15 +79,16 @@ class AdaptiveRate(Rate):
 
 def books() -> Layout:
     """The sums over all updates, M of m (`credit`) and Q of z2/(1+z2) (`volume`), and the number of rounds."""
-    return {"credit": Field(), "volume": Field(), "rounds": Field(dtype="int64")}
+    return {"credit": Field(least=0), "volume": Field(least=0), "rounds": Field(dtype="int64", least=0)}
 
 
 @helper
-def accepted(books: Any, played: Round, r: int, z2: float) -> bool:
-    """Whether a round whose action was right is learned from, and if so, its entry in the books."""
+def accepted(books: Any, played: Round, r: int, z2: float, part: float) -> bool:
+    """Whether a round whose action was right is learned from, and if so, its entry in the books; `part` is the factor
+    by which x was shortened."""
     y = played.action
-    delta = played.scores[r] - played.scores[y]
-    m = (delta * delta + 2.0 * delta) / (played.probabilities[y] * (1.0 + z2))
+    delta = part * (played.scores[r] - played.scores[y])
+    m = (delta * delta + 2.0 * delta) / (action_probability(played) * (1.0 + z2))
     if played.greedy == y and books.credit[0] + m < 0.0:
         return False
     books.credit[0] += m
@@ -159,7 +169,7 @@ class SobaDiag(SobaFamily):
         return {
             "weights": Field("features", "classes"),
             "sums": Field("features", "classes"),
-            "precision": Field("features", "classes", fill=self.a),
+            "precision": Field("features", "classes", fill=self.a, above=0),
             "books": books(),
         }
 
@@ -168,13 +178,13 @@ class SobaDiag(SobaFamily):
         if played.label != y:
             return
         r = rival(played.scores, y)
-        weight = 1.0 / played.probabilities[y]
+        weight = 1.0 / action_probability(played)
         z2 = 0.0
         for p in range(x.start, x.stop):
             j = x.indices[p]
             z2 += x.values[p] * x.values[p] * (1.0 / state.precision[j, r] + 1.0 / state.precision[j, y])
         z2 *= weight
-        if accepted(state.books, played, r, z2):
+        if accepted(state.books, played, r, z2, 1.0):
             for p in range(x.start, x.stop):
                 j = x.indices[p]
                 push = weight * x.values[p]
@@ -229,12 +239,19 @@ class Soba(SobaFamily):
             state.direction[k] = 0.0
         state.direction[y] = 1.0
         state.direction[r] = -1.0
-        weight = 1.0 / played.probabilities[y]
-        z2 = weight * solve(state.inverse, x, state.direction, state.solution)
-        if accepted(state.books, played, r, z2) and x.stop > x.start:
-            step = weight / (1.0 + z2)
-            towards = step * (1.0 - inner(state.weights, x, state.direction))
-            add_solution(state.weights, state.inverse, state.solution, towards)
+        weight = 1.0 / action_probability(played)
+        part = shorten(x, state.direction, weight, 1.0 / self.a)
+        quadratic = solve(state.inverse, x, state.direction, state.solution)
+        z2 = weight * quadratic
+        step = weight / (1.0 + z2)
+        miss = 1.0 - inner(state.weights, x, state.direction)
+        share = share_of(quadratic, x, state.direction, 1.0 / self.a)
+        if (
+            is_sound(state.inverse, state.solution, step, share, miss)
+            and accepted(state.books, played, r, z2, part)
+            and x.stop > x.start
+        ):
+            add_solution(state.weights, state.inverse, state.solution, step * miss)
             deflate(state.inverse, state.solution, step)
 
 
