@@ -107,7 +107,9 @@ def test_the_json_of_a_run(tmp_path):
         "classes": 3,
         "revealing": [0],
         "dominating_set": [0],
+        "dominating_set_is_exact": True,
         "rho": 1,
+        "least_rho": 1,
     }
     assert [(run["learner"], run["repeat"]) for run in document["runs"]] == [
         ("gapsmh", 0),
@@ -144,7 +146,9 @@ def test_the_graph_in_the_json(tmp_path):
         "classes": 3,
         "revealing": ["query"],
         "dominating_set": ["query"],
+        "dominating_set_is_exact": True,
         "rho": 1,
+        "least_rho": 1,
     }
     graph = result(tmp_path, SMALL, "--graph", "full")["graph"]
     assert (graph["revealing"], graph["dominating_set"]) == ([0, 1, 2], [0])

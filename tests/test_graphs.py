@@ -21,7 +21,7 @@ from hypothesis.extra.numpy import arrays
 from matplotlib.figure import Figure
 
 from gappletron._validate import UserError
-from gappletron.domination import EXACT_ACTIONS
+from gappletron.domination import EXACT_ACTIONS, EXACT_STEPS, greedy_dominating_set, least_size
 from gappletron.graphs import FeedbackGraph, GraphArrays
 
 
@@ -191,6 +191,17 @@ def test_own_dominating_set():
     assert graph.dominating_set_is_given
     assert graph != FeedbackGraph.full(["a", "b", "c"])
     assert FeedbackGraph.full(3) == FeedbackGraph(np.ones((3, 3)), dominating_set=[0])
+
+
+def test_a_greedy_dominating_set_says_how_far_it_is_from_the_minimum():
+    rng = np.random.default_rng(3)
+    visible = np.eye(150, dtype=bool) | (rng.random((150, 150)) < 0.03)
+    graph = FeedbackGraph(visible)
+    assert not graph.dominating_set_is_exact
+    assert graph.dominating_indices == greedy_dominating_set(visible)
+    assert graph.least_rho == least_size(visible) < graph.rho
+    ratio = graph.rho / graph.least_rho
+    assert f"(rho = {graph.rho}, greedy, at most {ratio:.3g} times the minimum)" in graph.describe()
 
 
 def test_sets_of_actions_are_names_and_their_indices_are_apart():
@@ -785,7 +796,7 @@ def test_an_old_file_is_replaced_whole_with_ordinary_permissions(tmp_path):
             ["4 classes, 5 actions (1 of them extra: 'query'), 4 edges", "nothing: 0, 1, 2, 3", "Observability: weak"],
         ),
         (FeedbackGraph.from_networkx(networkx.cycle_graph(5)), ["some classes: 0, 1, 2, 3, 4"]),
-        (FeedbackGraph(np.ones((3, 3)), dominating_set=[0, 1]), ["(rho = 2, a smaller one may exist)"]),
+        (FeedbackGraph(np.ones((3, 3)), dominating_set=[0, 1]), ["(rho = 2, given, at most 2 times the minimum)"]),
         (FeedbackGraph.disease_prevention(9), ["5 -> 5 and 3 more."]),
     ],
 )
@@ -870,7 +881,8 @@ def test_the_guide_runs(tmp_path, monkeypatch):
 
 def test_the_guide_states_the_exact_size():
     guide = Path(__file__).parent.parent / "docs" / "graphs.md"
-    assert f"up to {EXACT_ACTIONS} actions" in guide.read_text(encoding="utf-8")
+    assert f"at most {EXACT_ACTIONS} actions remain" in guide.read_text(encoding="utf-8")
+    assert f"{EXACT_STEPS // 10**6} million steps" in guide.read_text(encoding="utf-8")
 
 
 def test_heavy_libraries_wait_until_they_are_needed():

@@ -57,9 +57,7 @@ def described(graph: GraphView) -> str:
         "",
         *_observability_in_words(graph),
         "",
-        f"Dominating set: {listing(graph.dominating_set)} (rho = {graph.rho}, "
-        + ("minimum" if graph.dominating_set_is_exact else "a smaller one may exist")
-        + ").",
+        f"Dominating set: {listing(graph.dominating_set)} (rho = {graph.rho}, " + f"{_minimality(graph)}).",
     ]
     if graph.is_full_information:
         lines.append(
@@ -74,6 +72,14 @@ def described(graph: GraphView) -> str:
             "T = 100,000 rounds, up to constants."
         )
     return "\n".join(lines)
+
+
+def _minimality(graph: GraphView) -> str:
+    """How large the dominating set is in comparison with the smallest."""
+    if graph.rho == graph.least_rho:
+        return "minimum"
+    how = "given" if graph.dominating_set_is_given else "greedy"
+    return f"{how}, at most {graph.rho / graph.least_rho:.3g} times the minimum"
 
 
 def _kinds(graph: GraphView) -> list[tuple[str, list[int]]]:

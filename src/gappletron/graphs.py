@@ -17,7 +17,7 @@ import numpy as np
 
 from gappletron import _files, graph_files, graph_words, spelling
 from gappletron._validate import Label, UserError, fits_in_memory, label, labels, listing, unknown, whole
-from gappletron.domination import dominating_set as find_dominating_set, is_dominating
+from gappletron.domination import dominating_set as find_dominating_set, is_dominating, least_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -254,6 +254,17 @@ class FeedbackGraph:
     def rho(self) -> int:
         """The size of the dominating set."""
         return len(self.dominating_indices)
+
+    @cached_property
+    def least_rho(self) -> int:
+        """A lower bound on the size of every dominating set; :attr:`rho` where the set is proved to be a minimum.
+
+        >>> FeedbackGraph.bandit(4).least_rho
+        4
+        >>> FeedbackGraph([[1, 1, 1]] * 3, dominating_set=[0, 1]).least_rho
+        1
+        """
+        return self.rho if self.dominating_set_is_exact else least_size(self.visible)
 
     @cached_property
     def observability(self) -> Literal["strong", "weak"]:

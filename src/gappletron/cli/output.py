@@ -129,7 +129,9 @@ def document(runs: Runs, histories: Histories) -> dict[str, Any]:
             "classes": graph.n_classes,
             "revealing": list(graph.revealing),
             "dominating_set": list(graph.dominating_set),
+            "dominating_set_is_exact": graph.dominating_set_is_exact,
             "rho": graph.rho,
+            "least_rho": graph.least_rho,
         },
         "runs": [
             {
