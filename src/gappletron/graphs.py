@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from gappletron import _files, graph_files, graph_words, spelling
-from gappletron._validate import Label, UserError, fits_in_memory, label, labels, listing, unknown, whole
+from gappletron._validate import Label, UserError, fits_in_memory, label, labels, listing, printable, unknown, whole
 from gappletron.domination import dominating_set as find_dominating_set, is_dominating, least_size
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class FeedbackGraph:
         if not is_dominating(self.visible, members):
             out = [self.classes[y] for y in np.flatnonzero(~self.visible[list(members)].any(axis=0))]
             raise UserError(
-                f"the dominating set {list(chosen)!r} does not observe {listing(out)}: "
+                f"the dominating set {listing(chosen)} does not observe {listing(out)}: "
                 "add actions that do, or omit dominating_set"
             )
         return members
@@ -454,10 +454,10 @@ class FeedbackGraph:
                 object.__setattr__(self, key, _frozen(value) if key == "visible" else value)
 
     def __repr__(self) -> str:
-        return f"FeedbackGraph({self.name!r}: {self._summary})"
+        return f"FeedbackGraph({spelling.shown(self.name)}: {self._summary})"
 
     def __str__(self) -> str:
-        return f"{self.name} ({self._summary})"
+        return f"{printable(self.name)} ({self._summary})"
 
     @property
     def _summary(self) -> str:
@@ -671,7 +671,7 @@ class FeedbackGraph:
         try:
             return cls.from_edges(**graph_files.read(path))
         except UserError as error:
-            raise UserError(f"graph file {os.fspath(path)}: {error}") from None
+            raise UserError(f"graph file {printable(os.fspath(path))}: {error}") from None
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write a file that :meth:`from_json` reads back as an equal graph; an existing file is replaced atomically.
