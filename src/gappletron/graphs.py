@@ -169,7 +169,7 @@ class FeedbackGraph:
         if not is_dominating(self.visible, members):
             out = [self.classes[y] for y in np.flatnonzero(~self.visible[list(members)].any(axis=0))]
             raise UserError(
-                f"the dominating set {listing(chosen)} does not observe {listing(out)}: "
+                f"the dominating set [{listing(chosen)}] does not observe {listing(out)}: "
                 "add actions that do, or omit dominating_set"
             )
         return members
