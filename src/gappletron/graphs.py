@@ -147,7 +147,8 @@ class FeedbackGraph:
         closed = _close(given)
         put(self, "visible", closed)
         put(self, "name", name)
-        put(self, "completed", tuple((i, y) for i, y in np.argwhere(closed & ~given).tolist()))
+        nearly = np.flatnonzero(given.sum(axis=1) == n_classes - 1)
+        put(self, "completed", tuple((int(i), int(given[i].argmin())) for i in nearly))
         unseen = [self.classes[y] for y in np.flatnonzero(~closed.any(axis=0))]
         if unseen:
             raise UserError(

@@ -8,15 +8,13 @@ import sys
 import time
 from typing import TYPE_CHECKING, TypeAlias
 
-from gappletron._validate import printable
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-__all__ = ["View", "console", "progress", "sweep_view", "tell"]
+__all__ = ["View", "console", "print_line", "progress", "sweep_view"]
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -41,15 +39,15 @@ def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
             nonlocal last
             if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
                 last = time.monotonic()
-                tell(f"{what}: {done:,}" + (f" of {total:,}" if total else ""))
+                print_line(f"{what}: {done:,}" + (f" of {total:,}" if total else ""))
 
         yield show
 
 
-def tell(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line on the standard error; a line that cannot be printed there is lost, and the work goes on."""
     with contextlib.suppress(OSError):
-        print(printable(line), file=sys.stderr, flush=True)
+        print(line, file=sys.stderr, flush=True)
 
 
 def console(stderr: bool = False) -> Console:
@@ -134,29 +132,29 @@ class _Lines(View):
 
     def compiling(self, done: int, total: int) -> None:
         if self._is_time():
-            tell(f"compiling: {done} of {total} loops")
+            print_line(f"compiling: {done} of {total} loops")
 
     def left_out(self, figures: Sequence[str]) -> None:
         if figures:
-            tell(_skipped(figures))
+            print_line(_skipped(figures))
 
     def begun(self, runs: Sequence[Run], missing: Sequence[Run]) -> None:
         self.runs, self.done = len(runs), len(runs) - len(missing)
         self.rounds, self.played = sum(rounds for _, rounds in missing), 0
         self.start = time.monotonic()
         if self.done:
-            tell(_stored_already(self.done, self.runs))
+            print_line(_stored_already(self.done, self.runs))
 
     def finished(self, sweep: str, rounds: int) -> None:
         self.done += 1
         self.played += rounds
         if self._is_time():
             left = (time.monotonic() - self.start) * (self.rounds / self.played - 1.0)
-            tell(f"{self.done:,} of {self.runs:,} runs, about {_duration(left)} left")
+            print_line(f"{self.done:,} of {self.runs:,} runs, about {_duration(left)} left")
 
     def drawing(self, figure: str) -> None:
         if self._is_time():
-            tell(f"drawing {figure}")
+            print_line(f"drawing {figure}")
 
 
 class _Bars(View):

@@ -19,8 +19,7 @@ from gappletron import __version__
 from gappletron._signals import exit_code
 from gappletron._validate import UserError
 from gappletron.cli import bound, demo, graph, learners, paper, run
-from gappletron.cli.output import say, show_error
-from gappletron.progress import tell
+from gappletron.cli.output import say, show_error, tell
 
 __all__ = ["app", "main"]
 

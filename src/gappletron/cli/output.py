@@ -11,7 +11,7 @@ import typer
 from gappletron import __version__
 from gappletron._signals import NOTHING_YET, exit_code, raising
 from gappletron._validate import UserError, printable
-from gappletron.progress import console, progress, tell
+from gappletron.progress import console, print_line, progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 def say(text: str = "") -> None:
     """Print lines on the standard output, with escapes for what a terminal must not interpret."""
     print("\n".join(map(printable, text.split("\n"))), flush=True)
+
+
+def tell(line: str) -> None:
+    """Print a line on the standard error, likewise."""
+    print_line(printable(line))
 
 
 def show_error(error: Exception) -> None:

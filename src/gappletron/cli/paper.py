@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from gappletron._signals import exit_code, raising
-from gappletron.cli.output import say
-from gappletron.progress import sweep_view, tell
+from gappletron.cli.output import say, tell
+from gappletron.progress import sweep_view
 
 
 def reproduce(
