@@ -11,6 +11,7 @@ import re
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import networkx
@@ -895,3 +896,34 @@ def test_heavy_libraries_wait_until_they_are_needed():
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_very_large_graph_is_drawn_as_a_summary(tmp_path):
+    graph = FeedbackGraph.filtering(3000, revealing=[5, 1200])
+    figure = graph.draw(tmp_path / "x.png")
+    axes = figure.axes[0]
+    assert axes.get_title().startswith("summary in blocks of 6 x 6: filtering graph")
+    shares = axes.images[0].get_array()
+    assert shares.shape == (500, 500)
+    by_hand = graph.visible.reshape(500, 6, 500, 6).mean(axis=(1, 3))
+    np.testing.assert_allclose(shares, by_hand)
+
+
+HOSTILE_FILES = {
+    "duplicate": '{"0":0,' + ",".join(f'"{i}":0' for i in range(200_000)) + "}",
+    "deep": "[" * 1_000_000,
+    "long names": json.dumps({"classes": ["a" * 10**6, "b" * 10**6], "edges": [["a" * 10**6 + "c", "b"]]}),
+    "many classes": json.dumps({"classes": list(range(100_000)), "edges": []}),
+    "infinity": '{"classes": [1e999, 2], "edges": []}',
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE_FILES)
+def test_a_hostile_file_is_refused_at_once_in_one_short_sentence(kind, tmp_path):
+    file = tmp_path / "x.json"
+    file.write_text(HOSTILE_FILES[kind])
+    start = time.process_time()
+    with pytest.raises(UserError) as refused_with:
+        FeedbackGraph.from_json(file)
+    assert len(str(refused_with.value)) < 1000
+    assert time.process_time() - start < 10
