@@ -35,7 +35,7 @@ demo: .venv/installed  ## play four feedback graphs and draw the error curves
 .venv-lowest/installed: tests/lowest.txt
 	@echo "Setting up .venv-lowest (once, about a minute) ..."
 	@$(PYTHON) -m venv --clear .venv-lowest
-	@.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --requirement tests/lowest.txt
+	@.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/lowest.txt
 	@touch $@
 
 clean:  ## forget the environment, the caches and what demo drew (results/ stays)
