@@ -118,7 +118,8 @@ def dominating_set(visible: ArrayLike) -> DominatingSet:
     with :data:`EXACT_STEPS` steps. Steps are counted, not seconds: a graph has the same set on every machine. Bandits,
     full information, filtering and label efficient graphs of any size are exact.
 
-    The number of steps was measured: random graphs and random regular graphs with 60 classes take at most 28 million.
+    The limit was chosen from measurements: 82 random and random regular graphs with 60 classes took at most 28 million
+    steps.
 
     >>> dominating_set(np.eye(5, dtype=bool))
     DominatingSet(members=(0, 1, 2, 3, 4), exact=True)
