@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: reproduce test stress demo clean
+.PHONY: reproduce test test-lowest stress demo clean
 .DELETE_ON_ERROR:
 
 reproduce: .venv/installed  ## every experiment of the paper; leaves results/report.html, and goes on where it was stopped
@@ -15,6 +15,11 @@ test: .venv/installed  ## everything that CI runs: linter, types, layers, tests,
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --doctest-modules src tests
+	$(MAKE) test-lowest
+
+test-lowest: .venv-lowest/installed  ## some of the tests with the lowest versions of the dependencies
+	NUMBA_CACHE_DIR=.venv-lowest/cache PYTHONPATH=src .venv-lowest/bin/python -m pytest --numprocesses=auto --quiet \
+		-p no:cacheprovider tests/test_spelling.py tests/test_progress.py tests/test_lowest.py
 
 stress: .venv/installed  ## long storms of signals, kills, threads, damaged bytes, random calls and fuzzing (about an hour)
 	$(BIN)/python tests/stress.py
@@ -27,9 +32,15 @@ demo: .venv/installed  ## play four feedback graphs and draw the error curves
 		{ echo "Python 3.11 or newer is needed; name one as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	@echo "Setting up .venv (once, a minute or two) ..."
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,fuzz]'
+	@touch $@
+
+.venv-lowest/installed: tests/lowest.txt
+	@echo "Setting up .venv-lowest (once, about a minute) ..."
+	@$(PYTHON) -m venv --clear .venv-lowest
+	@.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/lowest.txt
 	@touch $@
 
 clean:  ## forget the environment, the caches and what demo drew (results/ stays)
-	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-lowest demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from xml.dom import minidom
 
 import numpy as np
 import pytest
@@ -107,7 +108,9 @@ def test_the_json_of_a_run(tmp_path):
         "classes": 3,
         "revealing": [0],
         "dominating_set": [0],
+        "dominating_set_is_exact": True,
         "rho": 1,
+        "least_rho": 1,
     }
     assert [(run["learner"], run["repeat"]) for run in document["runs"]] == [
         ("gapsmh", 0),
@@ -144,7 +147,9 @@ def test_the_graph_in_the_json(tmp_path):
         "classes": 3,
         "revealing": ["query"],
         "dominating_set": ["query"],
+        "dominating_set_is_exact": True,
         "rho": 1,
+        "least_rho": 1,
     }
     graph = result(tmp_path, SMALL, "--graph", "full")["graph"]
     assert (graph["revealing"], graph["dominating_set"]) == ([0, 1, 2], [0])
@@ -804,13 +809,15 @@ def test_ctrl_c_leaves_what_was_measured(tmp_path, long_stream):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_terminal_gets_a_bar_and_lines(tmp_path):
+def on_terminal(*arguments, cwd=None, **environment):
+    """The exit code of a process on a terminal, and what the terminal was sent."""
     main, terminal = pty.openpty()
     running = subprocess.Popen(
-        [*COMMAND, "run", "synthetic:T=400000"],
+        [*COMMAND, *map(str, arguments)],
+        cwd=cwd,
         stdout=terminal,
         stderr=terminal,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"},
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", **environment},
     )
     os.close(terminal)
     shown = b""
@@ -818,11 +825,15 @@ def test_a_terminal_gets_a_bar_and_lines(tmp_path):
         with contextlib.suppress(OSError):
             while block := os.read(main, 4096):
                 shown += block
-        assert running.wait(timeout=60) == 0
+        return running.wait(timeout=60), shown.decode()
     finally:
         running.kill()
         os.close(main)
-    text = shown.decode()
+
+
+def test_a_terminal_gets_a_bar_and_lines():
+    code, text = on_terminal("run", "synthetic:T=400000")
+    assert code == 0
     assert "playing" in text
     assert "━" in text  # the bar
     assert "│" in text or "┃" in text  # the table
@@ -846,6 +857,130 @@ def test_a_reader_that_has_had_enough():
     assert several.stdout.startswith(b"synthetic:")
     assert several.stdout.count(b"\n") == 1
     assert several.stderr == b""
+
+
+def shell(line, tmp_path):
+    """The exit code and the standard error of a line in which $G is the command."""
+    ran = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line.replace("$G", f"'{sys.executable}' -m gappletron")],
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=60,
+        cwd=tmp_path,
+    )
+    return ran.returncode, ran.stderr.decode()
+
+
+FULL = "gappletron: cannot write to the standard output (No space left on device): send it elsewhere\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize(
+    "command", ["run synthetic:T=99 --json x.json --plot x.png", "graph full --plot x.png", "--help"]
+)
+def test_a_full_output_loses_no_result(command, tmp_path):
+    assert shell(f"$G {command} > /dev/full", tmp_path) == (2, FULL)
+    assert {path.name for path in tmp_path.iterdir()} == set(re.findall(r"x\.\w+", command))
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        ("| true", 0),
+        (">&-", 0),
+        ("2>&-", 0),
+        (">&- 2>&- <&-", 0),
+        ("--rounds x 2>&-", 2),
+        ("--rounds x 2>/dev/full", 2),
+    ],
+)
+def test_a_closed_output_loses_no_result(ending, code, tmp_path):
+    assert shell(f"$G run synthetic:T=99 --json x.json --plot x.svg {ending}", tmp_path) == (code, "")
+    assert {path.name for path in tmp_path.iterdir()} == ({"x.json", "x.svg"} if code == 0 else set())
+
+
+def test_an_output_file_that_fails_leaves_the_others(tmp_path, monkeypatch):
+    def full(*given):
+        raise gappletron.UserError("the disk is full: make space")
+
+    monkeypatch.setattr("gappletron.cli.run.write_json", full)
+    code, out, err = ended("run", SMALL, "--json", tmp_path / "x.json", "--plot", tmp_path / "x.png")
+    assert (code, err) == (2, "gappletron: the disk is full: make space\n")
+    assert "gapsmh" in out
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+ODD_NAMES = [
+    "data[1].svm",
+    "[red]x.svm",
+    "$x_$.svm",
+    "a\x1b[31mb\n.svm",
+    "\udcff\udce4.svm",
+    "x\u202ey.svm",
+    "<b>&.svm",
+]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_odd_names_are_shown_as_they_are_or_escaped(name, svm, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(svm.read_bytes())
+    shown = name.encode("unicode_escape").decode() if not name.isprintable() else name
+    for picture in ("x.svg", "x.png", "x.pdf"):
+        code, out, err = ended("run", name, "--rounds", 9, "--json", "x.json", "--plot", picture)
+        assert (code, err, out.partition(",")[0]) == (0, "", shown)
+    assert json.loads(Path("x.json").read_bytes().decode())["data"]["name"] == shown
+    texts = [node.firstChild.data for node in minidom.parse("x.svg").getElementsByTagName("text")]
+    assert f"{shown}, bandit graph" in texts
+    missing = ended("run", f"no-{name}")
+    assert (missing[0], missing[2].count("\n")) == (2, 1)
+    assert missing[2].rstrip("\n").isprintable()
+
+
+def test_odd_names_on_a_terminal(svm, tmp_path):
+    path = tmp_path / "[red]\x1b]0;\x07 :smile:.svm"
+    path.write_bytes(svm.read_bytes())
+    code, text = on_terminal("run", path.name, cwd=tmp_path)
+    assert code == 0
+    assert "[red]\\x1b]0;\\x07 :smile:.svm" in text
+    assert "\x1b]0" not in text
+
+
+def test_a_graph_file_with_escape_sequences(tmp_path):
+    path = tmp_path / "x.json"
+    classes = ["a\x1b[31m", "b\r\nc", "\udcff"]
+    edges = [[classes[0], classes[0]], [classes[1], classes[1]], [classes[1], classes[2]]]
+    path.write_text(json.dumps({"name": "x\x1b[2J", "classes": classes, "edges": edges}))
+    code, out, err = ended("graph", path, "--plot", tmp_path / "x.svg")
+    assert (code, err) == (0, "")
+    assert all(line.isprintable() for line in out.split("\n"))
+    assert "a\\x1b[3…" in out
+    minidom.parse(str(tmp_path / "x.svg"))
+    code, out, err = ended("run", SMALL, "--graph", path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.rstrip("\n").isprintable()
+    code, out, err = ended("run", SMALL, "--no\x1b[31m")
+    assert (code, err.rstrip("\n").isprintable()) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"COLUMNS": "0"},
+        {"COLUMNS": "abc", "LINES": "0"},
+        {"TERM": "dumb", "COLUMNS": "1"},
+        {"PYTHONIOENCODING": "ascii"},
+    ],
+)
+def test_odd_terminals(environment):
+    code, text = on_terminal("run", SMALL, **environment)
+    assert code == 0
+    assert "gapsmh" in text
+
+
+def test_an_odd_backend_of_matplotlib(tmp_path):
+    ran = process("graph", "full", "--plot", tmp_path / "x.png", env={**os.environ, "MPLBACKEND": "nonsense"})
+    assert (ran.returncode, ran.stderr) == (0, b"")
 
 
 def test_names_that_the_terminal_cannot_show(svm, tmp_path):

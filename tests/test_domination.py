@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import signal
 import subprocess
 import sys
+import time
 from itertools import combinations
 
 import numpy as np
@@ -12,13 +14,14 @@ import pytest
 import scipy.optimize
 from hypothesis import given, settings, strategies as st
 
-from gappletron import domination
+from gappletron import covering, domination, interpreted
 from gappletron._validate import UserError
 from gappletron.domination import (
     EXACT_ACTIONS,
     dominating_set,
     greedy_dominating_set,
     is_dominating,
+    least_size,
     minimum_dominating_set,
 )
 
@@ -58,18 +61,25 @@ def test_minimum_is_the_first_of_the_smallest(matrix):
     assert dominating_set(matrix) == (expected, True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(matrices())
-def test_solver_gives_the_first_of_the_smallest_without_the_shortcuts(matrix):
-    assert domination._first_by_solver(np.array(matrix)) == brute_force(matrix)
+def test_search_gives_the_first_of_the_smallest_without_the_shortcuts(matrix):
+    assert covering.first_minimum(np.array(matrix), 1, None)[0] == brute_force(matrix)
 
 
-@settings(max_examples=60, deadline=None)
-@given(matrices(most_classes=7), st.integers(1, 3))
-def test_solver_decides_blocks_in_order(matrix, block):
+@settings(max_examples=200, deadline=None)
+@given(matrices())
+def test_least_size_is_a_lower_bound(matrix):
+    assert 1 <= least_size(matrix) <= len(brute_force(matrix))
+
+
+@settings(max_examples=50, deadline=None)
+@given(matrices(), st.integers(1, 40))
+def test_search_in_slices_is_the_same_search(matrix, size):
+    whole = covering.first_minimum(np.array(matrix), 1, None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(domination, "_BLOCK", block)
-        assert domination._first_by_solver(np.array(matrix)) == brute_force(matrix)
+        patch.setattr(covering, "SLICE", size)
+        assert covering.first_minimum(np.array(matrix), 1, None) == whole
 
 
 @settings(max_examples=200, deadline=None)
@@ -139,13 +149,118 @@ def test_parts_are_solved_apart():
     assert minimum_dominating_set(copies) == expected
 
 
+def by_integer_programming(visible):
+    """A smallest set by SciPy's solver."""
+    n_actions = len(visible)
+    result = scipy.optimize.milp(
+        np.ones(n_actions),
+        integrality=1,
+        bounds=scipy.optimize.Bounds(0, 1),
+        constraints=scipy.optimize.LinearConstraint(visible.T.astype(float), lb=1),
+        options={"mip_rel_gap": 0.0},
+    )
+    return np.flatnonzero(np.rint(result.x))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_search_finds_the_size_that_integer_programming_finds(seed):
+    rng = np.random.default_rng(seed)
+    visible = (rng.random((60, 50)) < [0.06, 0.1, 0.2][seed % 3]) | np.eye(60, 50, dtype=bool)
+    found = dominating_set(visible)
+    assert found.exact
+    assert is_dominating(visible, found.members)
+    assert len(found.members) == len(by_integer_programming(visible))
+
+
 @pytest.mark.parametrize("seed", range(3))
-def test_solver_agrees_with_trying_on_larger_graphs(seed, monkeypatch):
+def test_search_agrees_with_trying_on_larger_graphs(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     visible = (rng.random((30, 28)) < 0.25) | np.eye(30, 28, dtype=bool)
-    by_solver = domination._first_by_solver(visible)
+    searched, _ = covering.first_minimum(visible, 1, None)
     monkeypatch.setattr(domination, "_TRIED_SUBSETS", 10**9)
-    assert domination._first_by_trying(visible) == by_solver == minimum_dominating_set(visible)
+    assert domination._first_by_trying(visible) == searched == minimum_dominating_set(visible)
+
+
+def seen_by_three(classes, extra=60):
+    """Classes that three of the extra actions observe, and no other action does."""
+    rng = np.random.default_rng(0)
+    visible = np.zeros((classes + extra, classes), dtype=bool)
+    for y in range(classes):
+        visible[classes + rng.choice(extra, 3, replace=False), y] = True
+    return visible
+
+
+def test_search_is_bounded_by_its_steps():
+    visible = seen_by_three(1500)
+    start = time.process_time()
+    found = dominating_set(visible)
+    assert found == (greedy_dominating_set(visible), False)
+    assert time.process_time() - start < 30  # compiling included; without the limit it takes minutes
+
+
+def test_limit_is_a_number_of_steps(monkeypatch):
+    visible = np.roll(np.eye(45, dtype=bool), 7, axis=1) | seen_by_three(45, 45)[45:]
+    members, steps = covering.first_minimum(visible, least_size(visible), None)
+    assert members == minimum_dominating_set(visible)
+    monkeypatch.setattr(covering, "SLICE", 1)
+    assert covering.first_minimum(visible, least_size(visible), steps) == (members, steps)
+    refused, taken = covering.first_minimum(visible, least_size(visible), steps // 2)
+    assert refused is None
+    assert steps // 2 < taken < steps
+    monkeypatch.setattr(domination, "EXACT_STEPS", steps // 2)
+    assert dominating_set(visible) == (greedy_dominating_set(visible), False)
+
+
+def test_search_is_interrupted_between_slices():
+    calls = 0
+
+    def stop(number, frame):
+        nonlocal calls
+        calls += 1
+        raise KeyboardInterrupt
+
+    dominating_set(seen_by_three(45, 45)[45:])  # compiled
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    start = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            minimum_dominating_set(seen_by_three(1500))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert calls == 1
+    assert time.monotonic() - start < 10  # the search itself takes minutes
+
+
+def test_interpreted_code_searches_compiled():
+    visible = seen_by_three(45, 45)[45:]
+    with interpreted():
+        assert dominating_set(visible).exact
+
+
+def path(size):
+    """Action i observes the classes i and i + 1. Reductions remove the last two at a time."""
+    return np.eye(size, dtype=bool) | np.eye(size, k=1, dtype=bool)
+
+
+def test_reductions_are_bounded(monkeypatch):
+    compared = []
+    compare = domination._above_another
+
+    def counted(rows):
+        compared.append(rows.size * sum(rows.shape))
+        return compare(rows)
+
+    monkeypatch.setattr(domination, "_above_another", counted)
+    assert dominating_set(path(200)) == (tuple(range(0, 200, 2)), True)
+    assert len(compared) > 90
+    monkeypatch.setattr(domination, "_COMPARISONS", 3 * compared[0])
+    compared.clear()
+    visible = path(200)
+    found = dominating_set(visible)
+    assert len(compared) == 4
+    assert found == (greedy_dominating_set(visible), True)  # 100 members are the lower bound too
 
 
 def test_large_graphs_are_exact_when_they_are_easy():
@@ -165,34 +280,16 @@ def test_large_hard_graphs_are_greedy():
     assert is_dominating(visible, found.members)
 
 
-def test_common_graphs_need_no_solver():
+def test_common_graphs_need_no_compiler():
     code = (
         "import sys, numpy as np\n"
         "from gappletron.domination import dominating_set\n"
         "query = np.zeros((51, 50)); query[-1] = 1\n"
         "for graph in (np.eye(50), np.ones((50, 50)), query, query[::-1][:50], 1 - np.eye(9)):\n"
         "    assert dominating_set(graph).exact\n"
-        "assert 'scipy.optimize' not in sys.modules\n"
+        "assert 'numba' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_solver_that_fails_is_reported(monkeypatch):
-    class Failed:
-        x, status, message = None, 4, "numerical trouble"
-
-    monkeypatch.setattr(scipy.optimize, "milp", lambda *args, **options: Failed)
-    with pytest.raises(RuntimeError, match="was not solved: numerical trouble"):
-        domination._first_by_solver(np.eye(3, dtype=bool))
-
-
-def test_solver_that_lies_is_caught(monkeypatch):
-    class Wrong:
-        x, status, message = np.array([1.0, 0.0, 0.0]), 0, "optimal"
-
-    monkeypatch.setattr(scipy.optimize, "milp", lambda *args, **options: Wrong)
-    with pytest.raises(RuntimeError, match="returned a set that does not dominate"):
-        domination._first_by_solver(np.eye(3, dtype=bool))
 
 
 @pytest.mark.parametrize("solve", [greedy_dominating_set, minimum_dominating_set, dominating_set])

@@ -11,6 +11,7 @@ import re
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import networkx
@@ -21,7 +22,7 @@ from hypothesis.extra.numpy import arrays
 from matplotlib.figure import Figure
 
 from gappletron._validate import UserError
-from gappletron.domination import EXACT_ACTIONS
+from gappletron.domination import EXACT_ACTIONS, EXACT_STEPS, greedy_dominating_set, least_size
 from gappletron.graphs import FeedbackGraph, GraphArrays
 
 
@@ -191,6 +192,17 @@ def test_own_dominating_set():
     assert graph.dominating_set_is_given
     assert graph != FeedbackGraph.full(["a", "b", "c"])
     assert FeedbackGraph.full(3) == FeedbackGraph(np.ones((3, 3)), dominating_set=[0])
+
+
+def test_a_greedy_dominating_set_says_how_far_it_is_from_the_minimum():
+    rng = np.random.default_rng(3)
+    visible = np.eye(150, dtype=bool) | (rng.random((150, 150)) < 0.03)
+    graph = FeedbackGraph(visible)
+    assert not graph.dominating_set_is_exact
+    assert graph.dominating_indices == greedy_dominating_set(visible)
+    assert graph.least_rho == least_size(visible) < graph.rho
+    ratio = graph.rho / graph.least_rho
+    assert f"(rho = {graph.rho}, greedy, at most {ratio:.3g} times the minimum)" in graph.describe()
 
 
 def test_sets_of_actions_are_names_and_their_indices_are_apart():
@@ -785,7 +797,7 @@ def test_an_old_file_is_replaced_whole_with_ordinary_permissions(tmp_path):
             ["4 classes, 5 actions (1 of them extra: 'query'), 4 edges", "nothing: 0, 1, 2, 3", "Observability: weak"],
         ),
         (FeedbackGraph.from_networkx(networkx.cycle_graph(5)), ["some classes: 0, 1, 2, 3, 4"]),
-        (FeedbackGraph(np.ones((3, 3)), dominating_set=[0, 1]), ["(rho = 2, a smaller one may exist)"]),
+        (FeedbackGraph(np.ones((3, 3)), dominating_set=[0, 1]), ["(rho = 2, given, at most 2 times the minimum)"]),
         (FeedbackGraph.disease_prevention(9), ["5 -> 5 and 3 more."]),
     ],
 )
@@ -870,7 +882,8 @@ def test_the_guide_runs(tmp_path, monkeypatch):
 
 def test_the_guide_states_the_exact_size():
     guide = Path(__file__).parent.parent / "docs" / "graphs.md"
-    assert f"up to {EXACT_ACTIONS} actions" in guide.read_text(encoding="utf-8")
+    assert f"at most {EXACT_ACTIONS} actions remain" in guide.read_text(encoding="utf-8")
+    assert f"{EXACT_STEPS // 10**6} million steps" in guide.read_text(encoding="utf-8")
 
 
 def test_heavy_libraries_wait_until_they_are_needed():
@@ -883,3 +896,34 @@ def test_heavy_libraries_wait_until_they_are_needed():
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_very_large_graph_is_drawn_as_a_summary(tmp_path):
+    graph = FeedbackGraph.filtering(3000, revealing=[5, 1200])
+    figure = graph.draw(tmp_path / "x.png")
+    axes = figure.axes[0]
+    assert axes.get_title().startswith("summary in blocks of 6 x 6: filtering graph")
+    shares = axes.images[0].get_array()
+    assert shares.shape == (500, 500)
+    by_hand = graph.visible.reshape(500, 6, 500, 6).mean(axis=(1, 3))
+    np.testing.assert_allclose(shares, by_hand)
+
+
+HOSTILE_FILES = {
+    "duplicate": '{"0":0,' + ",".join(f'"{i}":0' for i in range(200_000)) + "}",
+    "deep": "[" * 1_000_000,
+    "long names": json.dumps({"classes": ["a" * 10**6, "b" * 10**6], "edges": [["a" * 10**6 + "c", "b"]]}),
+    "many classes": json.dumps({"classes": list(range(100_000)), "edges": []}),
+    "infinity": '{"classes": [1e999, 2], "edges": []}',
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE_FILES)
+def test_a_hostile_file_is_refused_at_once_in_one_short_sentence(kind, tmp_path):
+    file = tmp_path / "x.json"
+    file.write_text(HOSTILE_FILES[kind])
+    start = time.process_time()
+    with pytest.raises(UserError) as refused_with:
+        FeedbackGraph.from_json(file)
+    assert len(str(refused_with.value)) < 1000
+    assert time.process_time() - start < 10

@@ -35,15 +35,31 @@ class UserError(ValueError):
     """
 
 
+LETTERS_SHOWN = 80
+
+
 def listing(items: Iterable[object], most: int = 8) -> str:
-    """The items as a phrase, cut after `most` of them.
+    """The items as a phrase, each shortened, cut after `most` of them.
 
     >>> listing("abc"), listing(range(10), most=3)
     ("'a', 'b', 'c'", '0, 1, 2 and 7 more')
     """
-    shown = [repr(item) for item in items]
-    more = len(shown) - most
-    return ", ".join(shown) if more <= 0 else f"{', '.join(shown[:most])} and {more} more"
+    listed = list(items)
+    more = len(listed) - most
+    shown = ", ".join(shortened(repr(item), LETTERS_SHOWN) for item in listed[:most])
+    return shown if more <= 0 else f"{shown} and {more} more"
+
+
+def printable(text: str) -> str:
+    """The text with escapes in place of what a terminal or a picture cannot show: control characters, line breaks,
+    the invisible characters of Unicode, and the bytes of a file name that are not valid text.
+
+    >>> print(printable("data[1].svm"), printable("a\\x1b[2Jb\\n"), printable("\\udcff"))
+    data[1].svm a\\x1b[2Jb\\n \\udcff
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def shortened(text: str, most: int = 40) -> str:
@@ -145,6 +161,10 @@ def labels(values: Iterable[Any], name: str) -> tuple[Label, ...]:
     return result
 
 
+COMPARED_NAMES = 1000
+"""As many names are compared with an unknown one; it takes some ten milliseconds."""
+
+
 def unknown(value: object, name: str, known: Sequence[object]) -> UserError:
     """The error for a name that is not one of `known`.
 
@@ -154,10 +174,13 @@ def unknown(value: object, name: str, known: Sequence[object]) -> UserError:
     there is no learner 'x': choose one of 'gaphin', 'gapsmh'
     """
     choices = listing(known, most=24)
-    near = difflib.get_close_matches(str(value), [item for item in known if isinstance(item, str)], n=1)
-    if near and isinstance(value, str):
-        return UserError(f"there is no {name} {value!r}, did you mean {near[0]!r}? Choose one of {choices}")
-    return UserError(f"there is no {name} {value!r}: choose one of {choices}")
+    shown = shortened(repr(value), LETTERS_SHOWN)
+    comparable = [item for item in known[:COMPARED_NAMES] if isinstance(item, str) and len(item) <= LETTERS_SHOWN]
+    if isinstance(value, str) and len(value) <= LETTERS_SHOWN:
+        near = difflib.get_close_matches(value, comparable, n=1)
+        if near:
+            return UserError(f"there is no {name} {shown}, did you mean {near[0]!r}? Choose one of {choices}")
+    return UserError(f"there is no {name} {shown}: choose one of {choices}")
 
 
 ALWAYS_FITS = 2**24

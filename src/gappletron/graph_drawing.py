@@ -1,4 +1,4 @@
-"""Drawings of feedback graphs: nodes and arrows, or the matrix of a large graph."""
+"""Drawings of feedback graphs: nodes and arrows, the matrix of a large graph, or a summary of a very large one."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 DRAWN_ACTIONS, DRAWN_EDGES, DRAWN_EXTRA = 24, 100, 6
 """A graph with more nodes or arrows than this is drawn as its matrix."""
 
+MATRIX_ROWS, SUMMARY_ROWS = 1000, 500
+"""A graph with more actions than the first is drawn as a summary, with at most as many rows as the second."""
+
 _BLUE, _SKY, _ORANGE, _VERMILLION, _GREY = (
     "#0072B2",
     "#56B4E9",
@@ -42,8 +45,10 @@ def drawn(graph: GraphView, path: str | os.PathLike[str] | None, ax: Axes | None
     extra = graph.n_actions - graph.n_classes
     if graph.n_actions <= DRAWN_ACTIONS and graph.n_edges <= DRAWN_EDGES and extra <= DRAWN_EXTRA:
         _draw_nodes(graph, ax)
-    else:
+    elif graph.n_actions <= MATRIX_ROWS:
         _draw_matrix(graph, ax)
+    else:
+        _draw_summary(graph, ax)
     figure: Figure = cast("Any", ax.figure).figure  # the whole figure, also where the axes are in a subfigure
     if path is not None:
         _files.save_figure(figure, path)
@@ -184,16 +189,52 @@ def _draw_matrix(graph: GraphView, ax: Axes) -> None:
     shades = graph.visible.astype(np.int8)
     shades[list(graph.revealing_indices)] = 2
     ax.imshow(shades, cmap=ListedColormap(["#f2f2f2", _SKY, _ORANGE]), vmin=0, vmax=2, interpolation="nearest")
+    entries = [Patch(facecolor=_SKY, label="revealed"), Patch(facecolor="#f2f2f2", edgecolor="#999999", label="hidden")]
+    if graph.revealing:
+        entries.insert(0, Patch(facecolor=_ORANGE, label="reveals every label"))
+    _label_matrix(graph, ax, 1, entries, graph.caption)
+
+
+def _draw_summary(graph: GraphView, ax: Axes) -> None:
+    """The matrix in square blocks: for each the fraction of its entries that are edges."""
+    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+
+    block = math.ceil(graph.n_actions / SUMMARY_ROWS)
+    shares = _block_means(graph.visible, block)
+    colours = LinearSegmentedColormap.from_list("edges", ["#f2f2f2", _SKY, _BLUE])
+    image = ax.imshow(shares, cmap=colours, norm=PowerNorm(0.25, 0.0, float(shares.max())), interpolation="nearest")
+    cast("Any", ax.figure).colorbar(image, ax=ax, shrink=0.7, pad=0.1, label="fraction of the entries that are edges")
+    _label_matrix(graph, ax, block, [], f"summary in blocks of {block} x {block}: {graph.caption}")
+
+
+def _block_means(visible: NDArray[np.bool_], block: int) -> NDArray[np.float64]:
+    """The mean of each block of rows and columns; the last ones may be smaller.
+
+    >>> _block_means(np.array([[1, 0, 1], [0, 0, 1], [1, 1, 0]], dtype=bool), 2)
+    array([[0.25, 1.  ],
+           [1.  , 0.  ]])
+    """
+    rows, columns = (np.arange(0, size, block) for size in visible.shape)
+    means = np.empty((len(rows), len(columns)))
+    for place, start in enumerate(rows):
+        band = visible[start : start + block]
+        means[place] = np.add.reduceat(band.sum(axis=0), columns) / len(band)
+    return means / np.diff([*columns, visible.shape[1]])
+
+
+def _label_matrix(graph: GraphView, ax: Axes, block: int, entries: list[Any], title: str) -> None:
+    """The names, the title, the dominating set and the legend of a matrix that is drawn with this many rows in one."""
     for axis, names in ((ax.yaxis, graph.actions), (ax.xaxis, graph.classes)):
-        step = max(1, math.ceil(len(names) / 30))
-        places = range(0, len(names), step)
-        axis.set_ticks(list(places), [_caption(names[i]) for i in places], fontsize=7, parse_math=False)
+        places = range(0, len(names), block * math.ceil(len(names) / block / 30))
+        axis.set_ticks(
+            [place // block for place in places], [_caption(names[i]) for i in places], fontsize=7, parse_math=False
+        )
     ax.tick_params(axis="x", rotation=90)
     ax.set(xlabel="class", ylabel="action played", aspect="equal")
-    ax.set_title(_caption(graph.caption, 90), parse_math=False)
+    ax.set_title(_caption(title, 90), parse_math=False)
     if graph.n_actions > graph.n_classes:
-        ax.axhline(graph.n_classes - 0.5, color="black", linewidth=0.8)
-    members = list(graph.dominating_indices)
+        ax.axhline(graph.n_classes / block - 0.5, color="black", linewidth=0.8)
+    members = sorted({place // block for place in graph.dominating_indices})
     dots = ax.plot(
         [1.02] * len(members),
         members,
@@ -205,9 +246,6 @@ def _draw_matrix(graph: GraphView, ax: Axes) -> None:
         transform=ax.get_yaxis_transform(),
         label="dominating set",
     )
-    entries = [Patch(facecolor=_SKY, label="revealed"), Patch(facecolor="#f2f2f2", edgecolor="#999999", label="hidden")]
-    if graph.revealing:
-        entries.insert(0, Patch(facecolor=_ORANGE, label="reveals every label"))
     ax.legend(
         handles=[*entries, *dots], loc="lower center", bbox_to_anchor=(0.5, 1.06), ncols=4, frameon=False, fontsize=8
     )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gappletron.graph_view import GraphView
 
 FILE_BYTES = 2**28
+FILE_ACTIONS = 20_000  # the matrix takes 0.4 GB
 FILE_KEYS = ("classes", "actions", "edges", "name", "dominating_set")
 
 
@@ -51,6 +52,12 @@ def _arguments(document: object) -> dict[str, Any]:
     for key in ("classes", "edges"):
         if key not in document:
             raise UserError(f'"{key}" is missing: a graph needs "classes" and "edges"')
+    for key in ("classes", "actions"):
+        if isinstance(document.get(key), list) and len(document[key]) > FILE_ACTIONS:
+            raise UserError(
+                f'"{key}" has {len(document[key]):,} names: a graph in a file has at most {FILE_ACTIONS:,}, so make a '
+                "larger one in Python"
+            )
     parts = {key: _json_names(document, key) for key in ("classes", "actions", "dominating_set") if key in document}
     edges = document["edges"]
     if not isinstance(edges, list):
@@ -94,8 +101,8 @@ def _read_json(path: str | os.PathLike[str]) -> object:
 def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise UserError(f"the key {shortened(twice)!r} is given twice: keep one")
     return found
 

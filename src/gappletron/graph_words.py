@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gappletron._validate import listing, shortened
+from gappletron._validate import listing, printable, shortened
 
 if TYPE_CHECKING:
     from gappletron.graph_view import GraphView
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 MATRIX_ACTIONS, MATRIX_CLASSES = 40, 24
 
 
-NAMES_IN_CAPTION, LETTERS_IN_CAPTION = 3, 20
+NAMES_IN_CAPTION, LETTERS_IN_CAPTION, LETTERS_IN_TITLE = 3, 20, 80
 
 
 def caption(graph: GraphView) -> str:
     """The text of :attr:`FeedbackGraph.caption`."""
-    title = graph.name if graph.name == "graph" else f"{graph.name} graph"
+    name = shortened(printable(graph.name), LETTERS_IN_TITLE)
+    title = name if name == "graph" else f"{name} graph"
     who = revealers(graph)
     return f"{title}, {who}" if who else title
 
@@ -44,7 +45,8 @@ def described(graph: GraphView) -> str:
     """The text of :meth:`FeedbackGraph.describe`."""
     extra = graph.n_actions - graph.n_classes
     lines = [
-        f"Feedback graph {graph.name!r}: {graph.n_classes} classes, {graph.n_actions} actions"
+        f"Feedback graph {shortened(repr(graph.name), LETTERS_IN_TITLE)}: "
+        f"{graph.n_classes} classes, {graph.n_actions} actions"
         + (f" ({extra} of them extra: {listing(graph.actions[graph.n_classes :])})" if extra else "")
         + f", {graph.n_edges} edge{'s' if graph.n_edges > 1 else ''}.",
         "",
@@ -57,9 +59,7 @@ def described(graph: GraphView) -> str:
         "",
         *_observability_in_words(graph),
         "",
-        f"Dominating set: {listing(graph.dominating_set)} (rho = {graph.rho}, "
-        + ("minimum" if graph.dominating_set_is_exact else "a smaller one may exist")
-        + ").",
+        f"Dominating set: {listing(graph.dominating_set)} (rho = {graph.rho}, " + f"{_minimality(graph)}).",
     ]
     if graph.is_full_information:
         lines.append(
@@ -74,6 +74,14 @@ def described(graph: GraphView) -> str:
             "T = 100,000 rounds, up to constants."
         )
     return "\n".join(lines)
+
+
+def _minimality(graph: GraphView) -> str:
+    """How large the dominating set is in comparison with the smallest."""
+    if graph.rho == graph.least_rho:
+        return "minimum"
+    how = "given" if graph.dominating_set_is_given else "greedy"
+    return f"{how}, at most {graph.rho / graph.least_rho:.3g} times the minimum"
 
 
 def _kinds(graph: GraphView) -> list[tuple[str, list[int]]]:
@@ -108,9 +116,12 @@ def _observability_in_words(graph: GraphView) -> list[str]:
 
 
 def _closure_in_words(graph: GraphView) -> list[str]:
-    pairs = [f"{graph.actions[i]!r} -> {graph.classes[y]!r}" for i, y in graph.completed]
-    more = len(pairs) - 6
-    shown = ", ".join(pairs[:6]) + (f" and {more} more" if more > 0 else "")
+    pairs = [
+        " -> ".join(shortened(repr(name), LETTERS_IN_CAPTION) for name in (graph.actions[i], graph.classes[y]))
+        for i, y in graph.completed[:6]
+    ]
+    more = len(graph.completed) - 6
+    shown = ", ".join(pairs) + (f" and {more} more" if more > 0 else "")
     return [
         f"Added edge{'s' if len(pairs) > 1 else ''}: {shown}.",
         "  An action that reveals all classes but one also reveals that one: a label that is none of the others is it.",
@@ -121,8 +132,8 @@ def matrix(graph: GraphView) -> str:
     """The text of :meth:`FeedbackGraph.as_text`."""
     if graph.n_actions > MATRIX_ACTIONS or graph.n_classes > MATRIX_CLASSES:
         return f"(The matrix of {graph.n_actions} x {graph.n_classes} is too large to print: use draw() or --plot.)"
-    columns = [shortened(str(name), 8) for name in graph.classes]
-    rows = [shortened(str(name), 16) for name in graph.actions]
+    columns = [shortened(printable(str(name)), 8) for name in graph.classes]
+    rows = [shortened(printable(str(name)), 16) for name in graph.actions]
     left = max(map(len, [*rows, "action played"]))
     lines = [f"{'action played':{left}}   " + "  ".join(columns)]
     for i, name in enumerate(rows):

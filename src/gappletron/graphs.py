@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from gappletron import _files, graph_files, graph_words, spelling
-from gappletron._validate import Label, UserError, fits_in_memory, label, labels, listing, unknown, whole
-from gappletron.domination import dominating_set as find_dominating_set, is_dominating
+from gappletron._validate import Label, UserError, fits_in_memory, label, labels, listing, printable, unknown, whole
+from gappletron.domination import dominating_set as find_dominating_set, is_dominating, least_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -147,7 +147,8 @@ class FeedbackGraph:
         closed = _close(given)
         put(self, "visible", closed)
         put(self, "name", name)
-        put(self, "completed", tuple((i, y) for i, y in np.argwhere(closed & ~given).tolist()))
+        nearly = np.flatnonzero(given.sum(axis=1) == n_classes - 1)
+        put(self, "completed", tuple((int(i), int(given[i].argmin())) for i in nearly))
         unseen = [self.classes[y] for y in np.flatnonzero(~closed.any(axis=0))]
         if unseen:
             raise UserError(
@@ -169,7 +170,7 @@ class FeedbackGraph:
         if not is_dominating(self.visible, members):
             out = [self.classes[y] for y in np.flatnonzero(~self.visible[list(members)].any(axis=0))]
             raise UserError(
-                f"the dominating set {list(chosen)!r} does not observe {listing(out)}: "
+                f"the dominating set [{listing(chosen)}] does not observe {listing(out)}: "
                 "add actions that do, or omit dominating_set"
             )
         return members
@@ -254,6 +255,17 @@ class FeedbackGraph:
     def rho(self) -> int:
         """The size of the dominating set."""
         return len(self.dominating_indices)
+
+    @cached_property
+    def least_rho(self) -> int:
+        """A lower bound on the size of every dominating set; :attr:`rho` where the set is proved to be a minimum.
+
+        >>> FeedbackGraph.bandit(4).least_rho
+        4
+        >>> FeedbackGraph([[1, 1, 1]] * 3, dominating_set=[0, 1]).least_rho
+        1
+        """
+        return self.rho if self.dominating_set_is_exact else least_size(self.visible)
 
     @cached_property
     def observability(self) -> Literal["strong", "weak"]:
@@ -443,10 +455,10 @@ class FeedbackGraph:
                 object.__setattr__(self, key, _frozen(value) if key == "visible" else value)
 
     def __repr__(self) -> str:
-        return f"FeedbackGraph({self.name!r}: {self._summary})"
+        return f"FeedbackGraph({spelling.shown(self.name)}: {self._summary})"
 
     def __str__(self) -> str:
-        return f"{self.name} ({self._summary})"
+        return f"{printable(self.name)} ({self._summary})"
 
     @property
     def _summary(self) -> str:
@@ -660,7 +672,7 @@ class FeedbackGraph:
         try:
             return cls.from_edges(**graph_files.read(path))
         except UserError as error:
-            raise UserError(f"graph file {os.fspath(path)}: {error}") from None
+            raise UserError(f"graph file {printable(os.fspath(path))}: {error}") from None
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write a file that :meth:`from_json` reads back as an equal graph; an existing file is replaced atomically.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
 from gappletron import _files
-from gappletron._validate import UserError
+from gappletron._validate import UserError, printable
 from gappletron.engine import BLIND, EXPLORED, LABELS_SEEN, LOSSES, MISTAKES, RATES, Tally
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def _row(name: str, runs: list[History]) -> tuple[str, ...]:
     seen = sum(run.labels_seen for run in runs) / len(runs)
     nanoseconds = sum(run.seconds for run in runs) / max(1, rounds) * 1e9
     return (
-        name,
+        printable(name),
         f"{sum(rates) / len(rates):.4f}",
         f"{min(rates):.4f}",
         f"{max(rates):.4f}",
@@ -233,18 +233,20 @@ def error_curves(histories: Histories, path: str | Path | None, ax: Axes | None)
             continue
         shared = min((curve.rounds for curve in curves), key=len)
         rates = np.array([curve.error_rate[: len(shared)] for curve in curves])
-        ax.plot(shared, rates.mean(axis=0), color=colour, label=name, linewidth=1.8)
+        ax.plot(shared, rates.mean(axis=0), color=colour, label=printable(name), linewidth=1.8)
         if len(curves) > 1:
             banded = len(curves)
             ax.fill_between(shared, rates.min(axis=0), rates.max(axis=0), color=colour, alpha=0.18, linewidth=0)
     what = f"round (mean of {banded} runs; band from minimum to maximum)" if banded else "round"
-    ax.set(xscale="log", xlabel=what, ylabel="mistakes so far / rounds so far", title=histories.title, ylim=(0, None))
+    ax.set(xscale="log", xlabel=what, ylabel="mistakes so far / rounds so far", ylim=(0, None))
+    ax.set_title(histories.title, parse_math=False)
     if max(run.rounds for run in histories) >= 1000:
         ax.set_xlim(left=10)  # the first rounds are mostly noise, and their wide bands would hide the rest
     ax.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     ax.grid(alpha=0.25)
     if ax.lines:
-        ax.legend(frameon=False)
+        for text in ax.legend(frameon=False).get_texts():
+            text.set_parse_math(False)
     if path is not None:
         _files.save_figure(figure, path)
     return figure

@@ -563,7 +563,9 @@ class Online:
         model = cls.__new__(cls)
         model._player = Player.restored(header, arrays, pieces)
         limit = header["feature_limit"]
-        model.feature_limit = None if limit is None else whole(limit, "feature_limit", least=1, most=MOST_FEATURES)
+        if limit is not None:
+            limit = whole(limit, "feature_limit", least=model.features, most=MOST_FEATURES)
+        model.feature_limit = limit
         model.pending_limit = whole(header["pending_limit"], "pending", least=1)
         model.pending_bytes = whole(header["pending_bytes"], "pending_bytes", least=1)
         past = _sessions(header["sessions"], model.rounds)

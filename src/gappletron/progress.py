@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 import time
 from typing import TYPE_CHECKING, TypeAlias
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from rich.console import Console
     from rich.progress import Progress, TaskID
 
-__all__ = ["View", "progress", "sweep_view"]
+__all__ = ["View", "console", "print_line", "progress", "sweep_view"]
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -24,11 +26,10 @@ Run: TypeAlias = tuple[str, int]
 def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
     """A function to call with the work done and the total; short operations show nothing."""
     if sys.stderr.isatty():
-        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        with Progress(*columns, console=console(stderr=True), transient=True) as bar:
             task = bar.add_task(what, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
     else:
@@ -38,13 +39,23 @@ def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
             nonlocal last
             if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
                 last = time.monotonic()
-                _print(f"{what}: {done:,}" + (f" of {total:,}" if total else ""))
+                print_line(f"{what}: {done:,}" + (f" of {total:,}" if total else ""))
 
         yield show
 
 
-def _print(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def print_line(line: str) -> None:
+    """Print a line on the standard error; a line that cannot be printed there is lost, and the work goes on."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
+
+
+def console(stderr: bool = False) -> Console:
+    """A terminal that reads no markup in names, and is wide enough for a table whatever COLUMNS says."""
+    from rich.console import Console
+
+    width = max(40, shutil.get_terminal_size().columns)
+    return Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
 
 
 class View:
@@ -87,7 +98,6 @@ def sweep_view(check: Callable[[], None]) -> Iterator[View]:
     `check` is called after every run; it may raise to end the sweep.
     """
     if sys.stderr.isatty():
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
         columns = (
@@ -99,7 +109,7 @@ def sweep_view(check: Callable[[], None]) -> Iterator[View]:
             TextColumn("left"),
             TimeRemainingColumn(),
         )
-        with Progress(*columns, console=Console(stderr=True), speed_estimate_period=120.0) as bars:
+        with Progress(*columns, console=console(stderr=True), speed_estimate_period=120.0) as bars:
             yield _Bars(bars, check)
     else:
         yield _Lines(check)
@@ -134,22 +144,22 @@ class _Lines(View):
 
     def compiling(self, done: int, total: int) -> None:
         if self._is_time():
-            _print(f"compiling: {done} of {total} loops")
+            print_line(f"compiling: {done} of {total} loops")
 
     def left_out(self, figures: Sequence[str]) -> None:
         if figures:
-            _print(_skipped(figures))
+            print_line(_skipped(figures))
 
     def damaged(self, ids: Sequence[str]) -> None:
         if ids:
-            _print(_removed(ids))
+            print_line(_removed(ids))
 
     def begun(self, runs: Sequence[Run], missing: Sequence[Run]) -> None:
         self.runs, self.done = len(runs), len(runs) - len(missing)
         self.rounds, self.played = sum(rounds for _, rounds in missing), 0
         self.start = time.monotonic()
         if self.done:
-            _print(_stored_already(self.done, self.runs))
+            print_line(_stored_already(self.done, self.runs))
 
     def finished(self, sweep: str, rounds: int) -> None:
         self.check()
@@ -157,11 +167,11 @@ class _Lines(View):
         self.played += rounds
         if self._is_time():
             left = (time.monotonic() - self.start) * (self.rounds / self.played - 1.0)
-            _print(f"{self.done:,} of {self.runs:,} runs, about {_duration(left)} left")
+            print_line(f"{self.done:,} of {self.runs:,} runs, about {_duration(left)} left")
 
     def drawing(self, figure: str) -> None:
         if self._is_time():
-            _print(f"drawing {figure}")
+            print_line(f"drawing {figure}")
 
 
 class _Bars(View):

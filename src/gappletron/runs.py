@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gappletron._validate import Label, UserError, fits_in_memory, listing, shortened, whole
+from gappletron._validate import Label, UserError, fits_in_memory, listing, printable, shortened, whole
 from gappletron.engine import (
     BLIND,
     EXPLORED,
@@ -193,7 +193,7 @@ class Runs:
 
     def histories(self) -> Histories:
         """What happened up to now."""
-        title = f"{self.stream.name}, {self.graph.caption}"
+        title = f"{printable(self.stream.name)}, {self.graph.caption}"
         return Histories([learner_run.history(self._losses) for learner_run in self._runs], title)
 
     def weights(self, name: str | None = None, repeat: int = 0) -> Floats:

@@ -8,8 +8,10 @@ exit code 2. The modules import the library inside their functions, so that ``--
 from __future__ import annotations
 
 import io
+import os
 import sys
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -17,7 +19,7 @@ from gappletron import __version__
 from gappletron._signals import exit_code
 from gappletron._validate import UserError
 from gappletron.cli import bound, demo, graph, learners, paper, run
-from gappletron.cli.output import show_error
+from gappletron.cli.output import say, show_error, tell
 
 __all__ = ["app", "main"]
 
@@ -42,24 +44,49 @@ app.command("demo")(demo.demo)
 
 def main() -> None:
     """The ``gappletron`` command."""
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()  # None where they are closed
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name need not fit the terminal's encoding
+    os.environ.pop("MPLBACKEND", None)  # no window is opened, and a wrong value would prevent importing matplotlib
+    code = _ended(sys.argv[1:] or ["--help"])
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            code = code or _write_error(error)
+            os.dup2(_nowhere().fileno(), stream.fileno())  # Python flushes once more at exit
+    sys.exit(code)
+
+
+def _ended(arguments: list[str]) -> int:
+    """The exit code of the command, after it has run."""
     try:
-        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
+        return app(arguments, standalone_mode=False) or 0
     except UserError as error:
         show_error(error)
-        sys.exit(2)
+        return 2
     except USAGE_ERROR as error:
-        typer.echo(
-            f"gappletron: {' '.join(error.format_message().split()).rstrip('.')}: see {_help_of(error)}", err=True
-        )
-        sys.exit(2)
+        tell(f"gappletron: {' '.join(error.format_message().split()).rstrip('.')}: see {_help_of(error)}")
+        return 2
     except typer.Abort as stop:  # typer's name for KeyboardInterrupt, which is its cause
-        typer.echo("stopped", err=True)
-        sys.exit(exit_code(stop.__cause__))
-    except BrokenPipeError:  # the reader has closed the pipe
-        sys.stderr.close()
-        sys.exit(0)
+        tell("stopped")
+        return exit_code(stop.__cause__)
+    except SystemExit:  # click ends so where the reader has closed the pipe
+        return 0
+    except OSError as error:
+        if error.filename is not None:  # files are written by functions that raise UserError
+            raise
+        return _write_error(error)
+
+
+def _write_error(error: OSError) -> int:
+    """The exit code where the standard output cannot be written: 0 if its reader has closed the pipe."""
+    show_error(error)
+    return 0 if isinstance(error, BrokenPipeError) else 2
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
 
 
 def _help_of(error: Any) -> str:
@@ -69,7 +96,7 @@ def _help_of(error: Any) -> str:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"gappletron {__version__}")
+        say(f"gappletron {__version__}")
         raise typer.Exit
 
 

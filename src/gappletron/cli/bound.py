@@ -10,7 +10,7 @@ import typer
 
 from gappletron._validate import UserError
 from gappletron.cli.graph import named_graph
-from gappletron.cli.output import check_outputs
+from gappletron.cli.output import check_outputs, say
 from gappletron.progress import progress
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def show_bounds(
         )
         bound = bounds(player, feedback, rounds=rounds, max_norm=max_norm, delta=delta)[position]
         lines.append(_bound_line(bound, f"{f'gamma = {player.exploration.gamma:.4g}' if theorem.tuning else '':16} "))
-    typer.echo("\n".join(lines))
+    say("\n".join(lines))
 
 
 def _constants(learner: Gappletron, graph: FeedbackGraph, max_norm: float) -> str:
@@ -133,19 +133,22 @@ def _show_bounds_of_run(run: str, results: Path, radius: float | None, delta: fl
     with progress("comparing") as show:
         found = examined(stored[run], radius, delta, show)
     task, outcome, graph = stored[run].task, stored[run].outcome, graph_of(stored[run].task)
-    typer.echo(
-        f"{run}\n{found.learner!r}\non {graph}, T = {task.rounds:,}, n = {outcome.blind_rounds:,}, "
-        f"X = {outcome.max_norm:.4g}, delta = {delta:g}, sum l_t(W_t) = {outcome.loss_sum:,.1f}\n"
-        f"{_constants(found.learner, graph, outcome.max_norm)}\n"
+    lines = [
+        run,
+        repr(found.learner),
+        f"on {graph}, T = {task.rounds:,}, n = {outcome.blind_rounds:,}, "
+        f"X = {outcome.max_norm:.4g}, delta = {delta:g}, sum l_t(W_t) = {outcome.loss_sum:,.1f}",
+        _constants(found.learner, graph, outcome.max_norm),
         f"best comparator with norm at most {found.radius:g} (--radius sets another): loss "
-        f"{found.comparator.loss:,.1f} "
-        f"(the minimum is at most {found.comparator.gap:,.1f} lower)\n"
-        f"mistakes {outcome.mistakes:,}, surrogate regret {found.regret:,.1f}"
-    )
-    for bound in found.bounds:
-        typer.echo(_bound_line(bound))
-    if plot is not None:
-        from gappletron._files import save_figure
-        from gappletron.experiments.theorem_figures import mistakes_and_bounds
+        f"{found.comparator.loss:,.1f} (the minimum is at most {found.comparator.gap:,.1f} lower)",
+        f"mistakes {outcome.mistakes:,}, surrogate regret {found.regret:,.1f}",
+        *map(_bound_line, found.bounds),
+    ]
+    try:
+        if plot is not None:
+            from gappletron._files import save_figure
+            from gappletron.experiments.theorem_figures import mistakes_and_bounds
 
-        save_figure(mistakes_and_bounds(found), plot)
+            save_figure(mistakes_and_bounds(found), plot)
+    finally:
+        say("\n".join(lines))

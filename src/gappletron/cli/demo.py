@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gappletron.cli.output import play_and_report, table
+from gappletron.cli.output import play_and_report, say, show_table
 from gappletron.progress import progress
+
+if TYPE_CHECKING:
+    from gappletron.history import Histories
 
 DEMO = {
     "bandit": "reveals whether the prediction was correct",
@@ -38,12 +41,18 @@ def demo(
     check_writable(picture)
     figure = Figure(figsize=(11, 7.5), layout="constrained")
     panels = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
-    for (preset, what), ax in zip(DEMO.items(), panels, strict=True):
-        with progress("compiling"):
-            runs = Runs(["gaplog", "gaphin", "gapsmh"], data, preset, repeats=repeats)
-        play_and_report(runs, lambda histories: typer.echo(table(histories) + "\n"))
-        runs.histories().plot(ax=ax)
-        ax.set_title(f"{preset}: {what}", fontsize=10)
-    figure.suptitle(f"Gappletron on {data}: mean of {repeats} runs, band from minimum to maximum")
-    save_figure(figure, picture)
-    typer.echo(f"The error curves are in {picture}")
+    played: list[Histories] = []
+    try:
+        for (preset, what), ax in zip(DEMO.items(), panels, strict=True):
+            with progress("compiling"):
+                runs = Runs(["gaplog", "gaphin", "gapsmh"], data, preset, repeats=repeats)
+            play_and_report(runs, played.append)
+            runs.histories().plot(ax=ax)
+            ax.set_title(f"{preset}: {what}", fontsize=10)
+        figure.suptitle(f"Gappletron on {data}: mean of {repeats} runs, band from minimum to maximum")
+        save_figure(figure, picture)
+    finally:
+        for histories in played:
+            show_table(histories)
+            say()
+    say(f"The error curves are in {picture}")

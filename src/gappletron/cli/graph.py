@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gappletron._validate import UserError
-from gappletron.cli.output import check_outputs
+from gappletron.cli.output import check_outputs, say
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph
@@ -31,12 +31,13 @@ def describe_graph(
     """Describe a feedback graph, print its matrix, and draw it."""
     check_outputs(None, plot, inputs=(graph,))
     feedback = named_graph(graph, classes, revealing)
-    typer.echo(feedback.describe())
-    typer.echo()
-    typer.echo(feedback.as_text())
+    try:
+        if plot is not None:
+            feedback.draw(plot)
+    finally:
+        say(f"{feedback.describe()}\n\n{feedback.as_text()}")
     if plot is not None:
-        feedback.draw(plot)
-        typer.echo(f"\nThe drawing is in {plot}")
+        say(f"\nThe drawing is in {plot}")
 
 
 def named_graph(graph: str, classes: str, revealing: str | None) -> FeedbackGraph:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
+from gappletron.cli.output import say
 
 if TYPE_CHECKING:
     from gappletron.learners.learner import Learner
@@ -16,7 +16,7 @@ def list_learners() -> None:
 
     for name in names():
         learner = named(name)
-        typer.echo(
+        say(
             f"{name}\n    feedback    {learner.setting}\n    parameters  {_parameters(learner)}\n"
             f"    reference   {learner.reference}"
         )

@@ -10,8 +10,8 @@ import typer
 
 from gappletron import __version__
 from gappletron._signals import NOTHING_YET, exit_code, raising
-from gappletron._validate import UserError
-from gappletron.progress import progress
+from gappletron._validate import UserError, printable
+from gappletron.progress import console, print_line, progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,9 +21,24 @@ if TYPE_CHECKING:
     from gappletron.runs import Runs
 
 
-def show_error(error: UserError) -> None:
-    """Print one sentence on the standard error."""
-    typer.echo(f"gappletron: {' '.join(str(error).splitlines())}", err=True)
+def say(text: str = "") -> None:
+    """Print lines on the standard output, with escapes for what a terminal must not interpret."""
+    print("\n".join(map(printable, text.split("\n"))), flush=True)
+
+
+def tell(line: str) -> None:
+    """Print a line on the standard error, likewise."""
+    print_line(printable(line))
+
+
+def show_error(error: Exception) -> None:
+    """Print one sentence on the standard error, but nothing for a reader that has closed its pipe."""
+    if isinstance(error, BrokenPipeError):
+        return
+    if isinstance(error, OSError):
+        tell(f"gappletron: cannot write to the standard output ({error.strerror}): send it elsewhere")
+    else:
+        tell(f"gappletron: {' '.join(str(error).splitlines())}")
 
 
 def check_outputs(json_path: Path | None, plot: Path | None, inputs: tuple[str, ...] = ()) -> None:
@@ -70,24 +85,24 @@ def _play_and_report(runs: Runs, report: Callable[[Histories], None], check: Cal
         if any(run.rounds for run in histories):
             if interrupted:
                 rounds = min(run.rounds for run in histories)
-                typer.echo(f"stopped: what follows is what was measured, {rounds:,} rounds", err=True)
+                tell(f"stopped: what follows is what was measured, {rounds:,} rounds")
             try:
                 report(histories)
-            except UserError as error:  # a second error, such as a full disk, must not hide the first
+            except (UserError, OSError) as error:  # a second error, such as a full disk, must not hide the first
                 show_error(error)
         elif interrupted:
-            typer.echo(NOTHING_YET, err=True)
+            tell(NOTHING_YET)
         if interrupted:
             raise typer.Exit(exit_code(stop)) from None
         raise
     report(runs.histories())
 
 
-def table(histories: Histories) -> str:
-    """The runs as a table: with lines on a terminal, else plain text."""
+def show_table(histories: Histories) -> None:
+    """Print the runs as a table: with lines on a terminal, else plain text."""
     if not sys.stdout.isatty():
-        return str(histories)
-    from rich.console import Console
+        say(str(histories))
+        return
     from rich.table import Table
 
     from gappletron.history import HEADER
@@ -97,10 +112,8 @@ def table(histories: Histories) -> str:
         drawn.add_column(column, justify="left" if column == HEADER[0] else "right")
     for row in histories.rows():
         drawn.add_row(*row)
-    console = Console()
-    with console.capture() as capture:
-        console.print(drawn)
-    return capture.get().rstrip("\n")
+    console().print(drawn)
+    sys.stdout.flush()
 
 
 def write_json(path: Path, runs: Runs, histories: Histories) -> None:
@@ -119,18 +132,20 @@ def document(runs: Runs, histories: Histories) -> dict[str, Any]:
     return {
         "version": __version__,
         "data": {
-            "name": runs.stream.name,
+            "name": printable(runs.stream.name),
             "rounds": max(run.rounds for run in histories),
             "features": int(runs.stream.features),
             "classes": len(runs.stream.classes),
         },
         "graph": {
-            "name": graph.name,
+            "name": printable(graph.name),
             "actions": graph.n_actions,
             "classes": graph.n_classes,
             "revealing": list(graph.revealing),
             "dominating_set": list(graph.dominating_set),
+            "dominating_set_is_exact": graph.dominating_set_is_exact,
             "rho": graph.rho,
+            "least_rho": graph.least_rho,
         },
         "runs": [
             {

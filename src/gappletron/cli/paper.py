@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gappletron._signals import exit_code, raising
+from gappletron.cli.output import say, tell
 from gappletron.progress import sweep_view
 
 
@@ -53,9 +54,7 @@ def reproduce(
             if scheduler is not None:
                 from gappletron.experiments.cluster import dask_executor
 
-                executor, in_flight = stack.enter_context(
-                    dask_executor(scheduler, lambda line: typer.echo(line, err=True))
-                )
+                executor, in_flight = stack.enter_context(dask_executor(scheduler, tell))
             view = stack.enter_context(sweep_view(check))
             done = carry_out(
                 plan,
@@ -66,14 +65,12 @@ def reproduce(
                 view=view,
             )
     except KeyboardInterrupt as stop:
-        typer.echo(
-            f"stopped: the finished runs are stored in {out}, and the same command continues from there", err=True
-        )
+        tell(f"stopped: the finished runs are stored in {out}, and the same command continues from there")
         raise typer.Exit(exit_code(stop)) from None
     if done.verdicts:
         held = sum(verdict.holds for verdict in done.verdicts)
-        typer.echo(f"{held} of {len(done.verdicts)} claims hold")
-    typer.echo(f"{len(done.results):,} runs; the report is {out / 'report.html'}")
+        say(f"{held} of {len(done.verdicts)} claims hold")
+    say(f"{len(done.results):,} runs; the report is {out / 'report.html'}")
 
 
 def export(
@@ -90,4 +87,4 @@ def export(
     check_writable(file)
     runs = read_results(results)
     write_table(runs, file)
-    typer.echo(f"{len(runs):,} runs in {file}")
+    say(f"{len(runs):,} runs in {file}")

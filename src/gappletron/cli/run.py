@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gappletron._validate import UserError, listing, unknown
-from gappletron.cli.output import check_outputs, play_and_report, table, write_json
+from gappletron.cli.output import check_outputs, play_and_report, show_table, write_json
 from gappletron.progress import progress
 
 if TYPE_CHECKING:
@@ -122,11 +123,12 @@ def run(
         runs = Runs(learners, stream, feedback, repeats=repeats, seed=seed, jobs=jobs)
 
     def report(histories: Histories) -> None:
-        typer.echo(table(histories))
-        if json_path is not None:
-            write_json(json_path, runs, histories)
-        if plot is not None:
-            histories.plot(plot)
+        with contextlib.ExitStack() as last:  # whatever fails, the rest is written: the files first
+            last.callback(show_table, histories)
+            if plot is not None:
+                last.callback(histories.plot, plot)
+            if json_path is not None:
+                write_json(json_path, runs, histories)
 
     play_and_report(runs, report)
 

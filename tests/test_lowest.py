@@ -1,0 +1,43 @@
+"""The lowest versions of the dependencies: what CI installs is what pyproject.toml allows, and it plays a stream."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+
+from gappletron import FeedbackGraph, Online, play
+
+ROOT = Path(__file__).parent.parent
+NOT_PINNED = ("mypy", "ruff", "import-linter", "atheris")  # not needed to run anything
+
+
+def test_lowest_versions_are_those_of_the_project():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [
+        *project["dependencies"],
+        *(entry for extra in project["optional-dependencies"].values() for entry in extra),
+    ]
+    pinned = dict(re.findall(r"^([\w-]+)==([\d.]+)", (ROOT / "tests" / "lowest.txt").read_text(), re.MULTILINE))
+    for entry in wanted:
+        name, bound = re.fullmatch(r"([\w-]+)>=([\d.]+)(?:;.*)?", entry).groups()
+        if name not in NOT_PINNED:
+            digits = [int(part) for part in bound.split(".")]
+            found = [int(part) for part in pinned[name].split(".")]
+            assert found[: len(digits)] == digits, name
+            assert not any(found[len(digits) :]) or name == "pytest-xdist", name
+
+
+def test_a_stream_is_played_and_drawn(tmp_path):
+    histories = play("gapsmh", "synthetic:K=3,d=40,noise=0,T=2000", "bandit")
+    assert histories[0].error_rate < 0.2
+    assert len(histories.to_frame()) == 1
+    for kind in ("png", "svg", "pdf"):
+        histories.plot(tmp_path / f"x.{kind}")
+    model = Online("gapsmh", FeedbackGraph.full(["a", "b", "c"]), features=4)
+    model.learn(model.act(np.eye(4)[1]), "b")
+    model.save(tmp_path / "x.model")
+    assert Online.load(tmp_path / "x.model").predict_many(scipy.sparse.csr_array(np.eye(4)))[1] == "b"
