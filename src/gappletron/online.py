@@ -656,10 +656,11 @@ def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Onlin
             raise damaged
         least = whole(serial, "a serial", least=least, most=model.rounds - 1) + 1
         whole(action, "an action", most=graph.n_actions - 1)
-        whole(greedy, "a greedy class", most=graph.n_classes - 1)
         probabilities = cut("probabilities", graph.n_actions, np.float64)
         scores = cut("scores", graph.n_classes, np.float64)
         if not _is_distribution(probabilities) or probabilities[action] <= 0.0 or not np.isfinite(scores).all():
+            raise damaged
+        if int(np.argmax(scores)) != greedy:
             raise damaged
         record = new_record(graph.n_classes, graph.n_actions)
         record[:HEAD] = (serial, action, greedy, rate)

@@ -158,7 +158,7 @@ def _mutated(value, reader):
 
 def _mutated_array(array, reader):
     kind = reader.number(5)
-    if kind == 0:
+    if kind == 0 and array.dtype.kind in "biuf":
         return array.astype(reader.choice(DTYPES[:6]), copy=True)
     if kind == 1:
         return array[: reader.number(array.shape[0] + 1)] if array.ndim else np.zeros(2)
