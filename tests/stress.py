@@ -68,6 +68,22 @@ def commands(folder):
     storms.stopped_commands(100, seed=6, folder=folder)
 
 
+def bytes_flipped(folder):
+    """10,000 flipped bytes over saved models, cached code and stored results."""
+    print(storms.flipped_bytes(10_000, seed=7))
+
+
+def kills(folder):
+    """100 kills of a loop that saves now and then."""
+    storms.killed_saves(100, seed=8)
+
+
+def numbers(folder):
+    """Extreme rows, 100,000 rounds for each learner and graph."""
+    for seed, (learner, graph) in enumerate(playable()):
+        storms.extreme_numbers(100_000, seed, learner, graph)
+
+
 def threads(folder):
     """8 threads, 20,000 rounds each, on one model."""
     storms.shared_model(threads=8, calls=20_000)
@@ -82,12 +98,26 @@ def calls(folder):
 
 def fuzzing(folder):
     """Every target under atheris."""
-    for target in ("svmlight", "graph_file", "saved_model", "model_bytes"):
+    for target in ("svmlight", "graph_file", "saved_model", "model_bytes", "store"):
         options = [f"-max_total_time={FUZZ_SECONDS}", f"-artifact_prefix={folder}/", "-timeout=10"]
         subprocess.run([sys.executable, FUZZ / "run.py", target, *options, FUZZ / "corpus" / target], check=True)
 
 
-STORMS = [rounds, looks, parsing, playing, saving, compiling, commands, threads, calls, fuzzing]
+STORMS = [
+    rounds,
+    looks,
+    parsing,
+    playing,
+    saving,
+    compiling,
+    commands,
+    bytes_flipped,
+    kills,
+    numbers,
+    threads,
+    calls,
+    fuzzing,
+]
 
 
 def main():

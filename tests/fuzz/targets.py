@@ -7,16 +7,26 @@ is also replayed compiled, with bounds checks.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+import math
 import os
+import sqlite3
+import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 from gappletron import UNSEEN, FeedbackGraph, Online, UserError, model_files
+from gappletron.experiments import store as store_module
+from gappletron.experiments.store import COLUMNS, Store, read_results, write_table
+from gappletron.experiments.sweeps import selected
 from gappletron.streams import SvmlightFile
+from storms import stored_result
 
 FOLDER = Path(tempfile.mkdtemp(prefix="gappletron-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
 
@@ -223,4 +233,74 @@ def _load_and_play(path):
     assert np.isfinite(model.weights).all()
 
 
-TARGETS = {"svmlight": svmlight, "graph_file": graph_file, "saved_model": saved_model, "model_bytes": model_bytes}
+@functools.cache
+def _stored():
+    """The bytes of a small store, and its runs."""
+    results = [stored_result(task) for task in selected(["full"], rounds=10, repeats=1)[:3]]
+    folder = FOLDER / f"{os.getpid()}-made"
+    with Store(folder) as store:
+        for result in results:
+            store.add(result)
+    return (folder / "results.sqlite").read_bytes(), results
+
+
+SCHEMAS = [
+    "CREATE VIEW more AS SELECT 1",
+    "CREATE TRIGGER more AFTER INSERT ON runs BEGIN DELETE FROM runs; END",
+    "CREATE TABLE more (x)",
+    "ALTER TABLE runs ADD COLUMN more",
+    "DROP TABLE runs",
+    "CREATE INDEX more ON runs (seed)",
+]
+
+
+def store(data):
+    """A store with changed bytes, changed values under a right checksum, or a foreign schema: runs with finite numbers
+    are read, or one sentence comes out.
+    """
+    reader = Reader(data)
+    content, results = _stored()
+    folder = FOLDER / f"{os.getpid()}-store"
+    folder.mkdir(exist_ok=True)
+    for file in folder.iterdir():
+        file.unlink()
+    path = folder / "results.sqlite"
+    kind = reader.number(3)
+    changed = bytearray(content)
+    if kind == 0:
+        while not reader.is_empty:
+            changed[reader.number(len(changed))] = reader.number(256)
+    path.write_bytes(bytes(changed))
+    if kind > 0:
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            if kind == 1:
+                column = reader.choice(COLUMNS)
+                value = reader.choice([None, 0, -1, 2**62, 0.5, math.inf, math.nan, -1e308, "", "x", "[[1],[2]]", b"x"])
+                row = list(connection.execute(f"SELECT {', '.join(COLUMNS)} FROM runs").fetchone())
+                row[COLUMNS.index(column)] = value
+                with contextlib.suppress(sqlite3.Error, AttributeError, TypeError, ValueError):
+                    checksum = store_module._checksum(tuple(row))
+                    connection.execute(f"UPDATE runs SET {column} = ?, checksum = ? WHERE rowid = 1", (value, checksum))
+            else:
+                connection.execute(reader.choice(SCHEMAS))
+    try:
+        found = read_results(folder)
+        assert {result.task.id for result in found} <= {result.task.id for result in results} | {"", "x", "[[1],[2]]"}
+        write_table(found, folder / "table.csv")
+        assert "nan" not in (folder / "table.csv").read_text(encoding="utf-8")
+    except UserError as error:
+        one_sentence(error)
+    try:
+        with Store(folder) as opened:
+            opened.remove_damaged()
+    except UserError as error:
+        one_sentence(error)
+
+
+TARGETS = {
+    "svmlight": svmlight,
+    "graph_file": graph_file,
+    "saved_model": saved_model,
+    "model_bytes": model_bytes,
+    "store": store,
+}
