@@ -341,7 +341,7 @@ def test_a_damaged_row_is_told_and_run_again(undisturbed, tmp_path, capsys):
         connection.execute("UPDATE runs SET mistakes = 0, error_rate = 0.0 WHERE id = ?", (victim,))
     with pytest.raises(UserError, match=r"1 of the .* rows of .* are damaged: run `gappletron reproduce"):
         read_results(folder)
-    with sweep_view() as view:
+    with sweep_view(lambda: None) as view:
         reproduce(folder, figures=["full"], rounds=300, repeats=2, jobs=1, view=view)
     told = capsys.readouterr().err
     total = len(table_of(undisturbed))

@@ -2,21 +2,24 @@
 
 import sys
 
-import atheris
 
-with atheris.instrument_imports(include=["gappletron", "targets"]):
-    import targets
+def main():
+    """Hand the target to libFuzzer, which ends the process."""
+    import atheris
 
-from gappletron import interpreted
+    with atheris.instrument_imports(include=["gappletron", "targets"]):
+        import targets
+    from gappletron import interpreted
 
-name = sys.argv.pop(1)
+    name = sys.argv.pop(1)
+
+    def one(data):
+        with interpreted():
+            targets.TARGETS[name](data)
+
+    atheris.Setup(sys.argv, one)
+    atheris.Fuzz()
 
 
-def one(data):
-    """What libFuzzer calls."""
-    with interpreted():
-        targets.TARGETS[name](data)
-
-
-atheris.Setup(sys.argv, one)
-atheris.Fuzz()
+if __name__ == "__main__":
+    main()

@@ -99,7 +99,7 @@ def _play_and_report(runs: Runs, report: Callable[[Histories], None], check: Cal
 
 
 def show_table(histories: Histories) -> None:
-    """Print the runs as a table: with lines on a terminal, else plain text."""
+    """Print the runs as a table: with lines on a terminal that is wide enough, else plain text."""
     if not sys.stdout.isatty():
         say(str(histories))
         return
@@ -109,10 +109,14 @@ def show_table(histories: Histories) -> None:
 
     drawn = Table(title=histories.title, title_justify="left", title_style="bold")
     for column in HEADER:
-        drawn.add_column(column, justify="left" if column == HEADER[0] else "right")
+        drawn.add_column(column, justify="left" if column == HEADER[0] else "right", no_wrap=True)
     for row in histories.rows():
         drawn.add_row(*row)
-    console().print(drawn)
+    screen = console()
+    if screen.measure(drawn, options=screen.options.update(width=10_000)).minimum > screen.width:
+        say(str(histories))
+        return
+    screen.print(drawn)
     sys.stdout.flush()
 
 
