@@ -1,7 +1,9 @@
 """Signals whose handlers raise: nothing is lost or doubled, and commands end with one line and the right exit code."""
 
 import contextlib
+import copy
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -10,7 +12,7 @@ import time
 import pytest
 
 import storms
-from gappletron import FeedbackGraph, Online
+from gappletron import FeedbackGraph, Online, UserError
 from gappletron._signals import Terminated, exit_code, held_back, raising
 
 
@@ -137,42 +139,148 @@ def test_growing_struck_at_every_moment(change):
             assert model.rounds == 2
 
 
-def test_a_handler_that_plays_a_round_at_every_moment():
-    quiet = a_model()
-    wanted = [quiet.act([1.0, 0.5]).action for _ in range(3)]
-    for model, struck in storms.at_every_moment(
-        a_model, lambda model: model.act([1.0, 0.5]), lambda model: model.act([1.0, 0.5])
+def looked_at(model):
+    """What a handler may do with a model in the middle of a call."""
+    copied = pickle.loads(pickle.dumps(model))
+    return [receipt.serial for receipt in model.pending], copied.rounds, model.predict([1.0, 0.5])
+
+
+def test_a_handler_that_looks_at_the_model_at_every_moment():
+    wanted = bits_of(after_a_round())
+    for model, _ in storms.at_every_moment(a_model, lambda model: model.act([1.0, 0.5]), looked_at):
+        assert [receipt.serial for receipt in model.pending] == [0]
+        assert bits_of(model) == wanted
+        assert model._waiting_bytes == model.pending[0]._turn.nbytes
+    label = after_a_round().pending[0].action
+    for model, _ in storms.at_every_moment(
+        after_a_round, lambda model: model.learn(model.pending[0], label), looked_at
     ):
+        assert not model.pending
+        assert model._waiting_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model.act([1.0, 0.5]),
+        lambda model: model.learn(model.pending[0], model.pending[0].action),
+        lambda model: model.forget(model.pending[0]),
+        lambda model: model.add_class("new"),
+        lambda model: model.grow(9),
+    ],
+)
+def test_a_handler_that_changes_the_model_in_the_middle_of_a_call_is_refused(change):
+    """Outside of the lock it may: then nothing is interrupted."""
+    refused = []
+
+    def strike(model):
+        if model._lock._is_owned():
+            with pytest.raises(UserError, match="in the middle of another call"):
+                change(model)
+            refused.append(model)
+
+    before = bits_of(after_a_round())[1]
+    for model, struck in storms.at_every_moment(after_a_round, lambda model: model.act([1.0, 0.5]), strike):
+        assert model.rounds == 2
+        assert struck or bits_of(model)[1].keys() == before.keys()
+    assert len(refused) > 5
+
+
+def test_an_interrupted_expiry_leaves_a_model_that_can_be_saved(tmp_path):
+    def full():
+        model = Online("gapsmh", FeedbackGraph.bandit(3), features=2, seed=1, pending=2)
+        for _ in range(6):
+            model.act([1.0, 0.5])
+        return model
+
+    for model, _ in storms.at_every_moment(full, lambda model: model.act([1.0, 0.5])):
         model.act([1.0, 0.5])
-        assert [receipt.serial for receipt in model.pending] == list(range(2 + struck))
-        assert [receipt.action for receipt in model.pending] == wanted[: 2 + struck]
+        model.save(tmp_path / "model.npz")
+        again = Online.load(tmp_path / "model.npz")
+        assert [receipt.id for receipt in again.pending] == [receipt.id for receipt in model.pending]
+        assert len(model._expired) == 2
 
 
-def test_a_handler_may_use_the_model_that_it_interrupts():
-    """Many services save in their handler; even a round played there keeps every draw in its place."""
-    graph = FeedbackGraph.bandit(3)
-    model, again = (Online("gapsmh", graph, features=2, seed=3) for _ in range(2))
-    handled = []
+def test_signals_that_were_held_back_are_delivered_once_each_whatever_happens():
+    arrived = []
 
-    def handler(*_):
-        handled.append(model.act([0.5, 1.0]))
+    def raising_handler(number, _):
+        arrived.append(number)
+        raise KeyError(number)
 
-    before = signal.signal(signal.SIGALRM, handler)
-    outside = []
+    numbers = (signal.SIGUSR1, signal.SIGUSR2)
+    before = [signal.signal(number, raising_handler) for number in numbers]
+
+    def struck():
+        with held_back():
+            for number in (*numbers, *numbers):
+                os.kill(os.getpid(), number)
+                time.sleep(0.01)
+            raise OSError("the disk is full")
+
     try:
-        while len(handled) < 100:
-            signal.setitimer(signal.ITIMER_REAL, 20e-6)
-            outside.append(model.act([1.0, 0.5]))
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        with pytest.raises(KeyError):
+            struck()
+        assert sorted(arrived) == sorted(numbers)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    rounds = {receipt.serial: [0.5, 1.0] for receipt in handled} | {receipt.serial: [1.0, 0.5] for receipt in outside}
-    assert sorted(rounds) == list(range(model.rounds))
-    found = {receipt.serial: receipt.action for receipt in (*handled, *outside)}
-    assert [again.act(rounds[serial]).action for serial in sorted(rounds)] == [
-        found[serial] for serial in sorted(found)
-    ]
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def test_copies_and_weights_of_a_model_that_others_use():
+    model = Online("gapsmh", FeedbackGraph.bandit(3), features=3, seed=0, pending=50)
+    stop, wrong = threading.Event(), []
+
+    def play():
+        try:
+            while not stop.is_set():
+                model.act([1.0, 2.0, 3.0])
+        except Exception as error:
+            wrong.append(error)
+
+    worker = threading.Thread(target=play)
+    worker.start()
+    try:
+        for _ in range(30):
+            for copied in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), copy.copy(model)):
+                assert [receipt.serial for receipt in copied.pending] == sorted(copied._pending)
+                assert copied.pending[-1].serial == copied.rounds - 1
+                copied.act([1.0, 2.0, 3.0])
+            assert model.weights.shape == (3, 3)
+    finally:
+        stop.set()
+        worker.join()
+    assert not wrong
+
+
+def test_a_fork_while_models_are_made_and_used():
+    """The locks that are taken for the fork are released, also those of threads that wait for each other."""
+    models = [a_model() for _ in range(4)]
+    stop = threading.Event()
+
+    def play(first, second):
+        while not stop.is_set():
+            first.act([1.0, 0.5])
+            second.predict([1.0, 0.5])
+            a_model()
+
+    workers = [threading.Thread(target=play, args=(models[k], models[k - 1])) for k in range(2)]
+    for worker in workers:
+        worker.start()
+    try:
+        for _ in range(15):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                for model in models:
+                    model.act([1.0, 0.5])
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join(timeout=20)
+    assert not any(worker.is_alive() for worker in workers)
 
 
 def test_threads_share_a_model():

@@ -37,11 +37,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     removed first.
     """
     try:
-        target = _resolved(path)
-        if Path(path).exists() and not Path(path).is_file():
+        if is_special(path):
             with Path(path).open("wb") as file:
                 yield file
             return
+        target = _resolved(path)
         _remove_parts(target)
         descriptor, part = _new_part(target)
         try:
@@ -54,10 +54,32 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 # A temporary file is its owner's alone; a file that was there keeps its permissions.
                 part.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask())
                 part.replace(target)
+                _synchronise(target.parent)
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise cannot_write(path, error.strerror or str(error)) from None
+
+
+def is_special(path: str | os.PathLike[str]) -> bool:
+    """Whether this is a pipe or a device, or a name of this process's own output: it is written to, not replaced."""
+    try:
+        found = Path(path).stat()
+        if not stat.S_ISREG(found.st_mode):
+            return not stat.S_ISDIR(found.st_mode)
+        return any(os.path.samestat(found, os.fstat(descriptor)) for descriptor in (1, 2))
+    except (OSError, ValueError):  # it is not there, or the output is closed
+        return False
+
+
+def _synchronise(folder: Path) -> None:
+    """Let the new name of a file survive a power failure, where the system can do that."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _part_names(target: Path) -> tuple[str, str]:
@@ -88,18 +110,19 @@ def _remove_parts(target: Path) -> None:
         parts = [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
     for part in parts:
         with contextlib.suppress(OSError):  # it is gone already, or it is not ours
-            if stat.S_ISREG(part.lstat().st_mode) and _is_abandoned(part):
-                part.unlink()
+            if stat.S_ISREG(part.lstat().st_mode):
+                _remove_if_abandoned(part)
 
 
-def _is_abandoned(part: Path) -> bool:
-    """Whether no process holds the lock of a temporary file, or, without locks, whether it is older than a day."""
+def _remove_if_abandoned(part: Path) -> None:
+    """Remove a temporary file if no process holds its lock, or, without locks, if it is older than a day."""
     descriptor = os.open(part, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     try:
         locked = _lock(descriptor, wait=False)
         if locked is None:
-            return time.time() - os.fstat(descriptor).st_mtime > SECONDS_OF_A_DAY
-        return locked
+            locked = time.time() - os.fstat(descriptor).st_mtime > SECONDS_OF_A_DAY
+        if locked:
+            part.unlink()  # with the lock held: nobody can begin to write to it
     finally:
         os.close(descriptor)
 
@@ -125,6 +148,8 @@ def cannot_write(path: str | os.PathLike[str], reason: str) -> UserError:
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Refuse a file that cannot be written, before the work whose result it is to hold."""
     try:
+        if is_special(path):
+            return
         target = _resolved(path)
         if target.is_dir():
             raise cannot_write(path, "it is a folder")

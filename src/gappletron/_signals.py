@@ -104,8 +104,19 @@ def held_back() -> Iterator[None]:
         yield
     finally:
         _restore(before)
-    for number in arrived:
-        signal.raise_signal(number)
+        _deliver(arrived)
+
+
+def _deliver(arrived: Iterable[int]) -> None:
+    """Raise each of these signals once, also when the handler of another raises."""
+    raised = None
+    for number in dict.fromkeys(arrived):
+        try:
+            signal.raise_signal(number)
+        except BaseException as error:
+            raised = error
+    if raised is not None:
+        raise raised
 
 
 def _handle(numbers: Iterable[int], handler: Any, before: dict[int, Any]) -> None:

@@ -56,13 +56,15 @@ def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], array
             "shorter names or fewer graphs"
         )
     members = {"header": np.frombuffer(text, np.uint8), **arrays}
-    with held_back(), _files.replacing(path) as file:
-        if file.seekable():
-            write_archive(file, members)
-        else:  # a pipe: the sizes stand in front of the members, and are known after them
-            whole = io.BytesIO()
+    if _files.is_special(path):  # a pipe: it may block, and the sizes stand in front of the members
+        whole = io.BytesIO()
+        with held_back():
             write_archive(whole, members)
+        with _files.replacing(path) as file:
             file.write(whole.getbuffer())
+    else:
+        with held_back(), _files.replacing(path) as file:
+            write_archive(file, members)
 
 
 def write_archive(file: IO[bytes], members: dict[str, NDArray[Any]]) -> None:
@@ -140,7 +142,7 @@ def _contents(path: str | os.PathLike[str], damaged: str) -> tuple[Any, dict[str
         ) from None
     except UserError:
         raise
-    except Exception as error:  # bytes gone wrong have a dozen errors in JSON, in Python's literals and in NumPy
+    except Exception as error:  # damaged bytes raise many kinds of exceptions in JSON and NumPy
         raise UserError(damaged) from error
     return header, arrays
 

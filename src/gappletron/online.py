@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import enum
 import os
 import secrets
 import threading
+import time
 import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -48,27 +51,42 @@ ROUNDING = 1e-6
 """How far the sum of saved probabilities may be from 1."""
 
 forks = [0]
-"""How often this process is a copy of another: what it continues must not issue the receipts of the first."""
+"""The number of forks between the first process and this one. After a fork, models start a new session."""
 
 _models: weakref.WeakSet[Online] = weakref.WeakSet()
 """Every model of this process, for :func:`os.fork`: a copy made in the middle of a round would be torn, and a lock that
 another thread held would never be released in the child."""
 
+_models_lock = threading.Lock()
+_held: list[threading.RLock] = []
+"""The locks that are held while the process forks."""
+
 
 def _before_fork() -> None:
-    for model in list(_models):
-        model._lock.acquire()
+    _models_lock.acquire()
+    wanted = [model._lock for model in _models]
+    while True:
+        for lock in wanted:
+            # Never wait for long with other locks held: a thread that has this lock may be waiting for one of those.
+            if not lock.acquire(timeout=0.05):
+                break
+            _held.append(lock)
+        else:
+            return
+        while _held:
+            _held.pop().release()
+        time.sleep(0.001)
 
 
 def _after_fork_in_parent() -> None:
-    for model in list(_models):
-        model._lock.release()
+    while _held:
+        _held.pop().release()
+    _models_lock.release()
 
 
 def _after_fork_in_child() -> None:
     forks[0] += 1
-    for model in list(_models):
-        model._lock = threading.RLock()
+    _after_fork_in_parent()  # the thread that forks holds them all
 
 
 if hasattr(os, "register_at_fork"):
@@ -211,7 +229,8 @@ class Online:
         self._learning: Receipt | None = None
         self._waiting_bytes = sum(receipt._turn.nbytes for receipt in self._pending.values())
         self._player.compile_rounds()
-        _models.add(self)
+        with _models_lock:
+            _models.add(self)
 
     def __repr__(self) -> str:
         return (
@@ -242,14 +261,13 @@ class Online:
     @property
     def weights(self) -> Floats:
         """W as a matrix of features x classes."""
-        return self._player.weights
+        with self._reading():
+            return self._player.weights
 
     @property
     def pending(self) -> tuple[Receipt, ...]:
         """The receipts that still wait for feedback, oldest first."""
-        with self._lock:
-            if self._acting is not None or self._learning is not None:
-                self._settle()
+        with self._reading():
             return tuple(self._pending.values())
 
     # ---------------------------------------------------------------------------------------------------------- playing
@@ -262,11 +280,9 @@ class Online:
         :param graph: the feedback graph of this round, where it is not the model's own: any graph over the same
             classes and actions. No theorem of the paper covers a graph that changes.
         """
+        self._refuse_nesting()
         with self._lock:
-            if self._acting is not None or self._learning is not None:
-                self._settle()
-            if self._forks != forks[0]:  # a copy of the process: its receipts are its own
-                self._start_session()
+            self._settle()
             player = self._player
             if self.feature_limit is None:
                 vector = player.checker.vector(x, player.features)
@@ -274,6 +290,8 @@ class Online:
                 vector = self._grown_for(x, self.feature_limit)
             self._acting = turn = player.new_turn(vector, graph)
             serial = player.draw(turn)
+            if self._forks != forks[0]:  # a copy of the process: its receipts are its own
+                self._start_session(serial)
             self._pending[serial] = receipt = Receipt(self._session.name, serial, turn)
             self._waiting_bytes += turn.nbytes
             if len(self._pending) > self.pending_limit or self._waiting_bytes > self.pending_bytes:
@@ -290,32 +308,74 @@ class Online:
             self._expired[oldest.serial] = None
             self._waiting_bytes -= oldest._turn.nbytes
             self._pending.pop(oldest.serial, None)
-            if len(self._expired) > self.pending_limit:
-                self._expired.popitem(last=False)
+        while len(self._expired) > self.pending_limit:
+            self._expired.popitem(last=False)
 
     def _settle(self) -> None:
-        """Bring to its end what a signal handler interrupted in an earlier call.
+        """Bring to its end what a signal handler interrupted in an earlier call; at the start of every call.
 
         Compiled code changes the state and notes it in one step: see :class:`gappletron.engine.Desk`.
         """
+        if self._acting is not None or self._learning is not None:
+            self._take_note()
+            self._waiting_bytes = sum(receipt._turn.nbytes for receipt in self._pending.values())
+            self._expire()
+            self._acting = self._learning = None
+
+    def _take_note(self) -> None:
+        """Let the waiting receipts be those that the state tells of."""
         turn, receipt = self._acting, self._learning
         if turn is not None and turn.round >= 0 and turn.round not in self._expired:
             self._pending.setdefault(turn.round, Receipt(self._session.name, turn.round, turn))
         if receipt is not None and self._player.last_learned == receipt.serial:
             self._pending.pop(receipt.serial, None)
-        self._waiting_bytes = sum(receipt._turn.nbytes for receipt in self._pending.values())
-        self._expire()
-        self._acting = self._learning = None
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """The lock for calls that change nothing; a signal handler may make them in the middle of one that does."""
+        is_nested = self._lock._is_owned()  # type: ignore[attr-defined]
+        with self._lock:
+            if is_nested:
+                self._take_note()  # the interrupted call goes on and brings itself to its end
+            else:
+                self._settle()
+            yield
+
+    def _refuse_nesting(self) -> None:
+        """A signal handler must not change the model in the middle of a call that changes it."""
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            raise UserError(
+                "the model is in the middle of another call, which a signal handler has interrupted: a handler may "
+                "save the model and look at it; act, learn, forget, grow or add a class after the handler has returned"
+            )
 
     def learn(self, receipt: Receipt | str, label: Label | Unseen) -> None:
         """Take in the feedback of one action: the label, or UNSEEN where the round is over and the graph hid it."""
+        self._refuse_nesting()
         with self._lock:
-            if self._acting is not None or self._learning is not None:
-                self._settle()
+            self._settle()
             waiting = self._waiting(receipt)
             position = self._position(waiting, label)
             self._learning = waiting
             self._player.learn(waiting._turn, position)
+            self._pending.pop(waiting.serial, None)
+            self._waiting_bytes -= waiting._turn.nbytes
+            self._learning = None
+
+    def forget(self, receipt: Receipt | str) -> None:
+        """Stop waiting for the feedback of an action, since none will come; nothing is learned.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
+        >>> model.forget(model.act([0.5, 1.0]))
+        >>> model.pending
+        ()
+        """
+        self._refuse_nesting()
+        with self._lock:
+            self._settle()
+            waiting = self._waiting(receipt)
+            self._learning = waiting
             self._pending.pop(waiting.serial, None)
             self._waiting_bytes -= waiting._turn.nbytes
             self._learning = None
@@ -375,13 +435,13 @@ class Online:
                 f"{self.pending_bytes:,} bytes, were waiting: give the feedback sooner, or make the model with a "
                 "larger pending= or pending_bytes="
             )
-        raise UserError(f"the receipt {name!r} was already learned from (or expired long ago): feedback counts once")
+        raise UserError(
+            f"the receipt {name!r} was already learned from or forgotten (or expired long ago): feedback counts once"
+        )
 
     def predict(self, x: Any) -> Label:
         """The greedy class for x; draws nothing and changes nothing."""
-        with self._lock:
-            if self._acting is not None or self._learning is not None:
-                self._settle()
+        with self._reading():
             if self.feature_limit is None:
                 return self.graph.classes[self._player.predict(x)]
             vector = self._vector(x, MOST_FEATURES)
@@ -396,23 +456,17 @@ class Online:
         >>> Online("gapsmh", FeedbackGraph.bandit(["a", "b"]), features=2).predict_many([[1.0, 0.5], [0.0, 2.0]])
         ['a', 'a']
         """
-        with self._lock:
-            if self._acting is not None or self._learning is not None:
-                self._settle()
+        with self._reading():
             return [self.graph.classes[k] for k in self._player.predict_many(self._columns(X))]
 
     def scores(self, X: Any) -> Floats:
         """The scores of every row, one column per class of the graph; the greedy class has the largest."""
-        with self._lock:
-            if self._acting is not None or self._learning is not None:
-                self._settle()
+        with self._reading():
             return self._player.scores(self._columns(X))
 
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """The probability of every action, one column per action of the graph, if the row came next."""
-        with self._lock:
-            if self._acting is not None or self._learning is not None:
-                self._settle()
+        with self._reading():
             return self._player.probabilities(self._columns(X), graph)
 
     # ---------------------------------------------------------------------------------------------------------- growing
@@ -434,17 +488,17 @@ class Online:
         >>> model.graph.reveals("fox")
         ('fox',)
         """
+        self._refuse_nesting()
         with self._lock:
-            if self._acting is not None or self._learning is not None:
-                self._settle()
+            self._settle()
             self._player.add_class(name, reveals, revealed_by)
             self._player.compile_rounds()
 
     def grow(self, features: int) -> None:
         """Give the model more features; what was learned stays."""
+        self._refuse_nesting()
         with self._lock:
-            if self._acting is not None or self._learning is not None:
-                self._settle()
+            self._settle()
             self._player.grow(features)
 
     def _vector(self, x: Any, limit: int) -> Vector:
@@ -471,23 +525,23 @@ class Online:
 
     # ----------------------------------------------------------------------------------------------------------- copies
 
-    def _start_session(self) -> None:
-        """From here on receipts have another random part; those of before are known as past."""
-        session = self._session._replace(stop=self.rounds)
+    def _start_session(self, first: int) -> None:
+        """From this round on receipts have another random part; those of before are known as past."""
+        session = self._session._replace(stop=first)
         self._past[session.name] = session
-        self._session, self._forks = _new_session(self.rounds), forks[0]
+        self._session, self._forks = _new_session(first), forks[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            if self._acting is not None or self._learning is not None:
-                self._settle()
+        """A copy of its own, made under the lock: copying and pickling go on when other threads play again."""
+        with self._reading():
             left_out = ("_lock", "_acting", "_learning", "_waiting_bytes")
-            return {name: value for name, value in self.__dict__.items() if name not in left_out}
+            kept = {name: value for name, value in self.__dict__.items() if name not in left_out}
+            return kept | {name: copy.copy(kept[name]) for name in ("_player", "_pending", "_expired", "_past")}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         # A copy or an unpickled model is another model: its new receipts must not be taken for those of the first.
         self.__dict__.update(saved)
-        self._start_session()
+        self._start_session(self.rounds)
         self._bind()
 
     # ----------------------------------------------------------------------------------------------- saving and loading
@@ -499,9 +553,7 @@ class Online:
         not at all. A model that was saved and loaded at any round goes on bit for bit. Waiting receipts keep their ids,
         and can be learned from once in each loaded copy.
         """
-        with self._lock:
-            if self._acting is not None or self._learning is not None:
-                self._settle()
+        with self._reading():
             model_files.write(path, FORMAT, *self._snapshot())
 
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -353,7 +353,7 @@ class Player:
         if self._is_drawing:
             self._synchronise()
         self._is_drawing = True
-        draws = self._rng.random(rounds)
+        first, draws = self.rounds, self._rng.random(rounds)
         tally = new_tally(NO_MARKS) if tally is None else tally
         record = Counts() if record is None else record
         indptr, indices, values, labels = checked.chunk
@@ -362,6 +362,8 @@ class Player:
             rows = Rows(indptr[start : stop + 1], indices, values, labels[here], checked.squared[here], draws[here])
             arguments = (self.learner, self._state.tuple, self._plan_of(graph), rows, self._desk, tally, record)
             self._kernel(advance, *arguments)(*arguments)
+        if self.rounds != first + rounds:  # a signal handler has played in between
+            self._synchronise()
         self._is_drawing = False
 
     def _random_state(self) -> dict[str, Any]:

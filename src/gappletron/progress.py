@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -33,7 +34,7 @@ def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
             task = bar.add_task(what, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
     else:
-        last = time.monotonic()
+        last = start = time.monotonic()
 
         def show(done: int, total: int | None) -> None:
             nonlocal last
@@ -41,7 +42,18 @@ def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
                 last = time.monotonic()
                 print_line(f"{what}: {done:,}" + (f" of {total:,}" if total else ""))
 
-        yield show
+        # Something that takes long and tells nothing, such as compiling, is told of once.
+        def tell() -> None:
+            if last == start:
+                print_line(f"{what} ...")
+
+        silent = threading.Timer(SECONDS_BETWEEN_LINES, tell)
+        silent.daemon = True
+        silent.start()
+        try:
+            yield show
+        finally:
+            silent.cancel()
 
 
 def print_line(line: str) -> None:

@@ -16,7 +16,6 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from gappletron import __version__
-from gappletron._signals import exit_code
 from gappletron._validate import UserError
 from gappletron.cli import bound, demo, graph, learners, paper, run
 from gappletron.cli.output import say, show_error, tell
@@ -68,9 +67,6 @@ def _ended(arguments: list[str]) -> int:
     except USAGE_ERROR as error:
         tell(f"gappletron: {' '.join(error.format_message().split()).rstrip('.')}: see {_help_of(error)}")
         return 2
-    except typer.Abort as stop:  # typer's name for KeyboardInterrupt, which is its cause
-        tell("stopped")
-        return exit_code(stop.__cause__)
     except SystemExit:  # click ends so where the reader has closed the pipe
         return 0
     except OSError as error:

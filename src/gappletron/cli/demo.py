@@ -46,7 +46,7 @@ def demo(
         for (preset, what), ax in zip(DEMO.items(), panels, strict=True):
             with progress("compiling"):
                 runs = Runs(["gaplog", "gaphin", "gapsmh"], data, preset, repeats=repeats)
-            play_and_report(runs, played.append)
+            play_and_report(runs, lambda histories, _: played.append(histories))
             runs.histories().plot(ax=ax)
             ax.set_title(f"{preset}: {what}", fontsize=10)
         figure.suptitle(f"Gappletron on {data}: mean of {repeats} runs, band from minimum to maximum")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -15,7 +16,6 @@ from gappletron.progress import console, print_line, progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from gappletron.history import Histories
     from gappletron.runs import Runs
@@ -48,7 +48,7 @@ def check_outputs(json_path: Path | None, plot: Path | None, inputs: tuple[str, 
     if plot is not None:
         figure_kind(plot)
     for path in (json_path, plot):
-        if path is not None:
+        if path is not None and path != STANDARD_OUTPUT:
             check_writable(path)
             if any(_same_file(path, name) for name in inputs):
                 raise UserError(f"{str(path)!r} is an input and would be overwritten: name another file for the result")
@@ -63,17 +63,21 @@ def _same_file(path: Path, name: str) -> bool:
         return False
 
 
-def play_and_report(runs: Runs, report: Callable[[Histories], None]) -> None:
-    """Play, and then call `report` with what was measured.
+def play_and_report(runs: Runs, report: Callable[[Histories, str | None], None]) -> None:
+    """Play, and then call `report` with what was measured and with what ended playing early, if anything did.
 
     Where an error in the stream, Ctrl-C or SIGTERM ends playing early, what was measured until then is reported, and
     then the error is raised, or the command ends with exit code 130 or 143.
     """
-    with raising() as check:
-        _play_and_report(runs, report, check)
+    try:
+        with raising() as check:
+            _play_and_report(runs, report, check)
+    except KeyboardInterrupt as stop:  # while the results are shown
+        tell("stopped")
+        raise typer.Exit(exit_code(stop)) from None
 
 
-def _play_and_report(runs: Runs, report: Callable[[Histories], None], check: Callable[[], None]) -> None:
+def _play_and_report(runs: Runs, report: Callable[[Histories, str | None], None], check: Callable[[], None]) -> None:
     try:
         with progress("playing") as show:
             for played in runs:
@@ -87,7 +91,7 @@ def _play_and_report(runs: Runs, report: Callable[[Histories], None], check: Cal
                 rounds = min(run.rounds for run in histories)
                 tell(f"stopped: what follows is what was measured, {rounds:,} rounds")
             try:
-                report(histories)
+                report(histories, "interrupted" if interrupted else str(stop))
             except (UserError, OSError) as error:  # a second error, such as a full disk, must not hide the first
                 show_error(error)
         elif interrupted:
@@ -95,7 +99,7 @@ def _play_and_report(runs: Runs, report: Callable[[Histories], None], check: Cal
         if interrupted:
             raise typer.Exit(exit_code(stop)) from None
         raise
-    report(runs.histories())
+    report(runs.histories(), None)
 
 
 def show_table(histories: Histories) -> None:
@@ -120,21 +124,29 @@ def show_table(histories: Histories) -> None:
     sys.stdout.flush()
 
 
-def write_json(path: Path, runs: Runs, histories: Histories) -> None:
-    """Write what ``--json`` asks for."""
+STANDARD_OUTPUT = Path("-")
+
+
+def write_json(path: Path, runs: Runs, histories: Histories, stopped: str | None) -> None:
+    """Write what ``--json`` asks for, to the standard output where it names that."""
     from gappletron import _files
 
+    text = json.dumps(document(runs, histories, stopped), indent=2, allow_nan=False)
+    if path == STANDARD_OUTPUT:
+        say(text)
+        return
     with _files.replacing(path) as file:
-        file.write(json.dumps(document(runs, histories), indent=2, allow_nan=False).encode() + b"\n")
+        file.write(text.encode() + b"\n")
 
 
-def document(runs: Runs, histories: Histories) -> dict[str, Any]:
+def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str, Any]:
     """What ``--json`` writes."""
     from gappletron.spelling import json_ready, spelled
 
     graph = runs.graph
     return {
         "version": __version__,
+        "stopped": None if stopped is None else printable(stopped),
         "data": {
             "name": printable(runs.stream.name),
             "rounds": max(run.rounds for run in histories),

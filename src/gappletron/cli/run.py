@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gappletron._signals import held_back
 from gappletron._validate import UserError, listing, unknown
-from gappletron.cli.output import check_outputs, play_and_report, show_table, write_json
+from gappletron.cli.output import STANDARD_OUTPUT, check_outputs, play_and_report, show_table, write_json
 from gappletron.progress import progress
 
 if TYPE_CHECKING:
-    from gappletron.history import Histories
     from gappletron.learners.learner import Learner
 
 
@@ -87,12 +87,16 @@ def run(
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Threads. Default: one per core.")] = None,
     json_path: Annotated[
-        Path | None, typer.Option("--json", metavar="PATH", help="Write every run to this file.")
+        Path | None,
+        typer.Option(
+            "--json", metavar="PATH", help="Write every run to this file; - for the standard output, without the table."
+        ),
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw the error curves: PNG, SVG or PDF.")] = None,
 ) -> None:
     """Play a stream with one or more learners and print their error rates."""
     from gappletron.graphs import open_graph
+    from gappletron.history import Histories
     from gappletron.runs import Runs
     from gappletron.streams import open_stream
     from gappletron.tuning import tuned
@@ -122,13 +126,17 @@ def run(
     with progress("compiling"):
         runs = Runs(learners, stream, feedback, repeats=repeats, seed=seed, jobs=jobs)
 
-    def report(histories: Histories) -> None:
+    def report(histories: Histories, stopped: str | None) -> None:
+        if stopped is not None:
+            histories = Histories(histories, f"{histories.title}, stopped after {histories[0].rounds:,} rounds")
         with contextlib.ExitStack() as last:  # whatever fails, the rest is written: the files first
-            last.callback(show_table, histories)
-            if plot is not None:
-                last.callback(histories.plot, plot)
-            if json_path is not None:
-                write_json(json_path, runs, histories)
+            if json_path != STANDARD_OUTPUT:
+                last.callback(show_table, histories)
+            with held_back():
+                if plot is not None:
+                    last.callback(histories.plot, plot)
+                if json_path is not None:
+                    write_json(json_path, runs, histories, stopped)
 
     play_and_report(runs, report)
 

@@ -40,8 +40,11 @@ class Prepared(NamedTuple):
         return self._replace(chunk=chunk, classes=int(labels.max()) + 1 if labels.size else 0)
 
 
-def prepared(chunk: Chunk, where: str = "the chunk") -> Prepared:
-    """A chunk ready to be played by any number of players, or a UserError: compiled code will trust it."""
+def prepared(chunk: Chunk, where: str = "the chunk", first: int = 0) -> Prepared:
+    """A chunk ready to be played by any number of players, or a UserError: compiled code will trust it.
+
+    Its rows are numbered from `first` in messages.
+    """
     arrays: tuple[NDArray[Any], ...] = tuple(chunk)
     for array, kinds in zip(arrays, ("iu", "iu", "biuf", "iu"), strict=True):
         if array.ndim != 1 or array.dtype.kind not in kinds:
@@ -60,8 +63,11 @@ def prepared(chunk: Chunk, where: str = "the chunk") -> Prepared:
     squared = np.empty(rounds)
     largest, lowest, highest = specialised(measured_rows, typed, squared)(typed, squared)
     if not largest <= LARGEST_VALUE:
+        entry = int(np.argmin(np.abs(typed.values) <= LARGEST_VALUE))
+        row = int(np.searchsorted(ends, entry, side="right")) - 1
         raise UserError(
-            f"{where} has a value beyond {LARGEST_VALUE:g}: scale the rows, for example to unit norm (normalize='unit')"
+            f"{where} has the value {typed.values[entry]:g} in row {first + row + 1}, and values must be at most "
+            f"{LARGEST_VALUE:g} in size: scale the rows, for example to unit norm (normalize='unit', --normalize unit)"
         )
     if lowest < 0 or (rounds and typed.labels.min() < 0):
         raise UserError(f"{where} has a negative index or label: indices and labels are positions from 0")
@@ -92,7 +98,7 @@ def prepared_chunks(stream: Stream) -> Iterator[Prepared]:
         return
     played = 0
     for chunk in stream.chunks():
-        yield prepared(chunk, f"{stream.name}, after round {played},")
+        yield prepared(chunk, stream.name, played)
         played += len(chunk.labels)
 
 
