@@ -99,8 +99,8 @@ def test_the_json_of_a_run(tmp_path):
     document = result(
         tmp_path, SMALL, "--graph", "filtering", "--repeats", 2, "--learner", "gapsmh", "--learner", "gaphin"
     )
-    assert set(document) == {"version", "data", "graph", "runs"}
-    assert document["version"] == gappletron.__version__
+    assert set(document) == {"version", "stopped", "data", "graph", "runs"}
+    assert (document["version"], document["stopped"]) == (gappletron.__version__, None)
     assert document["data"] == {"name": SMALL, "rounds": 120, "features": 40, "classes": 3}
     assert document["graph"] == {
         "name": "filtering",
@@ -802,6 +802,7 @@ def test_ctrl_c_leaves_what_was_measured(tmp_path, long_stream):
     assert "Traceback" not in shown.decode()
     assert "what follows is what was measured" in shown.decode()
     document = json.loads(path.read_text())
+    assert document["stopped"] == "interrupted"
     rounds = document["runs"][0]["rounds"]
     assert 0 < rounds == document["data"]["rounds"] < 20_000_000_000
     assert f"{rounds:,} rounds" in shown.decode()
@@ -1221,3 +1222,17 @@ def test_bounds_are_those_of_the_theorems():
     )  # lmax = 1 + 2 sqrt(2)
     assert "value = 619.7" in lines[2]  # 2 sqrt(8) sqrt(3 * 4 * 1000)
     assert "does not apply: it needs full information" in lines[6]
+
+
+def test_json_on_the_standard_output(tmp_path):
+    for name in ("-", "/dev/stdout"):
+        ran = process("run", SMALL, "--json", name, cwd=tmp_path)
+        text = ran.stdout.decode()
+        assert (ran.returncode, ran.stderr) == (0, b"")
+        assert json.loads(text[: text.rindex("\n}\n") + 3])["stopped"] is None
+        assert ("mean error" in text[text.rindex("\n}\n") :]) == (name != "-")
+    assert not list(tmp_path.iterdir())
+    with (tmp_path / "out.txt").open("wb") as file:
+        ran = subprocess.run([*COMMAND, "run", SMALL, "--json", "/dev/stdout"], stdout=file, check=False)
+    assert (ran.returncode, [path.name for path in tmp_path.iterdir()]) == (0, ["out.txt"])
+    assert "gapsmh" in (tmp_path / "out.txt").read_text()

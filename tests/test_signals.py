@@ -15,6 +15,10 @@ import storms
 from gappletron import FeedbackGraph, Online, UserError
 from gappletron._signals import Terminated, exit_code, held_back, raising
 
+# A file that was opened just before a strike is closed by the interpreter, which warns of it; and a strike inside a
+# callback of the garbage collector (hypothesis has one) is lost with a warning.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 
 def test_a_signal_is_held_back_until_the_block_has_ended():
     arrived = []
@@ -67,8 +71,6 @@ def test_a_storm_over_act_and_learn(learner, graph):
     assert min(struck.values()) > 10
 
 
-# A file that was opened just before the strike is closed by the interpreter, which warns of it.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_storms_over_the_rest(tmp_path):
     storms.interrupted_looks(60, seed=1)
     storms.interrupted_parsing(60, seed=2, folder=tmp_path)

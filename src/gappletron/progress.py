@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["View", "console", "print_line", "progress", "sweep_view"]
 
 SECONDS_BETWEEN_LINES = 5.0
+SECONDS_OF_SILENCE = 15.0
 
 Run: TypeAlias = tuple[str, int]
 """The sweep of a run, by its id, and its number of rounds."""
@@ -47,7 +48,7 @@ def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
             if last == start:
                 print_line(f"{what} ...")
 
-        silent = threading.Timer(SECONDS_BETWEEN_LINES, tell)
+        silent = threading.Timer(SECONDS_OF_SILENCE, tell)
         silent.daemon = True
         silent.start()
         try:
