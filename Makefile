@@ -10,10 +10,10 @@ reproduce: .venv/installed  ## every experiment of the paper; leaves results/rep
 	$(BIN)/gappletron reproduce --out results
 
 test: .venv/installed  ## everything that CI runs: linter, types, layers, tests, examples
-	$(BIN)/ruff format --check src tests benchmarks docs/api.py docs/learners.py
-	$(BIN)/ruff check src tests benchmarks docs
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	@$(MAKE) .venv-lowest/installed & \
+	$(BIN)/ruff format --check src tests benchmarks docs/api.py docs/learners.py && \
+	$(BIN)/ruff check src tests benchmarks docs && $(BIN)/mypy && $(BIN)/lint-imports; \
+	status=$$?; wait; exit $$status  # the second environment is set up beside the linters
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --doctest-modules src tests
 	$(MAKE) test-lowest
 

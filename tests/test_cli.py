@@ -875,7 +875,7 @@ def shell(line, tmp_path):
 FULL = "gappletron: cannot write to the standard output (No space left on device): send it elsewhere\n"
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, the device of Linux that is always full")
 @pytest.mark.parametrize(
     "command", ["run synthetic:T=99 --json x.json --plot x.png", "graph full --plot x.png", "--help"]
 )

@@ -107,7 +107,7 @@ def test_files_of_older_sources_are_removed(cache):
     assert index.name in names
 
 
-@pytest.mark.skipif(not hasattr(os, "getuid"), reason="permissions of another kind")
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs the owners and permission bits of Unix files")
 def test_what_others_may_write_to_is_not_used(cache):
     for path in files(cache):
         path.chmod(0o666)
@@ -120,7 +120,7 @@ def test_what_others_may_write_to_is_not_used(cache):
     assert [path.stat().st_mtime_ns for path in files(cache)] == before
 
 
-@pytest.mark.skipif(not hasattr(os, "getuid"), reason="permissions of another kind")
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs the owners and permission bits of Unix files")
 def test_who_is_trusted():
     user = os.getuid()
     owner = _code_cache.PACKAGE.stat()

@@ -91,7 +91,7 @@ def test_a_copy_is_another_model_with_the_same_bits(copied):
         learned(twin, 3)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which Windows does not have")
 def test_a_forked_process_does_not_repeat_the_ids_of_its_parent():
     script = """
 import os, warnings

@@ -100,11 +100,13 @@ def held_back() -> Iterator[None]:
     handled = [number for number in signal.valid_signals() if callable(signal.getsignal(number))]
     before: dict[int, Any] = {}
     try:
-        _handle(handled, lambda number, frame: arrived.append(number), before)  # noqa: ARG005
+        _handle(handled, lambda number, _frame: arrived.append(number), before)
         yield
     finally:
-        _restore(before)
-        _deliver(arrived)
+        try:
+            _restore(before)
+        finally:
+            _deliver(arrived)
 
 
 def _deliver(arrived: Iterable[int]) -> None:

@@ -99,11 +99,11 @@ def _read_json(path: str | os.PathLike[str]) -> object:
 
 
 def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise UserError(f"the key {shortened(twice)!r} is given twice: keep one")
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise UserError(f"the key {shortened(key)!r} is given twice: keep one")
+        found[key] = value
     return found
 
 

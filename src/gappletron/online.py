@@ -57,7 +57,7 @@ _models: weakref.WeakSet[Online] = weakref.WeakSet()
 """Every model of this process, for :func:`os.fork`: a copy made in the middle of a round would be torn, and a lock that
 another thread held would never be released in the child."""
 
-_models_lock = threading.Lock()
+_models_lock = threading.RLock()  # a signal handler may fork, or make a model, while this thread makes one
 _held: list[threading.RLock] = []
 """The locks that are held while the process forks."""
 
@@ -333,7 +333,7 @@ class Online:
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
         """The lock for calls that change nothing; a signal handler may make them in the middle of one that does."""
-        is_nested = self._lock._is_owned()  # type: ignore[attr-defined]
+        is_nested = self._is_busy_here()
         with self._lock:
             if is_nested:
                 self._take_note()  # the interrupted call goes on and brings itself to its end
@@ -341,9 +341,13 @@ class Online:
                 self._settle()
             yield
 
+    def _is_busy_here(self) -> bool:
+        """Whether this thread is inside a call already: then the present one comes from a signal handler."""
+        return self._lock._is_owned()  # type: ignore[attr-defined]  # also used by threading.Condition
+
     def _refuse_nesting(self) -> None:
         """A signal handler must not change the model in the middle of a call that changes it."""
-        if self._lock._is_owned():  # type: ignore[attr-defined]
+        if self._is_busy_here():
             raise UserError(
                 "the model is in the middle of another call, which a signal handler has interrupted: a handler may "
                 "save the model and look at it; act, learn, forget, grow or add a class after the handler has returned"

@@ -145,17 +145,9 @@ def _saved():
 
 def _mutated(value, reader):
     """The value with something inside it changed."""
-    if isinstance(value, dict) and value and reader.number(4):
-        key = reader.choice(sorted(value))
-        changed = dict(value)
-        if reader.number(8) == 0:
-            del changed[key]
-        else:
-            changed[key] = _mutated(value[key], reader)
-        return changed
-    if isinstance(value, (list, tuple)) and value and reader.number(4):
-        place = reader.number(len(value))
-        changed = list(value)
+    if isinstance(value, (dict, list)) and value and reader.number(4):
+        place = reader.choice(sorted(value) if isinstance(value, dict) else range(len(value)))
+        changed = value.copy()
         if reader.number(8) == 0:
             del changed[place]
         else:
