@@ -123,6 +123,12 @@ def test_the_papers_spam_filter():
     assert rows(turned) == [[0, 0], [1, 1]]
 
 
+def test_apple_tasting_with_a_third_class_is_filtering():
+    graph = FeedbackGraph.apple_tasting().with_class("news")
+    assert graph == FeedbackGraph.filtering(["ham", "spam", "news"], revealing="ham")
+    assert graph.name == "filtering"
+
+
 def test_filtering_with_chosen_classes():
     assert FeedbackGraph.filtering(["a", "b", "c"], revealing="b").revealing == ("b",)
     assert FeedbackGraph.filtering(["a", "b", "c"], revealing=["c", "a"]).revealing == ("a", "c")

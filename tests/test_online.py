@@ -433,7 +433,7 @@ BAD_ROWS = {
     "one index more": (([0, 1, 2], [1, 1]), "one length"),
     "one value more": (([0], [1, 1]), "one length"),
     "2-d pair": (([[0, 1]], [[1, 1]]), "flat"),
-    "two numbers": ((0, 1.0), "flat"),
+    "two numbers": ((0, 1.0), "is a tuple of two numbers"),
     "two texts": (("01", "23"), "type"),
     "dict with text": ({"a": 1.0}, "whole numbers"),
     "dict out of range": ({7: 1.0}, "index 7"),

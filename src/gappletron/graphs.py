@@ -398,7 +398,8 @@ class FeedbackGraph:
             _close(edges), tuple(_place(item, "action", actions) for item in kept)
         ):
             kept = None
-        return FeedbackGraph(edges, classes, actions, name=self.name, dominating_set=kept)
+        name = "filtering" if self.name == "apple-tasting" else self.name  # apple tasting has two classes
+        return FeedbackGraph(edges, classes, actions, name=name, dominating_set=kept)
 
     def _edges_of_one_more(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """The row and the column of a new class where the graph is a preset's."""

@@ -90,6 +90,11 @@ class Checker:
             raise UserError(f"x has values of type {numbers.dtype}: give numbers")
         with np.errstate(over="ignore"):  # a long double beyond the range becomes inf and is refused as such
             values = np.array(numbers, dtype=np.float64)
+        if indices.ndim == values.ndim == 0:
+            raise UserError(
+                "x is a tuple of two numbers, which could be a vector or a pair (indices, values): give a list or an "
+                "array of numbers, or two flat sequences"
+            )
         if indices.ndim != 1 or indices.shape != values.shape:
             raise UserError(
                 f"x has {indices.shape} indices and {values.shape} values: give two flat sequences of one length"

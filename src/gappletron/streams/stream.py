@@ -387,8 +387,8 @@ def two_classes(names: tuple[Label, ...]) -> tuple[Label, ...]:
     """The names, if there are two of them."""
     if len(names) < 2:
         raise UserError(
-            f"a stream needs at least 2 classes, but there {'is only ' + repr(names[0]) if names else 'is none'}: "
-            "name all of them as the classes"
+            f"a stream needs at least 2 classes, but {'only ' + repr(names[0]) if names else 'none'} is named: name "
+            "all of them, as in ham,spam"
         )
     return names
 
