@@ -15,7 +15,7 @@ import pytest
 from gappletron import FeedbackGraph, Gappletron, ProjectedOGD, SmoothHinge, UserError, open_stream, tuned
 from gappletron._dispatch import source_hash
 from gappletron.experiments.claims import CLAIMS, verdicts
-from gappletron.experiments.reproduce import reproduce
+from gappletron.experiments.runner import execute
 from gappletron.experiments.store import Outcome, Result
 from gappletron.experiments.summary import Summary
 from gappletron.experiments.sweeps import selected
@@ -322,15 +322,15 @@ def test_claims_without_their_runs_are_left_out():
 # --------------------------------------------------------------------------------------------- other code, on real runs
 
 
+def played(figures, rounds, repeats):
+    """The results of a reproduction, without a store and without pictures."""
+    return [Result(task, execute(task)) for task in selected(figures, rounds, repeats)]
+
+
 @pytest.fixture(scope="module")
-def real(tmp_path_factory):
+def real():
     """The paper's three sweeps, short; and the theorems'."""
-    return reproduce(
-        tmp_path_factory.mktemp("real"),
-        figures=["bandit", "filtering", "full", "label-efficient"],
-        rounds=150,
-        repeats=2,
-    ).results
+    return played(["bandit", "filtering", "full", "label-efficient"], rounds=150, repeats=2)
 
 
 def naive_mean(results, sweep, learner, cell, tuning=None):
@@ -391,10 +391,8 @@ def test_verdicts_agree_with_a_plain_loop(real):
 
 
 @pytest.fixture(scope="module")
-def theorems(tmp_path_factory):
-    return reproduce(
-        tmp_path_factory.mktemp("theorems"), figures=["bounds", "lower-filtering", "lower-full"], rounds=20_000
-    ).results
+def theorems():
+    return played(["bounds", "lower-filtering", "lower-full"], rounds=20_000, repeats=5)
 
 
 def test_mistakes_stay_below_the_bounds(theorems):
@@ -454,8 +452,8 @@ def test_adversaries_push_every_learner_above_the_lower_bound(theorems):
 
 
 @pytest.mark.parametrize("repeats", [1, 2, 5])
-def test_the_filtering_lower_bound_holds_for_any_number_of_repeats(tmp_path, repeats):
-    rows = lower_bounds(reproduce(tmp_path, figures=["lower-filtering"], rounds=1000, repeats=repeats).results)
+def test_the_filtering_lower_bound_holds_for_any_number_of_repeats(repeats):
+    rows = lower_bounds(played(["lower-filtering"], rounds=1000, repeats=repeats))
     assert len(rows) == 6 * 3
     assert {row.runs for row in rows} == {repeats}
     for row in rows:

@@ -280,7 +280,8 @@ SCRIPT = """
         kernel = kernels[function.__name__, classes] = specialised(function, classes)
         return kernel
     _dispatch._specialised = remember
-    runs = gappletron.Runs("gapsmh", "synthetic:K=3,d=40,noise=0.1,T=300", "bandit", jobs=1)
+    rng = np.random.default_rng(0)
+    runs = gappletron.Runs("gapsmh", (rng.normal(size=(300, 5)), rng.integers(0, 3, 300)), "bandit", jobs=1)
     list(runs)
     assert "advance" in [name for name, _ in kernels]
     misses = [sum(kernel.stats.cache_misses.values()) for kernel in kernels.values()]

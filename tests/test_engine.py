@@ -105,7 +105,11 @@ def test_the_covering_set_covers():
 @pytest.mark.parametrize(("loss", "optimizer", "exploration"), COVERING)
 def test_compiled_equals_interpreted_bit_for_bit(loss, optimizer, exploration):
     learner = Gappletron(LOSSES[loss], OPTIMIZERS[optimizer][0], EXPLORATIONS[exploration](0.6))
-    graphs = [*GRAPHS.values(), *(random_graph(np.random.default_rng(seed), 6, seed % 3) for seed in range(6))]
+    graphs = [*GRAPHS.values(), *(random_graph(np.random.default_rng(seed), 4, seed % 3) for seed in range(6))]
+    if (
+        loss != "smooth hinge"
+    ):  # one padded width, to compile less; the vector code of others is tested in test_state.py
+        graphs = [graph for graph in graphs if graph.n_classes <= 4]
     for number, graph in enumerate(graphs):
         X, y = small_stream(np.random.default_rng(number), 150, FEATURES, graph.n_classes)
         assert_agrees_with_reference(graph, X, y, loss, optimizer, exploration, gamma=0.6)

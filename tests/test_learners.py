@@ -20,6 +20,7 @@ from gappletron import (
     FeedbackGraph,
     Learner,
     Online,
+    Player,
     Runs,
     Synthetic,
     UserError,
@@ -29,8 +30,10 @@ from gappletron import (
     play,
     tuned,
 )
+from gappletron.engine import Losses, new_tally
 from gappletron.spelling import rebuilt, spelled
 from problems import CONTRACT_GRAPHS, playable, small_stream
+from storms import broken, chunk_of, extreme_rows
 
 FEATURES = 5
 
@@ -139,6 +142,25 @@ def test_compiled_equals_interpreted(name):
     assert (compiled.mistakes, compiled.explored, compiled.rate_sum) == (plain.mistakes, plain.explored, plain.rate_sum)
     assert compiled.loss_sum == plain.loss_sum
     assert math.isfinite(compiled.loss_sum)
+    assert_equal_on_extreme_rows(name, graph)  # here, and not in test_numbers.py: the same code is compiled once
+
+
+def assert_equal_on_extreme_rows(name, graph):
+    """Thousands of rounds, the first hundreds as in interpreted code."""
+    rng = np.random.default_rng(7)
+    player, tally = Player(name, graph, FEATURES, seed=1), new_tally(np.zeros(0, np.int64))
+    with interpreted():
+        plain = Player(name, graph, FEATURES, seed=1)
+    for number in range(60):
+        n = int(rng.integers(1, 100))
+        chunk = chunk_of(extreme_rows(rng, n, FEATURES), rng.integers(0, graph.n_classes, n))
+        player.advance(chunk, tally=tally, record=Losses())
+        assert broken(player) is None
+        assert np.isfinite(tally.sums).all()
+        if number < 4:
+            with interpreted():
+                plain.advance(chunk)
+            assert player._state == plain._state
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_other_actions(name):

@@ -27,11 +27,10 @@ from gappletron import (
     named,
     names,
 )
-from gappletron.engine import Losses, new_tally
 from gappletron.learners.learner import Round, propensity
 from gappletron.numerics import LARGEST_VALUE
 from problems import CONTRACT_GRAPHS, OPTIMIZERS, playable, row_of, state_of
-from storms import broken, chunk_of, extreme_numbers, extreme_rows, length
+from storms import broken, chunk_of, extreme_numbers, length
 
 BANDIT, FULL = FeedbackGraph.bandit(3), FeedbackGraph.full(2)
 
@@ -53,25 +52,6 @@ def test_extreme_rows_break_no_optimizer_and_no_exploration_rule(optimizer, rule
         for number, graph in enumerate(CONTRACT_GRAPHS[:5:2]):
             for loss in (Hinge(), LogisticBase2()):
                 extreme_numbers(100, number, Gappletron(loss, optimizer, rule), graph)
-
-
-@pytest.mark.parametrize("name", names())
-def test_compiled_code_on_extreme_rows(name):
-    """The kernel that other tests compile: thousands of rounds, the first hundreds as in interpreted code."""
-    graph, rng = playable(name)[0], np.random.default_rng(7)
-    player, tally = Player(name, graph, 5, seed=1), new_tally(np.zeros(0, np.int64))
-    with interpreted():
-        plain = Player(name, graph, 5, seed=1)
-    for number in range(60):
-        n = int(rng.integers(1, 100))
-        chunk = chunk_of(extreme_rows(rng, n, 5), rng.integers(0, graph.n_classes, n))
-        player.advance(chunk, tally=tally, record=Losses())
-        assert broken(player) is None
-        assert np.isfinite(tally.sums).all()
-        if number < 4:
-            with interpreted():
-                plain.advance(chunk)
-            assert player._state == plain._state
 
 
 # ------------------------------------------------------------------------------------------------- one cure at a time
