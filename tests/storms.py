@@ -11,6 +11,7 @@ import dis
 import functools
 import math
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -376,6 +377,61 @@ def killed_saves(kills, seed):
         model.save(path)
         assert list(Path(folder).iterdir()) == [path]
     return {"rounds": model.rounds, "half-written": left}
+
+
+def killed_sweeps(kills, seed):
+    """Kill a sweep again and again, at random moments; how often it was killed, and how often it ended by itself.
+
+    A stored run is never lost. Each time the sweep ends, its table is that of one that nobody disturbed, nothing that
+    was half-written is left, and the next one begins anew.
+    """
+    rng = np.random.default_rng(seed)
+    killed = ended = 0
+    with tempfile.TemporaryDirectory() as base:
+        whole, folder = Path(base) / "whole", Path(base) / "killed"
+        swept(whole).wait()
+        expected = read_results(whole)
+        while killed < kills:
+            before = stored_runs(folder)
+            process = swept(folder)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(rng.uniform(0.1, 8.0))
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+                killed += 1
+                assert stored_runs(folder) >= before
+            else:
+                assert process.returncode == 0
+                ended += 1
+                _check_sweep(folder, whole, expected)
+                shutil.rmtree(folder)
+        assert swept(folder).wait() == 0
+        _check_sweep(folder, whole, expected)
+    return {"killed": killed, "ended": ended + 1}
+
+
+def swept(folder):
+    """A process that plays a sweep of 243 runs."""
+    arguments = ["reproduce", "--figure", "full", "--rounds", "5000", "--repeats", "2", "--out", str(folder)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "gappletron", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+def stored_runs(folder):
+    """How many runs are stored; those that can be read."""
+    return len(read_results(folder)) if (folder / "results.sqlite").exists() else 0
+
+
+def _check_sweep(folder, whole, expected):
+    def facts(results):
+        return sorted(
+            (run.task.id, run.outcome.mistakes, run.outcome.labels_seen, run.outcome.curve) for run in results
+        )
+
+    assert facts(read_results(folder)) == facts(expected)
+    assert sorted(path.name for path in folder.rglob("*")) == sorted(path.name for path in whole.rglob("*"))
 
 
 def shared_model(threads, calls):

@@ -78,6 +78,11 @@ def kills(folder):
     storms.killed_saves(100, seed=8)
 
 
+def sweeps(folder):
+    """100 kills of a sweep."""
+    print(storms.killed_sweeps(100, seed=9))
+
+
 def numbers(folder):
     """Extreme rows, 100,000 rounds for each learner and graph."""
     for seed, (learner, graph) in enumerate(playable()):
@@ -113,6 +118,7 @@ STORMS = [
     commands,
     bytes_flipped,
     kills,
+    sweeps,
     numbers,
     threads,
     calls,
