@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 import stat
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -38,7 +40,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """
     try:
         if is_special(path):
-            with Path(path).open("wb") as file:
+            with _opened_special(path) as file:
                 yield file
             return
         target = _resolved(path)
@@ -51,8 +53,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 os.fsync(file.fileno())
                 if fcntl is None:  # Windows does not rename open files; elsewhere the lock is held until the end
                     file.close()
-                # A temporary file is its owner's alone; a file that was there keeps its permissions.
-                part.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask())
+                if target.exists():  # a file that was there keeps its permissions
+                    part.chmod(stat.S_IMODE(target.stat().st_mode))
                 part.replace(target)
                 _synchronise(target.parent)
         finally:
@@ -65,11 +67,34 @@ def is_special(path: str | os.PathLike[str]) -> bool:
     """Whether this is a pipe or a device, or a name of this process's own output: it is written to, not replaced."""
     try:
         found = Path(path).stat()
-        if not stat.S_ISREG(found.st_mode):
-            return not stat.S_ISDIR(found.st_mode)
-        return any(os.path.samestat(found, os.fstat(descriptor)) for descriptor in (1, 2))
-    except (OSError, ValueError):  # it is not there, or the output is closed
+    except (OSError, ValueError):  # it is not there
         return False
+    if not stat.S_ISREG(found.st_mode):
+        return not stat.S_ISDIR(found.st_mode)
+    return _own_output(found) is not None
+
+
+def _own_output(found: os.stat_result) -> int | None:
+    """The descriptor of this process's output or error stream that leads to this file."""
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):  # it may be closed
+            if os.path.samestat(found, os.fstat(descriptor)):
+                return descriptor
+    return None
+
+
+def _opened_special(path: str | os.PathLike[str]) -> IO[bytes]:
+    """A pipe, a device or an output of this process, to write to.
+
+    The own output is continued where it is: opened by its name, a file behind it would be emptied.
+    """
+    descriptor = _own_output(Path(path).stat())
+    if descriptor is None:
+        return Path(path).open("wb")
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    return os.fdopen(os.dup(descriptor), "wb")
 
 
 def _synchronise(folder: Path) -> None:
@@ -92,12 +117,20 @@ def _new_part(target: Path) -> tuple[int, Path]:
     atomic.
     """
     prefix, suffix = _part_names(target)
+    # Not readable for more people than the file that it replaces; a new file gets what the system allows.
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666
     while True:
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=suffix)
+        part = target.parent / f"{prefix}{secrets.token_hex(4)}{suffix}"
+        try:
+            descriptor = os.open(
+                part, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode | stat.S_IWUSR
+            )
+        except FileExistsError:
+            continue
         _lock(descriptor, wait=True)
         with contextlib.suppress(FileNotFoundError):  # another writer may have removed it before it was locked
-            if os.path.samestat(os.fstat(descriptor), Path(name).lstat()):
-                return descriptor, Path(name)
+            if os.path.samestat(os.fstat(descriptor), part.lstat()):
+                return descriptor, part
         os.close(descriptor)
 
 
@@ -177,12 +210,6 @@ def _resolved(path: str | os.PathLike[str]) -> Path:
     if target.is_symlink():
         raise cannot_write(path, "its links lead in a circle")
     return target
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 FIGURE_KINDS = ("png", "svg", "pdf")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["Terminated", "exit_at_once", "exit_code", "held_back", "raising"]
+__all__ = ["Held", "Terminated", "exit_at_once", "exit_code", "held_back", "raising"]
 
 STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 NOTHING_YET = "stopped before anything was measured"
@@ -87,38 +87,55 @@ def _exception(number: int) -> KeyboardInterrupt:
     return KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
 
 
+class Held:
+    """Signals that wait from :meth:`begin` to :meth:`end`, if Python handles them."""
+
+    def __init__(self) -> None:
+        self.arrived: list[int] = []
+        self.before: dict[int, Any] = {}
+
+    def begin(self) -> None:
+        """Note signals instead of handling them; only the main thread handles signals."""
+        if threading.current_thread() is threading.main_thread():
+            handled = [number for number in signal.valid_signals() if callable(signal.getsignal(number))]
+            _handle(handled, lambda number, _frame: self.arrived.append(number), self.before)
+
+    def end(self) -> None:
+        """Set the handlers again, and call those whose signals have arrived."""
+        handlers = dict(self.before)
+        try:
+            _restore(self.before)
+        finally:
+            self._deliver(handlers)
+
+    def _deliver(self, handlers: dict[int, Any]) -> None:
+        """Call each handler once, also when another raises.
+
+        The handlers themselves: a signal that is raised again would be told twice to an event loop that listens.
+        """
+        raised = None
+        for number in dict.fromkeys(self.arrived):
+            try:
+                handlers[number](number, sys._getframe())
+            except BaseException as error:
+                raised = error
+        self.arrived.clear()
+        if raised is not None:
+            raise raised
+
+
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
     """Deliver the signals that arrive inside the block when it has ended, if Python handles them.
 
     Inside the callbacks of LLVM an exception would be lost, and Numba would fail later.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    arrived: list[int] = []
-    handled = [number for number in signal.valid_signals() if callable(signal.getsignal(number))]
-    before: dict[int, Any] = {}
+    held = Held()
     try:
-        _handle(handled, lambda number, _frame: arrived.append(number), before)
+        held.begin()
         yield
     finally:
-        try:
-            _restore(before)
-        finally:
-            _deliver(arrived)
-
-
-def _deliver(arrived: Iterable[int]) -> None:
-    """Raise each of these signals once, also when the handler of another raises."""
-    raised = None
-    for number in dict.fromkeys(arrived):
-        try:
-            signal.raise_signal(number)
-        except BaseException as error:
-            raised = error
-    if raised is not None:
-        raise raised
+        held.end()
 
 
 def _handle(numbers: Iterable[int], handler: Any, before: dict[int, Any]) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import enum
 import os
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron import model_files
+from gappletron._signals import Held
 from gappletron._validate import Label, UserError, whole
 from gappletron.engine import HEAD, new_record
 from gappletron.inputs import Vector, sparse_parts
@@ -53,39 +53,55 @@ ROUNDING = 1e-6
 forks = [0]
 """The number of forks between the first process and this one. After a fork, models start a new session."""
 
-_models: weakref.WeakSet[Online] = weakref.WeakSet()
+_models: dict[int, weakref.ref[Online]] = {}
 """Every model of this process, for :func:`os.fork`: a copy made in the middle of a round would be torn, and a lock that
 another thread held would never be released in the child."""
 
-_models_lock = threading.RLock()  # a signal handler may fork, or make a model, while this thread makes one
-_held: list[threading.RLock] = []
+_held_locks: list[threading.RLock] = []
 """The locks that are held while the process forks."""
+_held_signals = Held()
+"""A handler that raises inside the functions below would leave locks behind. Its exception is lost in any case: Python
+ignores those of functions that it calls around a fork, and says so on the standard error."""
 
 
 def _before_fork() -> None:
-    _models_lock.acquire()
-    wanted = [model._lock for model in _models]
-    while True:
-        for lock in wanted:
-            # Never wait for long with other locks held: a thread that has this lock may be waiting for one of those.
-            if not lock.acquire(timeout=0.05):
-                break
-            _held.append(lock)
-        else:
-            return
-        while _held:
-            _held.pop().release()
+    _held_signals.begin()
+    patience = 0.05
+    # Never wait for long with other locks held: a thread that has this lock may be waiting for one of those.
+    while not _all_acquired(patience):
+        _release_all()
         time.sleep(0.001)
+        patience = min(2.0 * patience, 5.0)  # others may hold several for long, one after the other
+
+
+def _all_acquired(patience: float) -> bool:
+    """Take the locks of all models, also of those that are made meanwhile, but not again those that this thread has;
+    False where one was not to be had in time.
+    """
+    while True:
+        models = [reference() for reference in list(_models.values())]
+        missing = [model._lock for model in models if model is not None and not model._is_busy_here()]
+        if not missing:
+            return True
+        for lock in missing:
+            if not lock.acquire(timeout=patience):
+                return False
+            _held_locks.append(lock)
+
+
+def _release_all() -> None:
+    while _held_locks:
+        _held_locks.pop().release()
 
 
 def _after_fork_in_parent() -> None:
-    while _held:
-        _held.pop().release()
-    _models_lock.release()
+    _release_all()
+    _held_signals.end()
 
 
 def _after_fork_in_child() -> None:
     forks[0] += 1
+    _held_signals.arrived.clear()  # they were sent to the parent
     _after_fork_in_parent()  # the thread that forks holds them all
 
 
@@ -229,8 +245,8 @@ class Online:
         self._learning: Receipt | None = None
         self._waiting_bytes = sum(receipt._turn.nbytes for receipt in self._pending.values())
         self._player.compile_rounds()
-        with _models_lock:
-            _models.add(self)
+        key = id(self)
+        _models[key] = weakref.ref(self, lambda _: _models.pop(key, None))
 
     def __repr__(self) -> str:
         return (
@@ -261,14 +277,18 @@ class Online:
     @property
     def weights(self) -> Floats:
         """W as a matrix of features x classes."""
-        with self._reading():
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
             return self._player.weights
 
     @property
     def pending(self) -> tuple[Receipt, ...]:
         """The receipts that still wait for feedback, oldest first."""
-        with self._reading():
-            return tuple(self._pending.values())
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
+            return tuple(self._settled()[0].values())
 
     # ---------------------------------------------------------------------------------------------------------- playing
 
@@ -288,10 +308,10 @@ class Online:
                 vector = player.checker.vector(x, player.features)
             else:
                 vector = self._grown_for(x, self.feature_limit)
+            if self._forks != forks[0]:  # a copy of the process: its receipts are its own
+                self._start_session(player.rounds)
             self._acting = turn = player.new_turn(vector, graph)
             serial = player.draw(turn)
-            if self._forks != forks[0]:  # a copy of the process: its receipts are its own
-                self._start_session(serial)
             self._pending[serial] = receipt = Receipt(self._session.name, serial, turn)
             self._waiting_bytes += turn.nbytes
             if len(self._pending) > self.pending_limit or self._waiting_bytes > self.pending_bytes:
@@ -310,6 +330,19 @@ class Online:
             self._pending.pop(oldest.serial, None)
         while len(self._expired) > self.pending_limit:
             self._expired.popitem(last=False)
+
+    def _settled(self) -> tuple[OrderedDict[int, Receipt], OrderedDict[int, None]]:
+        """The waiting and the expired receipts, as they are after the call that a signal handler has interrupted."""
+        expired = OrderedDict(self._expired)
+        waiting = OrderedDict((serial, receipt) for serial, receipt in self._pending.items() if serial not in expired)
+        size = sum(receipt._turn.nbytes for receipt in waiting.values())
+        while len(waiting) > self.pending_limit or (size > self.pending_bytes and len(waiting) > 1):
+            serial, receipt = waiting.popitem(last=False)
+            size -= receipt._turn.nbytes
+            expired[serial] = None
+        while len(expired) > self.pending_limit:
+            expired.popitem(last=False)
+        return waiting, expired
 
     def _settle(self) -> None:
         """Bring to its end what a signal handler interrupted in an earlier call; at the start of every call.
@@ -330,16 +363,17 @@ class Online:
         if receipt is not None and self._player.last_learned == receipt.serial:
             self._pending.pop(receipt.serial, None)
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        """The lock for calls that change nothing; a signal handler may make them in the middle of one that does."""
-        is_nested = self._is_busy_here()
-        with self._lock:
-            if is_nested:
-                self._take_note()  # the interrupted call goes on and brings itself to its end
-            else:
-                self._settle()
-            yield
+    def _look(self, is_nested: bool) -> None:
+        """Bring the model up to date for a call that changes nothing, under the lock.
+
+        A signal handler may make such a call in the middle of one that does: that one goes on afterwards, and brings
+        itself to its end. No context manager does this and holds the lock: the exception of a handler that raises
+        inside of it would keep the lock as long as the exception is kept.
+        """
+        if is_nested:
+            self._take_note()
+        else:
+            self._settle()
 
     def _is_busy_here(self) -> bool:
         """Whether this thread is inside a call already: then the present one comes from a signal handler."""
@@ -349,8 +383,9 @@ class Online:
         """A signal handler must not change the model in the middle of a call that changes it."""
         if self._is_busy_here():
             raise UserError(
-                "the model is in the middle of another call, which a signal handler has interrupted: a handler may "
-                "save the model and look at it; act, learn, forget, grow or add a class after the handler has returned"
+                "the model is in the middle of another call, which a signal handler has interrupted (or an x that runs "
+                "code of its own): there, it may be saved and looked at; act, learn, forget, grow or add a class after "
+                "that call has ended"
             )
 
     def learn(self, receipt: Receipt | str, label: Label | Unseen) -> None:
@@ -425,8 +460,8 @@ class Online:
         past = self._past.get(session)
         if past is not None and serial >= past.stop:
             raise UserError(
-                f"the receipt {name!r} was issued after the model was saved, and the model was loaded since: what "
-                "happened in between is lost, so there is nothing to learn from; save more often"
+                f"the receipt {name!r} was issued after this model was saved or copied, by the one that went on: learn "
+                "from it there; if that one is lost, so is what happened in between, so save more often"
             )
         known = self._session._replace(stop=self.rounds) if session == self._session.name else past
         if known is None or not known.first <= serial < known.stop:
@@ -440,12 +475,14 @@ class Online:
                 "larger pending= or pending_bytes="
             )
         raise UserError(
-            f"the receipt {name!r} was already learned from or forgotten (or expired long ago): feedback counts once"
+            f"the receipt {name!r} was already learned from, forgotten, or expired long ago: feedback counts once"
         )
 
     def predict(self, x: Any) -> Label:
         """The greedy class for x; draws nothing and changes nothing."""
-        with self._reading():
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
             if self.feature_limit is None:
                 return self.graph.classes[self._player.predict(x)]
             vector = self._vector(x, MOST_FEATURES)
@@ -460,17 +497,23 @@ class Online:
         >>> Online("gapsmh", FeedbackGraph.bandit(["a", "b"]), features=2).predict_many([[1.0, 0.5], [0.0, 2.0]])
         ['a', 'a']
         """
-        with self._reading():
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
             return [self.graph.classes[k] for k in self._player.predict_many(self._columns(X))]
 
     def scores(self, X: Any) -> Floats:
         """The scores of every row, one column per class of the graph; the greedy class has the largest."""
-        with self._reading():
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
             return self._player.scores(self._columns(X))
 
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """The probability of every action, one column per action of the graph, if the row came next."""
-        with self._reading():
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
             return self._player.probabilities(self._columns(X), graph)
 
     # ---------------------------------------------------------------------------------------------------------- growing
@@ -537,10 +580,14 @@ class Online:
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy of its own, made under the lock: copying and pickling go on when other threads play again."""
-        with self._reading():
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
             left_out = ("_lock", "_acting", "_learning", "_waiting_bytes")
             kept = {name: value for name, value in self.__dict__.items() if name not in left_out}
-            return kept | {name: copy.copy(kept[name]) for name in ("_player", "_pending", "_expired", "_past")}
+            waiting, expired = self._settled()
+            copies = {name: copy.copy(kept[name]) for name in ("_player", "_past")}
+            return kept | copies | {"_pending": waiting, "_expired": expired}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         # A copy or an unpickled model is another model: its new receipts must not be taken for those of the first.
@@ -557,13 +604,16 @@ class Online:
         not at all. A model that was saved and loaded at any round goes on bit for bit. Waiting receipts keep their ids,
         and can be learned from once in each loaded copy.
         """
-        with self._reading():
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
             model_files.write(path, FORMAT, *self._snapshot())
 
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Everything that the model is, as a JSON-ready header and named arrays."""
         header, arrays = self._player.snapshot()
-        turns = [receipt._turn for receipt in self._pending.values()]
+        waiting, expired = self._settled()
+        turns = [receipt._turn for receipt in waiting.values()]
         graphs = list(dict.fromkeys(turn.graph for turn in turns if turn.graph is not self.graph))
         header |= {
             "sessions": [*self._past.values(), self._session._replace(stop=self.rounds)],
@@ -581,11 +631,11 @@ class Online:
                 turn.x.indices.size,
                 -1 if turn.graph is self.graph else places[turn.graph],
             )
-            for serial, turn in zip(self._pending, turns, strict=True)
+            for serial, turn in zip(waiting, turns, strict=True)
         ]
         arrays |= {f"edges.{place}": graph.given for place, graph in enumerate(graphs)}
         arrays |= {
-            "expired": np.array(list(self._expired), np.int64),
+            "expired": np.array(list(expired), np.int64),
             "receipts": np.array(receipts, np.int64).reshape(len(receipts), len(RECEIPT)),
             "rates": np.array([turn.rate for turn in turns], np.float64),
             "indices": _joined([turn.x.indices for turn in turns], np.int32),

@@ -132,13 +132,20 @@ def run(
         with contextlib.ExitStack() as last:  # whatever fails, the rest is written: the files first
             if json_path != STANDARD_OUTPUT:
                 last.callback(show_table, histories)
-            with held_back():
+            with contextlib.nullcontext() if _may_block(json_path, plot) else held_back():
                 if plot is not None:
                     last.callback(histories.plot, plot)
                 if json_path is not None:
                     write_json(json_path, runs, histories, stopped)
 
     play_and_report(runs, report)
+
+
+def _may_block(*outputs: Path | None) -> bool:
+    """Whether an output is a pipe or a device, which may make the command wait: then signals must reach it."""
+    from gappletron._files import is_special
+
+    return any(path is not None and (path == STANDARD_OUTPUT or is_special(path)) for path in outputs)
 
 
 def _configured(
