@@ -242,7 +242,7 @@ def test_wrong_arrays(X, y, message):
 def test_wrong_classes():
     for classes, message in (
         (["a"], "at least 2 classes"),
-        ([], "there is none"),
+        ([], "but none is named"),
         ("ab", "list of names"),
         (7, "list of"),
         (["a", "a"], "compare equal"),
