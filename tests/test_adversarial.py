@@ -219,7 +219,7 @@ def test_mistakes_of_users(make, message):
 
 # ------------------------------------------------------------------------------------------------------- the theorems
 
-REPEATS = 200
+REPEATS = 60
 # The learners with their theory's tuning explore much; these look so seldom that they come near the bound.
 TIMID = ("banditron-iw:gamma=0", "banditron-iw:gamma=0.02", "gapsmh:gamma=0", "gapsmh:gamma=0.1")
 
@@ -288,7 +288,7 @@ def test_the_blind_class_is_what_costs():
         assert worst < Segments(16).lower_bound / 2
 
 
-SEEDS = 300
+SEEDS = 120
 
 
 @pytest.mark.parametrize("name", names(FULL))

@@ -65,8 +65,12 @@ def test_both_kinds_of_pictures(folder):
         assert not re.findall(r'(?:href|src)="http', svg)
 
 
-@pytest.mark.parametrize("figure", [figure.id for figure in FIGURES])
-def test_every_figure_alone_makes_a_report(tmp_path, figure):
+# One of each kind of drawing: those of the paper's grids are drawn by the same code, and all are drawn above.
+KINDS = [figure.id for figure in FIGURES if figure.paper is None or figure.paper in (1, 3, 7)]
+
+
+@pytest.mark.parametrize("figure", KINDS)
+def test_a_figure_alone_makes_a_report(tmp_path, figure):
     reproduce(tmp_path, figures=[figure], rounds=60, repeats=1)
     text = (tmp_path / "report.html").read_text()
     assert f'id="figure-{figure}"' in text

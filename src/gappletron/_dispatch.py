@@ -47,14 +47,16 @@ PACKAGE = Path(__file__).parent
 F = TypeVar("F", bound="Callable[..., Any]")
 
 OPTIONS = {"error_model": "numpy", "_nrt": False, "forceinline": True}
+INNER = {**OPTIONS, "no_cfunc_wrapper": True}
+"""For functions that only compiled code calls: nobody needs them as C functions, and compiling takes less time."""
 
-helper: Callable[[F], F] = register_jitable(**OPTIONS)
+helper: Callable[[F], F] = register_jitable(**INNER)
 """Marks a plain function that compiled methods call; interpreted, it is the function itself."""
 
 
 def compiled_by(function: Callable[..., Any]) -> Callable[[F], F]:
     """Decorate what gives, for the types of its arguments, the function that compiled code runs in its place."""
-    return overload(function, strict=False, jit_options=OPTIONS)
+    return overload(function, strict=False, jit_options=INNER)
 
 
 # --------------------------------------------------------------------------------------------------------------- pieces
@@ -115,7 +117,7 @@ def _declare(method: Callable[..., Any], family: str) -> None:
     find.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
     # strict would also compare annotations, which may differ: a piece names its own state. The metaclass compares the
     # names.
-    overload_method(CompiledPiece, name, strict=False, jit_options=OPTIONS)(find)
+    overload_method(CompiledPiece, name, strict=False, jit_options=INNER)(find)
 
 
 def _arguments(function: Callable[..., Any]) -> tuple[str, ...]:
