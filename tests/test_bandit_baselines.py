@@ -180,7 +180,7 @@ def every_action(learner, graph, W, x, y, change, scores=None):
         learner.scores(state.tuple, row, s)
         if scores is not None:
             s[:] = scores
-        greedy = learner.distribution(state.tuple, plan, s, p).greedy
+        greedy = learner.distribution(state.tuple, plan, None, s, p).greedy
         label = y if graph.visible[action, y] else -1
         before = change(state.arrays).copy()
         learner.update(state.tuple, plan, row, Round(s.copy(), p.copy(), greedy, action, label))
@@ -372,7 +372,7 @@ def test_pnewtrons_running_norm_is_the_norm_and_w_stays_in_the_ball(beta, radius
         x = rng.normal(size=d) * (rng.random(d) < 0.5) * np.exp(spread * rng.normal(size=d))
         row, y = row_of(x, K), int(rng.integers(K))
         learner.scores(state.tuple, row, s)
-        greedy = learner.distribution(state.tuple, plan, s, p).greedy
+        greedy = learner.distribution(state.tuple, plan, None, s, p).greedy
         action = int(rng.choice(K, p=p / p.sum()))
         learner.update(state.tuple, plan, row, Round(s, p, greedy, action, y if action == y else -1))
         norm = np.linalg.norm(weights_of(learner, state))
@@ -400,7 +400,7 @@ def test_a_round_looks_at_active_features_only(learner):
         for t in range(200):
             row = row_of(X[t], 4)
             learner.scores(state.tuple, row, s)
-            greedy = learner.distribution(state.tuple, plan, s, p).greedy
+            greedy = learner.distribution(state.tuple, plan, None, s, p).greedy
             learner.count_round(state.tuple, plan, greedy)
             action = reference.draw(p, draws[t])
             played = Round(s, p, greedy, action, y[t] if action == y[t] else -1)
@@ -451,7 +451,7 @@ def play_soba(learner, X, y, seed=0, skip=True):
     for t in range(len(y)):
         row = row_of(X[t], K)
         learner.scores(state.tuple, row, s)
-        greedy = learner.distribution(state.tuple, plan, s, p).greedy
+        greedy = learner.distribution(state.tuple, plan, None, s, p).greedy
         learner.count_round(state.tuple, plan, greedy)
         action = reference.draw(p, draws[t])
         credit, volume = books.credit[0], books.volume[0]
@@ -522,7 +522,7 @@ def test_the_adaptive_rate_counts_rounds_not_updates():
         state, plan, s, p = state_of(learner, 2, 3).tuple, learner.plan(graph), np.zeros(3), np.zeros(3)
         rates = []
         for _ in range(12):
-            rates.append(learner.distribution(state, plan, s, p).rate)
+            rates.append(learner.distribution(state, plan, None, s, p).rate)
             learner.count_round(state, plan, 0)
         assert rates == pytest.approx([min(1.0, math.sqrt(3 / t)) for t in range(1, 13)], rel=1e-12)
         np.testing.assert_allclose(p, np.array([1 - rates[-1], 0, 0]) + rates[-1] / 3)

@@ -139,7 +139,7 @@ def test_the_weighted_loss_is_unbiased(graph, rule, loss, gamma, data):
 
     scores, p, gradient = np.zeros(K), np.zeros(graph.n_actions), np.zeros(K)
     learner.scores(state(), x, scores)
-    greedy, _ = learner.distribution(state(), plan, scores, p)
+    greedy, _ = learner.distribution(state(), plan, None, scores, p)
     if p @ graph.visible[:, y] == 0.0:  # Algorithm 1's rule may never show a label; then there is nothing to weight
         assert rule is Paper
         return

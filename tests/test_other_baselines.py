@@ -599,7 +599,7 @@ def test_queries_are_actions_of_their_exact_probability():
     learner = LabelEfficientPerceptron(0.5)
     p, state = np.full(graph.n_actions, 9.0), state_of(learner, 1, graph.n_classes, graph.n_actions).tuple
     for scores, m in (([0, 2.0, 1.5, -1], 0.5), ([3.0, 0, 0, 0], 3.0), ([1.0, 1.0, 0, 0], 0.0)):
-        decision = learner.distribution(state, learner.plan(graph), np.array(scores), p)
+        decision = learner.distribution(state, learner.plan(graph), None, np.array(scores), p)
         query = 0.5 / (0.5 + m)
         assert decision == (int(np.argmax(scores)), query)
         expected = np.zeros(7)
@@ -637,7 +637,7 @@ def test_exp3_estimates_are_unbiased(seed, classes, extra, density):
     state, plan, x = state_with(learner, graph, 1, **before).tuple, learner.plan(graph), row_of([1.0], classes)
     scores, p = np.zeros(classes), np.zeros(graph.n_actions)
     learner.scores(state, x, scores)
-    decision = learner.distribution(state, plan, scores, p)
+    decision = learner.distribution(state, plan, None, scores, p)
     assert p.sum() == pytest.approx(1.0, abs=1e-12)
     for y in range(classes):
         mean = np.zeros(classes)
@@ -665,7 +665,7 @@ def test_exp3_is_stable_at_large_losses():
 
     def distribution(losses, rounds):
         state, p = state_with(learner, graph, 1, losses=np.array(losses), rounds=np.array([rounds])), np.zeros(4)
-        learner.distribution(state.tuple, learner.plan(graph), -np.array(losses), p)
+        learner.distribution(state.tuple, learner.plan(graph), None, -np.array(losses), p)
         return p
 
     q = np.array([1, math.exp(-1), 0, 0]) / (1 + math.exp(-1))
@@ -697,7 +697,7 @@ def test_exp3_keeps_the_inequality_of_exponential_weights(seed, classes, extra, 
     losses = np.zeros(N)
     for y in rng.choice(classes, size=80, p=rng.dirichlet(np.ones(classes))):
         learner.scores(state, x, scores)
-        decision = learner.distribution(state, plan, scores, p)
+        decision = learner.distribution(state, plan, None, scores, p)
         q = (p - gamma * explored) / (1 - gamma)
         action = int(rng.choice(N, p=p / p.sum()))
         before = state.losses.copy()

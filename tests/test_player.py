@@ -468,7 +468,7 @@ class Unsteady(Learner):
     def scores(self, state, x, out):
         dot(state.weights, x, out)
 
-    def distribution(self, state, plan, scores, out):
+    def distribution(self, state, plan, x, scores, out):
         for i in range(out.size):
             out[i] = 1.0 / out.size
         return Decision(argmax(scores), 0.0)

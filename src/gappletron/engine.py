@@ -156,7 +156,7 @@ def draw(probabilities: Floats, u: float) -> int:
 def decide(learner: Learner, state: Any, plan: Plan, x: Row, desk: Desk) -> Decision:
     """From x to a distribution over the actions, in `desk.probabilities`; changes nothing else."""
     learner.scores(state, x, desk.scores)
-    return learner.distribution(state, plan, desk.scores, desk.probabilities)
+    return learner.distribution(state, plan, x, desk.scores, desk.probabilities)
 
 
 def advance(

@@ -50,7 +50,7 @@ class Banditron(BanditFeedback):
     def check(self) -> None:
         number(self.gamma, "Banditron's gamma", least=0.0, most=1.0)
 
-    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
         explore_uniformly(greedy, self.gamma, out)
         return Decision(greedy, self.gamma)
@@ -98,7 +98,7 @@ class BanditronIW(Linear):
     def check(self) -> None:
         number(self.gamma, "BanditronIW's gamma", least=0.0, most=1.0)
 
-    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
         dominating = plan.graph.dominating
         rho = dominating.size

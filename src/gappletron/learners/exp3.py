@@ -71,7 +71,7 @@ class Exp3G(Learner):
         for k in range(out.size):
             out[k] = -state.losses[k]
 
-    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         dominating = plan.graph.dominating
         K = state.losses.size
         greedy = argmax(scores)

@@ -52,7 +52,7 @@ class Composed(Learner, abstract=True):
     def scores(self, state: Any, x: Row, out: Floats) -> None:
         self.optimizer.scores(state.optimizer, x, out)
 
-    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
         gap = self.loss.gap_with(scores, greedy, state.work)
         rate = self.exploration.explore(state.exploration, plan, greedy, gap, out)

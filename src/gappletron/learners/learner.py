@@ -181,7 +181,7 @@ class Learner(Piece, abstract=True):
 
     @abstractmethod
     @compiled
-    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         """Fill `out` with the probability of every action in the next round; changes nothing else."""
 
     @compiled

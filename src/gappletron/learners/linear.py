@@ -45,7 +45,7 @@ class FullInformation(Linear, abstract=True):
             None if graph.is_full_information else "needs full information, where predicting any class shows the label"
         )
 
-    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
         for i in range(out.size):
             out[i] = 0.0

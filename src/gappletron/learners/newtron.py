@@ -155,7 +155,7 @@ class NewtonStep(BanditFeedback, abstract=True):
         for k in range(out.size):
             out[k] *= state.scale[0]
 
-    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
         K = out.size
         total = 0.0

@@ -116,7 +116,7 @@ class LabelEfficientPerceptron(Linear):
     def table(self, graph: FeedbackGraph) -> QueryTable:
         return QueryTable(min(i for i in graph.revealing_indices if i >= graph.n_classes))
 
-    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
         rate = self.b / (self.b + margin(scores, greedy))
         for i in range(out.size):

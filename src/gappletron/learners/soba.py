@@ -118,7 +118,7 @@ class SobaFamily(BanditFeedback, abstract=True):
     knows_classes = True
     new_class = "weights 0 and the first precision; exploration and the adaptive rate use the new K; M and Q stay"
 
-    def distribution(self, state: Any, plan: Plan, scores: Floats, out: Floats) -> Decision:
+    def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         rate = self.rate.rate_in_round(out.size, state.books.volume[0], state.books.rounds[0] + 1)
         greedy = argmax(scores)
         explore_uniformly(greedy, rate, out)
