@@ -406,16 +406,17 @@ def test_observability_by_hand(visible, expected):
 @given(graphs())
 def test_arrays_are_what_kernels_expect(graph):
     found = graph.arrays
-    assert GraphArrays._fields == ("visible", "observers", "revealing", "dominating", "sole_observer")
+    assert GraphArrays._fields == ("visible", "observers", "revealing", "dominating", "sole_observer", "costs")
     for array in found:
         assert array.flags.c_contiguous
         assert not array.flags.writeable
-    assert [array.dtype for array in found] == [np.bool_, np.bool_, np.bool_, np.int64, np.int64]
+    assert [array.dtype for array in found] == [np.bool_, np.bool_, np.bool_, np.int64, np.int64, np.float64]
     assert (found.observers == graph.visible.T).all()
     assert tuple(np.flatnonzero(found.revealing)) == graph.revealing_indices
     assert tuple(found.dominating) == graph.dominating_indices
     observers = [np.flatnonzero(column).tolist() for column in graph.visible.T]
     assert found.sole_observer.tolist() == [each[0] if len(each) == 1 else -1 for each in observers]
+    assert found.costs.tolist() == [[float(i != y) for y in range(graph.n_classes)] for i in range(graph.n_actions)]
     assert graph.arrays is found
 
 
@@ -613,7 +614,7 @@ def test_json_as_documented(tmp_path):
         ),
         (
             b'{"classes": [1, NaN], "edges": []}',
-            "NaN is not a name: names may be strings, whole numbers, true, false or null",
+            "NaN is neither a name nor a cost: names may be strings, whole numbers, true, false or null",
         ),
         (
             b'{"classes": ["a", "a"], "edges": []}',

@@ -1,4 +1,7 @@
-"""The JSON file of a feedback graph: ``{"classes": [...], "actions": [...], "edges": [[action, class], ...]}``."""
+"""The JSON file of a feedback graph: ``{"classes": [...], "actions": [...], "edges": [[action, class], ...]}``.
+
+Costs are written as ``"costs": [[action, class, number], ...]``, those alone that are not 0 or 1 as by default.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from gappletron import graph_costs
 from gappletron._validate import UserError, shortened, unknown
 
 if TYPE_CHECKING:
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
 
 FILE_BYTES = 2**28
 FILE_ACTIONS = 20_000  # the matrix takes 0.4 GB
-FILE_KEYS = ("classes", "actions", "edges", "name", "dominating_set")
+FILE_KEYS = ("classes", "actions", "edges", "name", "dominating_set", "costs")
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -40,6 +44,10 @@ def written(graph: GraphView) -> bytes:
         lines.append(f'  "dominating_set": {json.dumps(graph.dominating_set)}')
     pairs = [json.dumps([graph.actions[i], graph.classes[y]]) for i, y in np.argwhere(given)]
     lines.append('  "edges": [\n    ' + ",\n    ".join(pairs) + "\n  ]")
+    changed = graph_costs.changed(graph)
+    if changed:
+        triples = [json.dumps([i, y, int(cost) if cost.is_integer() else cost]) for i, y, cost in changed]
+        lines.append('  "costs": [\n    ' + ",\n    ".join(triples) + "\n  ]")
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
 
@@ -59,16 +67,11 @@ def _arguments(document: object) -> dict[str, Any]:
                 "larger one in Python"
             )
     parts = {key: _json_names(document, key) for key in ("classes", "actions", "dominating_set") if key in document}
-    edges = document["edges"]
-    if not isinstance(edges, list):
-        raise UserError(f'"edges" is {_json_kind(edges)}: write a list of [action, class] pairs')
-    for place, edge in enumerate(edges, start=1):
-        if not isinstance(edge, list) or len(edge) != 2:
-            raise UserError(f"edge {place} is not a pair: write it as [action, class]")
-        for end in edge:
-            _json_name(end, f"edge {place}")
+    edges = _json_edges(document["edges"])
     if not isinstance(document.get("name", ""), str):
         raise UserError(f'"name" is {_json_kind(document["name"])}: write a string')
+    if "costs" in document:
+        parts["costs"] = _json_costs(document["costs"])
     return {**parts, "edges": edges, **{key: document[key] for key in ("name",) if key in document}}
 
 
@@ -108,7 +111,7 @@ def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise UserError(f"{name} is not a name: names may be strings, whole numbers, true, false or null")
+    raise UserError(f"{name} is neither a name nor a cost: names may be strings, whole numbers, true, false or null")
 
 
 def _json_kind(value: object) -> str:
@@ -130,6 +133,28 @@ def _json_names(document: dict[str, Any], key: str) -> list[Any]:
     for place, item in enumerate(names, start=1):
         _json_name(item, f'entry {place} of "{key}"')
     return names
+
+
+def _json_edges(edges: object) -> list[Any]:
+    if not isinstance(edges, list):
+        raise UserError(f'"edges" is {_json_kind(edges)}: write a list of [action, class] pairs')
+    for place, edge in enumerate(edges, start=1):
+        if not isinstance(edge, list) or len(edge) != 2:
+            raise UserError(f"edge {place} is not a pair: write it as [action, class]")
+        for end in edge:
+            _json_name(end, f"edge {place}")
+    return edges
+
+
+def _json_costs(costs: object) -> list[Any]:
+    if not isinstance(costs, list):
+        raise UserError(f'"costs" is {_json_kind(costs)}: write a list of [action, class, number]')
+    for place, cost in enumerate(costs, start=1):
+        if not isinstance(cost, list) or len(cost) != 3:
+            raise UserError(f"cost {place} is not of three parts: write it as [action, class, number]")
+        for name in cost[:2]:
+            _json_name(name, f"cost {place}")
+    return [tuple(cost) for cost in costs]
 
 
 def _json_name(value: object, place: str) -> None:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gappletron import graph_costs
 from gappletron._validate import listing, printable, shortened
 
 if TYPE_CHECKING:
     from gappletron.graph_view import GraphView
 
 MATRIX_ACTIONS, MATRIX_CLASSES = 40, 24
+COSTS_SHOWN = 12
 
 
 NAMES_IN_CAPTION, LETTERS_IN_CAPTION, LETTERS_IN_TITLE = 3, 20, 80
@@ -23,7 +25,7 @@ def caption(graph: GraphView) -> str:
     name = shortened(printable(graph.name), LETTERS_IN_TITLE)
     title = name if name == "graph" else f"{name} graph"
     who = revealers(graph)
-    return f"{title}, {who}" if who else title
+    return ", ".join([title, *([who] if who else []), *(["with costs"] if graph.has_costs else [])])
 
 
 def revealers(graph: GraphView) -> str:
@@ -73,7 +75,24 @@ def described(graph: GraphView) -> str:
             f"  of order sqrt(rho K T) = sqrt({product} T): about {math.sqrt(product * 1e5):,.0f} mistakes over "
             "T = 100,000 rounds, up to constants."
         )
+    if graph.has_costs:
+        lines += ["", *_costs_in_words(graph)]
     return "\n".join(lines)
+
+
+def _costs_in_words(graph: GraphView) -> list[str]:
+    """The costs that are not 0 or 1 as by default; one line for an action that costs the same at every label."""
+    same = {action for i, action in enumerate(graph.actions) if (graph.costs[i] == graph.costs[i, 0]).all()}
+    lines: dict[str, None] = {}
+    for action, seen, cost in graph_costs.changed(graph):
+        name, where = shortened(repr(action), LETTERS_IN_CAPTION), shortened(repr(seen), LETTERS_IN_CAPTION)
+        lines[f"  {name} {'at any label' if action in same else f'at the label {where}'}: {cost:g}"] = None
+    more = len(lines) - COSTS_SHOWN
+    return [
+        "Costs: 0 for the label, 1 for any other action, except",
+        *list(lines)[:COSTS_SHOWN],
+        *([f"  and {more} more"] if more > 0 else []),
+    ]
 
 
 def _minimality(graph: GraphView) -> str:

@@ -2,20 +2,21 @@
 
 A graph with K classes and N >= K actions is an N x K matrix of zeros and ones. Entry `[i, y]` says that playing action
 `i` reveals whether the label is class `y`. The first K actions predict the classes; an extra action (the label query of
-label efficient classification) predicts nothing and always counts as a mistake.
+label efficient classification) predicts nothing and always counts as a mistake. A graph may also have costs: what each
+action costs at each label.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from gappletron import _files, graph_files, graph_words, spelling
+from gappletron import _files, graph_costs, graph_files, graph_words, spelling
 from gappletron._validate import Label, UserError, fits_in_memory, label, labels, listing, printable, unknown, whole
 from gappletron.domination import dominating_set as find_dominating_set, is_dominating, least_size
 
@@ -45,6 +46,8 @@ class GraphArrays(NamedTuple):
     """The members of the dominating set, ascending."""
     sole_observer: NDArray[np.int64]
     """K: the only action that reveals the class; -1 where there are several."""
+    costs: NDArray[np.float64]
+    """N x K: what the action (row) costs where the label is the class (column)."""
 
 
 class Plan(NamedTuple):
@@ -83,6 +86,10 @@ class FeedbackGraph:
         The name in titles and messages.
     dominating_set
         Names of actions that together observe every class, to use them instead of a minimum set.
+    costs
+        What an action costs at a label: an N x K matrix, or single entries as a mapping {(action, class): number} or as
+        tuples (action, class, number). By default, and for all other entries, an action costs 0 where it is the label
+        and 1 elsewhere, so that the total cost is the number of mistakes.
 
     >>> graph = FeedbackGraph([[1, 0, 0], [0, 0, 0], [0, 0, 1], [0, 1, 0]], classes=["a", "b", "c"])
     >>> graph
@@ -104,6 +111,8 @@ class FeedbackGraph:
     """Whether the user chose the dominating set."""
     completed: tuple[tuple[int, int], ...]
     """The edges (action index, class index) that the closure added."""
+    _own_costs: NDArray[np.float64] | None = None
+    """The costs, or None where they are 0 and 1 as by default."""
 
     PRESETS: ClassVar[tuple[str, ...]] = (
         "bandit",
@@ -125,6 +134,7 @@ class FeedbackGraph:
         *,
         name: str = "graph",
         dominating_set: Iterable[Any] | None = None,
+        costs: Any = None,
     ) -> None:
         given = _matrix(visible)
         n_actions, n_classes = given.shape
@@ -144,6 +154,7 @@ class FeedbackGraph:
                 "give one column for each class"
             )
         put(self, "actions", _action_labels(self.classes, n_actions, actions))
+        put(self, "_own_costs", graph_costs.cost_matrix(costs, self.classes, self.actions))
         closed = _close(given)
         put(self, "visible", closed)
         put(self, "name", name)
@@ -298,7 +309,44 @@ class FeedbackGraph:
             _frozen(np.asarray(self.visible.all(axis=1))),
             _frozen(np.array(self.dominating_indices, dtype=np.int64)),
             _frozen(np.where(self.visible.sum(axis=0) == 1, self.visible.argmax(axis=0), -1).astype(np.int64)),
+            self.costs,
         )
+
+    @property
+    def has_costs(self) -> bool:
+        """Whether some cost is not 0 or 1 as by default, where only mistakes count.
+
+        >>> FeedbackGraph.bandit(3).has_costs, FeedbackGraph.bandit(2, costs=[[0, 1], [10, 0]]).has_costs
+        (False, True)
+        """
+        return self._own_costs is not None
+
+    @cached_property
+    def costs(self) -> NDArray[np.float64]:
+        """N x K: what each action (row) costs at each label (column); read-only.
+
+        >>> FeedbackGraph.label_efficient(["cat", "dog"], costs=[("query", "cat", 0.1), ("query", "dog", 0.1)]).costs
+        array([[0. , 1. ],
+               [1. , 0. ],
+               [0.1, 0.1]])
+        """
+        return graph_costs.zero_one(self.n_actions, self.n_classes) if self._own_costs is None else self._own_costs
+
+    def with_costs(self, costs: Any) -> FeedbackGraph:
+        """The same graph with other costs.
+
+        :param costs: a matrix; or single entries, which change those of this graph; None for 0 and 1.
+
+        >>> mail = FeedbackGraph.apple_tasting().with_costs({("spam", "ham"): 10})
+        >>> mail.has_costs, mail.with_costs(None) == FeedbackGraph.apple_tasting()
+        (True, True)
+        """
+        base = None if costs is None else self._own_costs
+        new = object.__new__(FeedbackGraph)
+        for field in fields(FeedbackGraph):
+            object.__setattr__(new, field.name, getattr(self, field.name))
+        object.__setattr__(new, "_own_costs", graph_costs.cost_matrix(costs, self.classes, self.actions, base))
+        return new
 
     @cached_property
     def _places(self) -> dict[tuple[type, Label], int]:
@@ -356,15 +404,21 @@ class FeedbackGraph:
         return edges
 
     def with_class(
-        self, name: Label, reveals: Iterable[Label] | None = None, revealed_by: Iterable[Label] | None = None
+        self,
+        name: Label,
+        reveals: Iterable[Label] | None = None,
+        revealed_by: Iterable[Label] | None = None,
+        costs: Any = None,
     ) -> FeedbackGraph:
         """The graph with one more class, after the others, and the action that predicts it.
 
         :param name: of the class.
         :param reveals: the classes that the new action reveals (the new one may be among them).
         :param revealed_by: the actions that reveal the new class (the new one may be among them).
+        :param costs: a matrix for the new graph, or single entries. The other costs stay, and those of the new class
+            and of its action are 0 and 1.
 
-        Where neither is given and the graph is a preset's (bandit, full, filtering, label efficient, disease
+        Where neither `reveals` nor `revealed_by` is given and the graph is a preset's (bandit, full, filtering, label efficient, disease
         prevention), the result is that preset with the new class. The dominating set is found anew, unless it was given
         and still observes every class.
 
@@ -399,7 +453,12 @@ class FeedbackGraph:
         ):
             kept = None
         name = "filtering" if self.name == "apple-tasting" else self.name  # apple tasting has two classes
-        return FeedbackGraph(edges, classes, actions, name=name, dominating_set=kept)
+        grown = FeedbackGraph(edges, classes, actions, name=name, dominating_set=kept)
+        if self.has_costs:
+            base = grown.costs.copy()
+            base[np.ix_(old, np.arange(K))] = self.costs
+            grown = grown.with_costs(base)
+        return grown if costs is None else grown.with_costs(costs)
 
     def _edges_of_one_more(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """The row and the column of a new class where the graph is a preset's."""
@@ -441,7 +500,8 @@ class FeedbackGraph:
 
     @cached_property
     def _value(self) -> tuple[object, ...]:
-        return tuple(self._places), self.n_classes, self.visible.tobytes(), self.dominating_indices
+        costs = None if self._own_costs is None else self._own_costs.tobytes()
+        return tuple(self._places), self.n_classes, self.visible.tobytes(), self.dominating_indices, costs
 
     def __eq__(self, other: object) -> bool:
         return self._value == other._value if isinstance(other, FeedbackGraph) else NotImplemented
@@ -453,7 +513,7 @@ class FeedbackGraph:
         # Unpickled arrays are writable, and cached arrays would come back as copies that no longer share memory.
         for key, value in state.items():
             if key in FeedbackGraph.__dataclass_fields__:
-                object.__setattr__(self, key, _frozen(value) if key == "visible" else value)
+                object.__setattr__(self, key, _frozen(value) if isinstance(value, np.ndarray) else value)
 
     def __repr__(self) -> str:
         return f"FeedbackGraph({spelling.shown(self.name)}: {self._summary})"
@@ -465,32 +525,34 @@ class FeedbackGraph:
     def _summary(self) -> str:
         counts = f"{self.n_classes} classes, {self.n_actions} actions, {self.n_edges} edges, rho {self.rho}"
         who = graph_words.revealers(self)
-        return f"{counts}, {who}" if who else counts
+        return ", ".join([counts, *([who] if who else []), *(["with costs"] if self.has_costs else [])])
 
     # Presets
 
     @classmethod
-    def full(cls, classes: int | Iterable[Any]) -> FeedbackGraph:
+    def full(cls, classes: int | Iterable[Any], *, costs: Any = None) -> FeedbackGraph:
         """Full information: every action reveals the label. `classes` is a number or the names.
+
+        `costs` is that of :class:`FeedbackGraph`, here and in the other presets.
 
         >>> FeedbackGraph.full(3)
         FeedbackGraph('full': 3 classes, 3 actions, 9 edges, rho 1)
         """
         names = _class_labels(classes)
-        return cls(np.ones((len(names), len(names)), dtype=bool), names, name="full")
+        return cls(np.ones((len(names), len(names)), dtype=bool), names, name="full", costs=costs)
 
     @classmethod
-    def bandit(cls, classes: int | Iterable[Any]) -> FeedbackGraph:
+    def bandit(cls, classes: int | Iterable[Any], *, costs: Any = None) -> FeedbackGraph:
         """Bandit feedback: an action reveals only whether it was correct. With two classes that is full information.
 
         >>> FeedbackGraph.bandit(["cat", "dog", "fox"]).reveals("dog")
         ('dog',)
         """
         names = _class_labels(classes)
-        return cls(np.eye(len(names), dtype=bool), names, name="bandit")
+        return cls(np.eye(len(names), dtype=bool), names, name="bandit", costs=costs)
 
     @classmethod
-    def filtering(cls, classes: int | Iterable[Any], revealing: Any = None) -> FeedbackGraph:
+    def filtering(cls, classes: int | Iterable[Any], revealing: Any = None, *, costs: Any = None) -> FeedbackGraph:
         """Multiclass filtering: a revealing class reveals the label, the other actions reveal nothing.
 
         `revealing` is a class or a list of classes, by default the first class (as in the paper's experiments).
@@ -499,10 +561,12 @@ class FeedbackGraph:
         >>> graph.reveals("inbox"), graph.reveals("spam")
         (('inbox', 'work', 'spam'), ())
         """
-        return cls._filtering(_class_labels(classes), revealing, "filtering")
+        return cls._filtering(_class_labels(classes), revealing, "filtering", costs)
 
     @classmethod
-    def apple_tasting(cls, classes: int | Iterable[Any] = ("ham", "spam"), revealing: Any = None) -> FeedbackGraph:
+    def apple_tasting(
+        cls, classes: int | Iterable[Any] = ("ham", "spam"), revealing: Any = None, *, costs: Any = None
+    ) -> FeedbackGraph:
         """Apple tasting, also called spam filtering: two classes of which one reveals, by default the first.
 
         The default is the example of the paper with the edges (ham, ham) and (ham, spam): a delivered message is read,
@@ -518,10 +582,10 @@ class FeedbackGraph:
         names = _class_labels(classes)
         if len(names) != 2:
             raise UserError(f"apple tasting has exactly 2 classes, but {len(names)} were given: use filtering for more")
-        return cls._filtering(names, revealing, "apple-tasting")
+        return cls._filtering(names, revealing, "apple-tasting", costs)
 
     @classmethod
-    def _filtering(cls, names: tuple[Label, ...], revealing: Any, name: str) -> FeedbackGraph:
+    def _filtering(cls, names: tuple[Label, ...], revealing: Any, name: str, costs: Any) -> FeedbackGraph:
         if revealing is None:
             chosen = names[:1]
         elif isinstance(revealing, list | tuple | np.ndarray):
@@ -536,10 +600,12 @@ class FeedbackGraph:
             if (type(item), item) not in places:
                 raise unknown(item, "class", names)
             visible[places[type(item), item]] = True
-        return cls(visible, names, name=name)
+        return cls(visible, names, name=name, costs=costs)
 
     @classmethod
-    def label_efficient(cls, classes: int | Iterable[Any], query: Label = "query") -> FeedbackGraph:
+    def label_efficient(
+        cls, classes: int | Iterable[Any], query: Label = "query", *, costs: Any = None
+    ) -> FeedbackGraph:
         """Label efficient classification: predictions reveal nothing, the extra action `query` reveals the label.
 
         >>> graph = FeedbackGraph.label_efficient(["cat", "dog"], query="ask")
@@ -549,10 +615,10 @@ class FeedbackGraph:
         names = _class_labels(classes)
         visible = np.zeros((len(names) + 1, len(names)), dtype=bool)
         visible[-1] = True
-        return cls(visible, names, (*names, query), name="label-efficient")
+        return cls(visible, names, (*names, query), name="label-efficient", costs=costs)
 
     @classmethod
-    def disease_prevention(cls, classes: int | Iterable[Any]) -> FeedbackGraph:
+    def disease_prevention(cls, classes: int | Iterable[Any], *, costs: Any = None) -> FeedbackGraph:
         """Predicting a class reveals all classes but that one: vaccination of an area hides what would have happened
         there.
 
@@ -563,19 +629,21 @@ class FeedbackGraph:
         True
         """
         names = _class_labels(classes)
-        return cls(~np.eye(len(names), dtype=bool), names, name="disease-prevention")
+        return cls(~np.eye(len(names), dtype=bool), names, name="disease-prevention", costs=costs)
 
     @classmethod
-    def preset(cls, name: str, classes: int | Iterable[Any], revealing: Any = None) -> FeedbackGraph:
+    def preset(
+        cls, name: str, classes: int | Iterable[Any], revealing: Any = None, *, costs: Any = None
+    ) -> FeedbackGraph:
         """A preset by its name (see :attr:`PRESETS`).
 
         >>> FeedbackGraph.preset("filtering", ["a", "b", "c"], revealing=["a", "c"]).revealing
         ('a', 'c')
         """
         if name == "filtering":
-            return cls.filtering(classes, revealing)
+            return cls.filtering(classes, revealing, costs=costs)
         if name == "apple-tasting":
-            return cls.apple_tasting(classes, revealing)
+            return cls.apple_tasting(classes, revealing, costs=costs)
         plain = {
             "bandit": cls.bandit,
             "full": cls.full,
@@ -586,7 +654,7 @@ class FeedbackGraph:
             raise unknown(name, "graph", cls.PRESETS)
         if revealing is not None:
             raise UserError(f"the {name} graph has no revealing class to choose: omit revealing, or use filtering")
-        return plain[name](classes)
+        return plain[name](classes, costs=costs)
 
     # Conversions
 
@@ -599,10 +667,11 @@ class FeedbackGraph:
         *,
         name: str = "graph",
         dominating_set: Iterable[Any] | None = None,
+        costs: Any = None,
     ) -> FeedbackGraph:
         """A graph from pairs (action, class) of names; duplicate edges are ignored.
 
-        Extra actions are named in `actions`, after the classes.
+        Extra actions are named in `actions`, after the classes; the other arguments are those of the constructor.
 
         >>> edges = [("a", "a"), ("a", "b"), ("ask", "c"), ("ask", "d")]
         >>> FeedbackGraph.from_edges(["a", "b", "c", "d"], edges, actions=["a", "b", "c", "d", "ask"])
@@ -624,11 +693,11 @@ class FeedbackGraph:
             if (type(seen), seen) not in columns:
                 raise UserError(f"edge {place}: {unknown(seen, 'class', class_names)}")
             visible[rows[type(action), action], columns[type(seen), seen]] = True
-        return cls(visible, class_names, action_names, name=name, dominating_set=dominating_set)
+        return cls(visible, class_names, action_names, name=name, dominating_set=dominating_set, costs=costs)
 
     @classmethod
     def from_networkx(
-        cls, graph: Any, *, name: str = "graph", dominating_set: Iterable[Any] | None = None
+        cls, graph: Any, *, name: str = "graph", dominating_set: Iterable[Any] | None = None, costs: Any = None
     ) -> FeedbackGraph:
         """A graph from a networkx graph: the nodes are the classes, in their order, an edge goes from action to class.
 
@@ -655,14 +724,14 @@ class FeedbackGraph:
             if head in extra:
                 raise UserError(f"an edge goes into the extra action {head!r}, whose loss is known: remove that edge")
         actions = [*classes, *(node for node in graph if node in extra)]
-        return cls.from_edges(classes, edges, actions, name=name, dominating_set=dominating_set)
+        return cls.from_edges(classes, edges, actions, name=name, dominating_set=dominating_set, costs=costs)
 
     @classmethod
     def from_json(cls, path: str | os.PathLike[str]) -> FeedbackGraph:
         """A graph from a file `{"classes": [...], "actions": [...], "edges": [[action, class], ...]}`.
 
-        `actions` may be left out when they are the classes; `name` and `dominating_set` (names of actions) may be
-        added.
+        `actions` may be left out when they are the classes; `name`, `dominating_set` (names of actions) and `costs`
+        (``[[action, class, number], ...]``) may be added.
 
         >>> import pathlib, tempfile
         >>> file = pathlib.Path(tempfile.mkdtemp()) / "graph.json"
@@ -693,7 +762,8 @@ class FeedbackGraph:
 
     @property
     def caption(self) -> str:
-        """A title for tables and plots: the name, and the actions that reveal every label if only some do.
+        """A title for tables and plots: the name, the actions that reveal every label if only some do, and whether
+        there are costs.
 
         >>> FeedbackGraph.apple_tasting().caption, FeedbackGraph.bandit(3).caption
         ("apple-tasting graph, 'ham' reveals", 'bandit graph')
@@ -894,7 +964,7 @@ def _class_labels(classes: int | Iterable[Any]) -> tuple[Label, ...]:
 
 
 def _fits(n_actions: int, n_classes: int) -> None:
-    # The matrix, its transpose, and two copies on the way.
+    # The matrix, its transpose, and two copies on the way. Costs, which only a graph that is played has, come on top.
     fits_in_memory(
         4 * n_actions * n_classes, f"a graph of {n_actions} actions and {n_classes} classes", "use fewer classes"
     )

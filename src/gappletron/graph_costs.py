@@ -1,0 +1,157 @@
+"""The costs of a feedback graph: what each action costs at each label, as an N x K matrix.
+
+By default an action costs 0 where it is the label and 1 elsewhere, so that the total cost is the number of mistakes; an
+extra action costs 1 at every label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from gappletron._validate import Label, UserError, label, number, unknown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gappletron.graph_view import GraphView
+
+__all__ = ["changed", "cost_matrix", "zero_one"]
+
+LARGEST_COST = 1e6
+
+_shared: WeakValueDictionary[tuple[int, int], NDArray[np.float64]] = WeakValueDictionary()
+"""The matrices of :func:`zero_one` that are in use: graphs of one size share theirs."""
+
+
+def zero_one(n_actions: int, n_classes: int) -> NDArray[np.float64]:
+    """The default: 1, and 0 where the action is the label; read-only.
+
+    >>> zero_one(3, 2)
+    array([[0., 1.],
+           [1., 0.],
+           [1., 1.]])
+    """
+    found = _shared.get((n_actions, n_classes))
+    if found is None:
+        found = np.ones((n_actions, n_classes))
+        np.fill_diagonal(found, 0.0)
+        found.flags.writeable = False
+        _shared[n_actions, n_classes] = found
+    return found
+
+
+def cost_matrix(
+    costs: Any, classes: tuple[Label, ...], actions: tuple[Label, ...], base: NDArray[np.float64] | None = None
+) -> NDArray[np.float64] | None:
+    """The matrix that a user means, or None where it is that of :func:`zero_one`.
+
+    :param costs: a matrix, a mapping {(action, class): number}, an iterable of tuples (action, class, number), or None.
+    :param base: what single entries change; by default 0 and 1.
+
+    >>> cost_matrix({("spam", "ham"): 10}, ("ham", "spam"), ("ham", "spam"))
+    array([[ 0.,  1.],
+           [10.,  0.]])
+    """
+    shape = len(actions), len(classes)
+    if costs is None:
+        made = base
+    elif isinstance(costs, Mapping):
+        made = _with_entries([_of_pair(pair, cost) for pair, cost in costs.items()], classes, actions, base)
+    else:
+        items = _items(costs)
+        if isinstance(items, list) and all(type(item) is tuple for item in items):
+            made = _with_entries(items, classes, actions, base)
+        else:
+            made = _checked_matrix(items, shape)
+    if made is None or (made == zero_one(*shape)).all():
+        return None
+    made = np.array(made, dtype=np.float64, order="C") + 0.0  # no -0.0: equal costs have equal bytes
+    made.flags.writeable = False
+    return made
+
+
+def changed(graph: GraphView) -> list[tuple[Label, Label, float]]:
+    """The costs of a graph that are not 0 or 1 as by default: (action, class, number), in the order of the matrix.
+
+    >>> from gappletron import FeedbackGraph
+    >>> changed(FeedbackGraph.apple_tasting(costs={("spam", "ham"): 10}))
+    [('spam', 'ham', 10.0)]
+    """
+    if not graph.has_costs:
+        return []
+    places = np.argwhere(graph.costs != zero_one(graph.n_actions, graph.n_classes)).tolist()
+    return [(graph.actions[i], graph.classes[y], float(graph.costs[i, y])) for i, y in places]
+
+
+def _items(costs: Any) -> Any:
+    """The items of an iterable as a list; an array, or what becomes one, as it is."""
+    if hasattr(costs, "__array__"):
+        return np.asarray(costs)
+    if isinstance(costs, str | bytes | Set) or not isinstance(costs, Iterable):
+        raise UserError(
+            f"costs must be a matrix, a mapping from (action, class) to a number, or tuples (action, class, number), "
+            f"not a {type(costs).__name__}"
+        )
+    return list(costs)
+
+
+def _of_pair(pair: Any, cost: Any) -> tuple[Any, Any, Any]:
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise UserError(f"the costs have the key {pair!r}: write each key as a pair (action, class)")
+    return (*pair, cost)
+
+
+def _checked_matrix(given: Any, shape: tuple[int, int]) -> NDArray[np.float64]:
+    wanted = f"give {shape[0]} rows, one for each action, of {shape[1]} numbers, one for each class"
+    try:
+        array = np.asarray(given)
+    except ValueError:
+        raise UserError(
+            f"the costs are neither tuples (action, class, number) nor a matrix with rows of one length: {wanted}"
+        ) from None
+    if array.shape != shape:
+        raise UserError(f"the costs have the shape {array.shape}, and the graph {shape}: {wanted}")
+    if array.dtype.kind not in "biuf":
+        raise UserError(f"the matrix of costs must hold numbers only: {wanted}")
+    made = array.astype(np.float64)
+    if not ((made >= 0.0) & (made <= LARGEST_COST)).all():  # also False for NaN
+        wrong = made[~((made >= 0.0) & (made <= LARGEST_COST))][0]
+        raise UserError(f"a cost is {wrong:g}: every cost must be a number from 0 to {LARGEST_COST:,.0f}")
+    return made
+
+
+def _with_entries(
+    entries: list[tuple[Any, ...]],
+    classes: tuple[Label, ...],
+    actions: tuple[Label, ...],
+    base: NDArray[np.float64] | None,
+) -> NDArray[np.float64]:
+    rows = {(type(item), item): index for index, item in enumerate(actions)}
+    columns = {(type(item), item): index for index, item in enumerate(classes)}
+    made = (zero_one(len(actions), len(classes)) if base is None else base).copy()
+    seen: set[tuple[int, int]] = set()
+    for count, entry in enumerate(entries, start=1):
+        if len(entry) != 3:
+            raise UserError(
+                f"cost {count} is a tuple of length {len(entry)}: give each cost as (action, class, number), and the "
+                "rows of a matrix as lists"
+            )
+        row = _place(entry[0], "action", rows, actions, count)
+        column = _place(entry[1], "class", columns, classes, count)
+        where = f"the cost of {actions[row]!r} at the label {classes[column]!r}"
+        if (row, column) in seen:
+            raise UserError(f"{where} is given twice: keep one")
+        seen.add((row, column))
+        made[row, column] = number(entry[2], where, least=0.0, most=LARGEST_COST)
+    return made
+
+
+def _place(name: Any, kind: str, places: dict[tuple[type, Any], int], known: tuple[Label, ...], count: int) -> int:
+    plain = label(name, f"cost {count}: {kind}")
+    if (type(plain), plain) not in places:
+        raise UserError(f"cost {count}: {unknown(plain, kind, known)}")
+    return places[type(plain), plain]
