@@ -178,7 +178,7 @@ def test_one_compilation_whatever_the_input():
         list(runs)
     state, plan, lanes = state_of(learner, 5, 3).tuple, learner.plan(graph), lanes_for(3)
     desk, rows = new_desk(3, 3, lanes, new_clock()), Rows(*NO_ROWS, np.zeros(0), np.zeros(0))
-    kernel = specialised(advance, learner, state, plan, rows, desk, new_tally(NO_MARKS), Counts())
+    kernel = specialised(advance, learner, state, plan, rows, desk, new_tally(NO_MARKS, 3, 3), Counts())
     assert len(kernel.signatures) == 1
     model = Online(learner, graph, features=5)
     for x in (

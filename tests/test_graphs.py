@@ -600,7 +600,7 @@ def test_json_as_documented(tmp_path):
         (b'{"classes": [1, 2]}', '"edges" is missing: a graph needs "classes" and "edges"'),
         (
             b'{"classes": [1, 2], "edges": [], "weights": 3}',
-            "there is no key 'weights': choose one of 'classes', 'actions', 'edges', 'name', 'dominating_set'",
+            "there is no key 'weights': choose one of 'classes', 'actions', 'edges', 'name', 'dominating_set', 'costs'",
         ),
         (b'{"classes": [1, 2], "classes": [1, 2], "edges": []}', "the key 'classes' is given twice: keep one"),
         (b'{"classes": 2, "edges": []}', '"classes" is a number: write a list of names'),

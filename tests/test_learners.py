@@ -155,7 +155,10 @@ def surrogate_of(learner, scores, greedy, y):
 def assert_equal_on_extreme_rows(name, graph):
     """Thousands of rounds, the first hundreds as in interpreted code."""
     rng = np.random.default_rng(7)
-    player, tally = Player(name, graph, FEATURES, seed=1), new_tally(np.zeros(0, np.int64))
+    player, tally = (
+        Player(name, graph, FEATURES, seed=1),
+        new_tally(np.zeros(0, np.int64), graph.n_actions, graph.n_classes),
+    )
     with interpreted():
         plain = Player(name, graph, FEATURES, seed=1)
     for number in range(60):

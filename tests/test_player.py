@@ -312,7 +312,7 @@ def test_a_graph_that_changes_every_round_equals_the_naive_reference(name):
     with interpreted():
         single, bulk = (Player(name, graphs[0], FEATURES, seed=3) for _ in range(2))
         actions = one_by_one(single, X, y, graphs)
-        tally = new_tally(NO_MARKS)
+        tally = new_tally(NO_MARKS, 6, 4)
         bulk.advance(chunk_of(graphs[0], X, y), tally, graphs=graphs)
     assert actions == expected[0]
     np.testing.assert_allclose(single.weights.T, expected[1], rtol=1e-9, atol=1e-9)
@@ -340,10 +340,10 @@ def test_learners_of_one_graph_only_refuse_others_in_the_middle_too(name):
         assert same(player, Player(name, graph, 2))
 
 
-def test_a_rounds_graph_may_change_edges_only():
+def test_a_rounds_graph_may_change_edges_and_costs_only():
     player = Player("gapsmh", FeedbackGraph.bandit(3), 2)
     for other in (FeedbackGraph.bandit(4), FeedbackGraph.label_efficient(3), FeedbackGraph.bandit(["a", "b", "c"])):
-        with pytest.raises(UserError, match="changes the edges only"):
+        with pytest.raises(UserError, match="changes edges and costs only"):
             player.act([1.0, 0.5], other)
     with pytest.raises(UserError, match="not a FeedbackGraph"):
         player.act([1.0, 0.5], "bandit")

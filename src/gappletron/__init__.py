@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.experiments.sweeps import Task as Task
     from gappletron.exploration import Exploration as Exploration, Paper as Paper, TopUp as TopUp
     from gappletron.graphs import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays, Plan as Plan
-    from gappletron.history import Curve as Curve, Histories as Histories, History as History
+    from gappletron.history import Confusion as Confusion, Curve as Curve, Histories as Histories, History as History
     from gappletron.learners import named as named, names as names
     from gappletron.learners.banditron import Banditron as Banditron, BanditronIW as BanditronIW
     from gappletron.learners.exp3 import Exp3G as Exp3G
@@ -92,7 +92,7 @@ _HOMES = {
     "theory": ("Bound", "bounds"),
     "exploration": ("Exploration", "Paper", "TopUp"),
     "graphs": ("FeedbackGraph", "GraphArrays", "Plan"),
-    "history": ("Curve", "Histories", "History"),
+    "history": ("Confusion", "Curve", "Histories", "History"),
     "learners": ("named", "names"),
     "learners.banditron": ("Banditron", "BanditronIW"),
     "learners.exp3": ("Exp3G",),

@@ -22,7 +22,7 @@ from gappletron._dispatch import Piece, compiled, helper
 from gappletron._packed import unpacked
 from gappletron._vectors import lanes_for
 from gappletron.learners.learner import Decision, Round
-from gappletron.numerics import UNSEEN_LABEL, Row, argmax
+from gappletron.numerics import UNSEEN_LABEL, Row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Counts", "Desk", "Losses", "Tally", "act", "advance", "learn", "many_greedy", "many_probabilities"]
 
 MISTAKES, LABELS_SEEN, EXPLORED, BLIND = range(4)
-RATES, LOSSES = range(2)
+RATES, LOSSES, COSTS = range(3)
 PLAYED, LEARNED = range(2)
 ROUND, ACTION, GREEDY, RATE = range(4)
 HEAD = 4
@@ -72,7 +72,8 @@ class Tally(NamedTuple):
     """Running totals, and copies of them at the marked rounds.
 
     `counts`: mistakes, labels seen, rounds whose action was not y*, rounds whose y* does not reveal (n_T). `sums`: of
-    gamma_t, of the surrogate losses. `played`: rounds so far, and marks passed.
+    gamma_t, of the surrogate losses, of the costs. `played`: rounds so far, and marks passed. `confusion`: how often
+    each action was played at each label.
     """
 
     counts: NDArray[np.int64]
@@ -81,6 +82,7 @@ class Tally(NamedTuple):
     marks: NDArray[np.int64]
     counts_at: NDArray[np.int64]
     sums_at: Floats
+    confusion: NDArray[np.int64]
 
 
 def generator(seed: int, repeat: int = 0) -> np.random.Generator:
@@ -107,11 +109,17 @@ def new_record(classes: int, actions: int) -> Floats:
     return record
 
 
-def new_tally(marks: NDArray[np.int64]) -> Tally:
-    """All zero, to be copied at the given rounds (sorted, counted from 1)."""
+def new_tally(marks: NDArray[np.int64], actions: int, classes: int) -> Tally:
+    """All zero, for a graph of this size, to be copied at the given rounds (sorted, counted from 1)."""
     n = marks.size
     return Tally(
-        np.zeros(4, np.int64), np.zeros(2), np.zeros(2, np.int64), marks, np.zeros((n, 4), np.int64), np.zeros((n, 2))
+        np.zeros(4, np.int64),
+        np.zeros(3),
+        np.zeros(2, np.int64),
+        marks,
+        np.zeros((n, 4), np.int64),
+        np.zeros((n, 3)),
+        np.zeros((actions, classes), np.int64),
     )
 
 
@@ -202,7 +210,7 @@ def play_until(
     """Play the rounds from `start` to `stop` of a chunk; the totals are kept in registers meanwhile."""
     graph = plan.graph
     mistakes = seen = explored = blind = 0
-    rates, losses = tally.sums[RATES], tally.sums[LOSSES]
+    rates, losses, costs = tally.sums[RATES], tally.sums[LOSSES], tally.sums[COSTS]
     for t in range(start, stop):
         x = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
         decision = decide(learner, state, plan, x, desk)
@@ -217,6 +225,8 @@ def play_until(
         blind += not graph.revealing[decision.greedy]
         rates += decision.rate
         losses += record.measure(learner, desk.scores, decision.greedy, y)
+        costs += graph.costs[action, y]
+        tally.confusion[action, y] += 1
 
         learner.update(state, plan, x, Round(desk.scores, desk.probabilities, decision.greedy, action, label))
     tally.counts[MISTAKES] += mistakes
@@ -225,6 +235,7 @@ def play_until(
     tally.counts[BLIND] += blind
     tally.sums[RATES] = rates
     tally.sums[LOSSES] = losses
+    tally.sums[COSTS] = costs
 
 
 # ------------------------------------------------------------------------------------------------ one round at a time
@@ -273,7 +284,7 @@ def learn(
 
 
 def many_greedy(
-    learner: Learner, state: Any, rows: Rows, desk: Desk, scores: Floats, greedy: NDArray[np.int64]
+    learner: Learner, state: Any, plan: Plan, rows: Rows, desk: Desk, scores: Floats, greedy: NDArray[np.int64]
 ) -> None:
     """The scores of every row, and y*; changes nothing else."""
     for t in range(greedy.size):
@@ -281,7 +292,7 @@ def many_greedy(
         learner.scores(state, x, desk.scores)
         for k in range(desk.scores.size):
             scores[t, k] = desk.scores[k]
-        greedy[t] = argmax(desk.scores)
+        greedy[t] = learner.choice(plan, desk.scores)
 
 
 def many_probabilities(learner: Learner, state: Any, plan: Plan, rows: Rows, desk: Desk, out: Floats) -> None:

@@ -418,9 +418,9 @@ class FeedbackGraph:
         :param costs: a matrix for the new graph, or single entries. The other costs stay, and those of the new class
             and of its action are 0 and 1.
 
-        Where neither `reveals` nor `revealed_by` is given and the graph is a preset's (bandit, full, filtering, label efficient, disease
-        prevention), the result is that preset with the new class. The dominating set is found anew, unless it was given
-        and still observes every class.
+        Where neither `reveals` nor `revealed_by` is given and the graph is a preset's (bandit, full, filtering, label
+        efficient, disease prevention), the result is that preset with the new class. The dominating set is found anew,
+        unless it was given and still observes every class.
 
         >>> FeedbackGraph.bandit(["cat", "dog"]).with_class("fox") == FeedbackGraph.bandit(["cat", "dog", "fox"])
         True

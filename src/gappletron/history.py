@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from gappletron import _files
-from gappletron._validate import UserError, printable
-from gappletron.engine import BLIND, EXPLORED, LABELS_SEEN, LOSSES, MISTAKES, RATES, Tally
+from gappletron._validate import Label, UserError, printable, shortened, unknown
+from gappletron.engine import BLIND, COSTS, EXPLORED, LABELS_SEEN, LOSSES, MISTAKES, RATES, Tally
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
+    from gappletron.graphs import FeedbackGraph
     from gappletron.learners.learner import Learner
     from gappletron.numerics import Floats
 
-__all__ = ["Curve", "Histories", "History"]
+__all__ = ["Confusion", "Curve", "Histories", "History"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
 """The palette of Okabe and Ito, ordered so that the first lines differ most in print."""
@@ -45,11 +46,17 @@ class Curve:
     blind_rounds: NDArray[np.int64]
     rate_sum: Floats
     loss_sum: Floats | None
+    cost: Floats
 
     @property
     def error_rate(self) -> Floats:
         """Mistakes per round, up to each of the rounds."""
         return self.mistakes / self.rounds
+
+    @property
+    def mean_cost(self) -> Floats:
+        """Cost per round, up to each of the rounds."""
+        return self.cost / self.rounds
 
 
 @dataclass(frozen=True)
@@ -58,12 +65,17 @@ class History:
 
     `explored` counts the rounds whose action was not the greedy class, `blind_rounds` those whose greedy class does not
     reveal (n_T), `rate_sum` is the sum of gamma_t, `loss_sum` that of the surrogate losses l_t(W_t) (None unless
-    requested), and `seconds` is the time spent playing, without reading data or compiling.
+    requested), and `seconds` is the time spent playing, without reading data or compiling. `graph` is the feedback
+    graph (of the first round, if it changes). `confusion[i, y]` counts the rounds with action `i` and label `y`, in the
+    order of `graph.actions` and `graph.classes`. `cost` is the sum of the costs, which is the number of mistakes unless
+    `has_costs`: some round's graph had other costs than 0 and 1.
 
     >>> from gappletron import play
     >>> history = play("gapsmh", "synthetic:K=3,d=40,noise=0,T=2000", "bandit", seed=1)[0]
     >>> history.rounds, history.error_rate < 0.2, history.curve.rounds[:4].tolist()
     (2000, True, [1, 2, 3, 4])
+    >>> history.confusion.shape, int(history.confusion.sum()), history.cost == history.mistakes
+    ((3, 3), 2000, True)
     """
 
     name: str
@@ -79,11 +91,59 @@ class History:
     loss_sum: float | None
     seconds: float
     curve: Curve
+    graph: FeedbackGraph
+    confusion: NDArray[np.int64]
+    cost: float
+    has_costs: bool
 
     @property
     def error_rate(self) -> float:
         """Mistakes per round."""
         return self.mistakes / self.rounds if self.rounds else 0.0
+
+    @property
+    def mean_cost(self) -> float:
+        """Cost per round."""
+        return self.cost / self.rounds if self.rounds else 0.0
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How often each action (row) was played at each label (column); prints as a table, and converts to pandas.
+
+    >>> import numpy as np
+    >>> table = Confusion(np.array([[7, 1], [0, 2], [3, 0]]), ("ham", "spam", "query"), ("ham", "spam"))
+    >>> print(table)
+    action \\ label  ham  spam
+    --------------  ---  ----
+    ham               7     1
+    spam              0     2
+    query             3     0
+    """
+
+    counts: NDArray[np.int64]
+    actions: tuple[Label, ...]
+    classes: tuple[Label, ...]
+
+    def __str__(self) -> str:
+        if len(self.actions) > SHOWN_ACTIONS or len(self.classes) > SHOWN_CLASSES:
+            return (
+                f"(The confusion table of {len(self.actions)} x {len(self.classes)} is too large to print: use "
+                "to_frame() or --json.)"
+            )
+        header = ("action \\ label", *(shortened(printable(str(name)), 16) for name in self.classes))
+        rows = [
+            (shortened(printable(str(name)), 16), *(f"{count:,}" for count in counts))
+            for name, counts in zip(self.actions, self.counts.tolist(), strict=True)
+        ]
+        return "\n".join(_aligned(header, rows))
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The table as a pandas DataFrame: actions as the index, labels as the columns."""
+        pandas = _pandas()
+        return pandas.DataFrame(
+            self.counts, pandas.Index(self.actions, name="action"), pandas.Index(self.classes, name="label")
+        )
 
 
 def curve_of(tally: Tally, with_losses: bool) -> Curve:
@@ -102,6 +162,7 @@ def curve_of(tally: Tally, with_losses: bool) -> Curve:
         counts[:, BLIND].copy(),
         sums[:, RATES].copy(),
         sums[:, LOSSES].copy() if with_losses else None,
+        sums[:, COSTS].copy(),
     )
 
 
@@ -137,25 +198,44 @@ class Histories(Sequence[History]):
         """The runs of one learner."""
         return [run for run in self if run.name == name]
 
+    @property
+    def has_costs(self) -> bool:
+        """Whether some run had costs other than 0 and 1; then tables and plots show them."""
+        return any(run.has_costs for run in self)
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The names of the table's columns."""
+        return tuple(_cells(self.of(self.names[0]), self.has_costs)) if self.names else ("learner",)
+
     def rows(self) -> list[tuple[str, ...]]:
         """The table's cells: a row for each learner."""
-        return [_row(name, self.of(name)) for name in self.names]
+        return [tuple(_cells(self.of(name), self.has_costs).values()) for name in self.names]
 
     def __str__(self) -> str:
-        rows = [HEADER, *self.rows()]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
-        pads = [str.ljust, *[str.rjust] * (len(HEADER) - 1)]
-        lines = [
-            "  ".join(pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True)) for row in rows
-        ]
-        lines.insert(1, "  ".join("-" * width for width in widths))
-        return "\n".join(([self.title] if self.title else []) + lines)
+        return "\n".join([*([self.title] if self.title else []), *_aligned(self.header, self.rows())])
+
+    def confusion(self, name: str | None = None) -> Confusion:
+        """How often each action was played at each label, over all runs of a learner; by default of the first.
+
+        >>> from gappletron import play
+        >>> runs = play("gapsmh", "synthetic:K=3,d=40,T=500", "label-efficient", repeats=2)
+        >>> runs.confusion().counts.sum(), runs.confusion("gapsmh").actions
+        (np.int64(1000), (0, 1, 2, 'query'))
+        """
+        runs = self.of(self.names[0] if name is None and self.names else str(name))
+        if not runs:
+            raise unknown(name, "run of", self.names)
+        graph = runs[0].graph
+        return Confusion(sum(run.confusion for run in runs), graph.actions, graph.classes)  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         return f"<Histories of {', '.join(self.names)}: {len(self)} runs>"
 
     def to_frame(self) -> pandas.DataFrame:
         """The runs as a pandas DataFrame, one row per run; `loss_sum` is NaN unless the losses were requested.
+
+        With costs there are two more columns, `cost` and `mean_cost`.
 
         >>> from gappletron import play
         >>> runs = play(["gapsmh", "gaphin"], "synthetic:K=3,d=40,T=500", "bandit", repeats=2)
@@ -166,19 +246,23 @@ class Histories(Sequence[History]):
         2  gaphin       0     500
         3  gaphin       1     500
         """
-        try:
-            import pandas
-        except ImportError:
-            raise UserError("to_frame needs pandas, which is not installed: pip install 'gappletron[pandas]'") from None
-        columns = {column: [getattr(run, column) for run in self] for column in COLUMNS}
+        pandas = _pandas()
+        shown = (*COLUMNS, *COST_COLUMNS) if self.has_costs else COLUMNS
+        columns = {column: [getattr(run, column) for run in self] for column in shown}
         return pandas.DataFrame(columns).astype({"loss_sum": float})
 
-    def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Figure:
+    def plot(
+        self,
+        path: str | Path | None = None,
+        ax: Axes | None = None,
+        of: Literal["error_rate", "mean_cost"] | None = None,
+    ) -> Figure:
         """Draw the error rate against the rounds: the mean of the repeats, and a band from minimum to maximum.
 
-        With `path`, also write it, as PNG, SVG or PDF by the suffix.
+        With costs, a second panel draws the cost per round; `of` selects one of the two. With `path`, also write it, as
+        PNG, SVG or PDF by the suffix. With `ax` it is drawn there: one panel, by default the error rate.
         """
-        return error_curves(self, path, ax)
+        return error_curves(self, path, ax, of)
 
 
 COLUMNS = (
@@ -197,56 +281,100 @@ COLUMNS = (
 )
 """The columns of :meth:`Histories.to_frame`."""
 
-HEADER = ("learner", "mean error", "min", "max", "labels seen", "ns per round")
+COST_COLUMNS = ("cost", "mean_cost")
+"""Its columns with costs."""
+
+SHOWN_ACTIONS, SHOWN_CLASSES = 40, 24
+"""A confusion table with more rows or columns than this is not printed."""
 
 
-def _row(name: str, runs: list[History]) -> tuple[str, ...]:
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise UserError("to_frame needs pandas, which is not installed: pip install 'gappletron[pandas]'") from None
+    return pandas
+
+
+def _aligned(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    """The lines of a table: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    pads = [str.ljust, *[str.rjust] * (len(header) - 1)]
+    lines = [
+        "  ".join(pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True))
+        for row in (header, *rows)
+    ]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return lines
+
+
+def _cells(runs: list[History], has_costs: bool) -> dict[str, str]:
+    """A row of the table, by the names of its columns."""
     rates = [run.error_rate for run in runs]
     rounds = sum(run.rounds for run in runs)
     seen = sum(run.labels_seen for run in runs) / len(runs)
     nanoseconds = sum(run.seconds for run in runs) / max(1, rounds) * 1e9
-    return (
-        printable(name),
-        f"{sum(rates) / len(rates):.4f}",
-        f"{min(rates):.4f}",
-        f"{max(rates):.4f}",
-        f"{seen:,.0f}",
-        f"{nanoseconds:,.0f}",
-    )
+    costs = {
+        "mean cost": f"{sum(run.mean_cost for run in runs) / len(runs):.4f}",
+        "total cost": f"{sum(run.cost for run in runs) / len(runs):,.1f}",
+    }
+    return {
+        "learner": printable(runs[0].name),
+        "mean error": f"{sum(rates) / len(rates):.4f}",
+        "min": f"{min(rates):.4f}",
+        "max": f"{max(rates):.4f}",
+        **(costs if has_costs else {}),
+        "labels seen": f"{seen:,.0f}",
+        "ns per round": f"{nanoseconds:,.0f}",
+    }
 
 
-def error_curves(histories: Histories, path: str | Path | None, ax: Axes | None) -> Figure:
+def error_curves(histories: Histories, path: str | Path | None, ax: Axes | None, of: str | None = None) -> Figure:
     """The plot of :meth:`Histories.plot`."""
-    import numpy as np
     from matplotlib.figure import Figure
+
+    if of not in (None, "error_rate", "mean_cost"):
+        raise unknown(of, "curve", ("error_rate", "mean_cost"))
+    if ax is not None:
+        figure: Figure = ax.get_figure(root=True)  # type: ignore[assignment]
+        _draw_curves(histories, ax, of or "error_rate")
+        ax.set_title(histories.title, parse_math=False)
+    else:
+        panels = [of] if of is not None else ["error_rate", "mean_cost"] if histories.has_costs else ["error_rate"]
+        figure = Figure(figsize=(7.0 * len(panels), 4.2), layout="constrained")
+        for place, panel in enumerate(panels, start=1):
+            drawn = figure.add_subplot(1, len(panels), place)
+            _draw_curves(histories, drawn, panel)
+            drawn.set_title(histories.title if place == 1 else "", parse_math=False)
+    if path is not None:
+        _files.save_figure(figure, path)
+    return figure
+
+
+def _draw_curves(histories: Histories, ax: Axes, of: str) -> None:
+    """One panel: the mean of a learner's runs against the rounds, and a band."""
+    import numpy as np
     from matplotlib.ticker import PercentFormatter
 
-    if ax is None:
-        figure = Figure(figsize=(7.0, 4.2), layout="constrained")
-        ax = figure.add_subplot()
-    else:
-        figure = ax.get_figure(root=True)  # type: ignore[assignment]
     banded = 0
     for name, colour in zip(histories.names, COLOURS * (1 + len(histories.names) // len(COLOURS)), strict=False):
         curves = [run.curve for run in histories.of(name) if run.rounds]
         if not curves:
             continue
         shared = min((curve.rounds for curve in curves), key=len)
-        rates = np.array([curve.error_rate[: len(shared)] for curve in curves])
+        rates = np.array([getattr(curve, of)[: len(shared)] for curve in curves])
         ax.plot(shared, rates.mean(axis=0), color=colour, label=printable(name), linewidth=1.8)
         if len(curves) > 1:
             banded = len(curves)
             ax.fill_between(shared, rates.min(axis=0), rates.max(axis=0), color=colour, alpha=0.18, linewidth=0)
     what = f"round (mean of {banded} runs; band from minimum to maximum)" if banded else "round"
-    ax.set(xscale="log", xlabel=what, ylabel="mistakes so far / rounds so far", ylim=(0, None))
-    ax.set_title(histories.title, parse_math=False)
+    total = "mistakes" if of == "error_rate" else "cost"
+    ax.set(xscale="log", xlabel=what, ylabel=f"{total} so far / rounds so far", ylim=(0, None))
     if max(run.rounds for run in histories) >= 1000:
         ax.set_xlim(left=10)  # the first rounds are mostly noise, and their wide bands would hide the rest
-    ax.yaxis.set_major_formatter(PercentFormatter(xmax=1))
+    if of == "error_rate":
+        ax.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     ax.grid(alpha=0.25)
     if ax.lines:
         for text in ax.legend(frameon=False).get_texts():
             text.set_parse_math(False)
-    if path is not None:
-        _files.save_figure(figure, path)
-    return figure

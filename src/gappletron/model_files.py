@@ -244,7 +244,7 @@ def _array(file: IO[bytes], member: _Member) -> tuple[bytes, NDArray[Any]]:
 
 
 def graph_header(graph: FeedbackGraph) -> dict[str, Any]:
-    """What a header says of a graph; the edges are an array of their own."""
+    """What a header says of a graph; the edges and the costs are arrays of their own."""
     return {
         "classes": graph.classes,
         "actions": graph.actions,
@@ -255,17 +255,27 @@ def graph_header(graph: FeedbackGraph) -> dict[str, Any]:
     }
 
 
-def graph_of(about: dict[str, Any], edges: NDArray[Any]) -> FeedbackGraph:
-    """The graph of a header and of its given edges. Its dominating set is that of the file: none is searched for."""
+def graph_arrays(graph: FeedbackGraph, suffix: str = "") -> dict[str, NDArray[Any]]:
+    """The arrays of a graph: the edges that were given, and costs if they are not 0 and 1."""
+    costs = {f"costs{suffix}": graph.costs} if graph.has_costs else {}
+    return {f"edges{suffix}": graph.given, **costs}
+
+
+def graph_of(about: dict[str, Any], arrays: dict[str, NDArray[Any]], suffix: str = "") -> FeedbackGraph:
+    """The graph of a header and of its arrays. Its dominating set is that of the file: none is searched for."""
+    edges, costs = arrays[f"edges{suffix}"], arrays.get(f"costs{suffix}")
     classes, actions, members = (about[name] for name in ("classes", "actions", "dominating_set"))
     if not all(type(names) is list for names in (classes, actions, members)):
         raise UserError("a graph's classes, actions or dominating set are not lists: the file is damaged")
     if edges.dtype != bool or edges.shape != (len(actions), len(classes)):
         raise UserError("a graph has other edges than classes and actions: the file is damaged")
+    if costs is not None and (costs.dtype != np.float64 or costs.shape != edges.shape):
+        raise UserError("a graph has other costs than classes and actions: the file is damaged")
     flags = {name: about[name] for name in ("dominating_set_is_given", "dominating_set_is_exact")}
     if not all(type(flag) is bool for flag in flags.values()):
         raise UserError("what is said of a graph's dominating set is not true or false: the file is damaged")
-    return FeedbackGraph(edges, classes, actions, name=about["name"], dominating_set=members)._restored(**flags)
+    graph = FeedbackGraph(edges, classes, actions, name=about["name"], dominating_set=members, costs=costs)
+    return graph._restored(**flags)
 
 
 # ------------------------------------------------------------------------------------------------ files of version 0.1

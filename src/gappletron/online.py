@@ -22,6 +22,7 @@ from gappletron._signals import Held
 from gappletron._validate import Label, UserError, whole
 from gappletron.engine import HEAD, new_record
 from gappletron.inputs import Vector, sparse_parts
+from gappletron.learners.learner import Learner
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.player import Player, Turn
 from gappletron.streams.stream import MOST_FEATURES
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from gappletron._dispatch import Piece
     from gappletron.graphs import FeedbackGraph
-    from gappletron.learners.learner import Learner
     from gappletron.numerics import Floats
 
 __all__ = ["UNSEEN", "Online", "Receipt"]
@@ -478,19 +478,22 @@ class Online:
             f"the receipt {name!r} was already learned from, forgotten, or expired long ago: feedback counts once"
         )
 
-    def predict(self, x: Any) -> Label:
-        """The greedy class for x; draws nothing and changes nothing."""
+    def predict(self, x: Any, graph: FeedbackGraph | None = None) -> Label:
+        """The greedy class for x; draws nothing and changes nothing.
+
+        :param graph: as that of :meth:`act`; it matters to learners that use its costs.
+        """
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
             if self.feature_limit is None:
-                return self.graph.classes[self._player.predict(x)]
+                return self.graph.classes[self._player.predict(x, graph)]
             vector = self._vector(x, MOST_FEATURES)
             known = int(np.searchsorted(vector.indices, self.features))  # the weights of other features are 0
             inside = Vector(vector.indices[:known], vector.values[:known], 0.0)
-            return self.graph.classes[self._player.predict_on(inside)]
+            return self.graph.classes[self._player.predict_on(inside, graph)]
 
-    def predict_many(self, X: Any) -> list[Label]:
+    def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> list[Label]:
         """The greedy class of every row of a dense array or a sparse matrix.
 
         >>> from gappletron import FeedbackGraph, Online
@@ -500,10 +503,10 @@ class Online:
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            return [self.graph.classes[k] for k in self._player.predict_many(self._columns(X))]
+            return [self.graph.classes[k] for k in self._player.predict_many(self._columns(X), graph)]
 
     def scores(self, X: Any) -> Floats:
-        """The scores of every row, one column per class of the graph; the greedy class has the largest."""
+        """The scores of every row, one column per class of the graph; most learners predict that of the largest."""
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
@@ -519,13 +522,19 @@ class Online:
     # ---------------------------------------------------------------------------------------------------------- growing
 
     def add_class(
-        self, name: Label, reveals: Iterable[Label] | None = None, revealed_by: Iterable[Label] | None = None
+        self,
+        name: Label,
+        reveals: Iterable[Label] | None = None,
+        revealed_by: Iterable[Label] | None = None,
+        costs: Any = None,
     ) -> None:
         """Add a class, and the action that predicts it, while running; what was learned stays.
 
         :param reveals: the classes that the new action reveals (the new one may be among them).
         :param revealed_by: the actions that reveal the new class. Where neither is given, a preset's graph stays that
             preset.
+        :param costs: those of the new class and of its action, where they are not 0 and 1: single entries as in
+            :class:`FeedbackGraph`. The other costs stay.
 
         Receipts that wait can still be learned from: they did not reveal the new class.
 
@@ -538,7 +547,7 @@ class Online:
         self._refuse_nesting()
         with self._lock:
             self._settle()
-            self._player.add_class(name, reveals, revealed_by)
+            self._player.add_class(name, reveals, revealed_by, costs)
             self._player.compile_rounds()
 
     def grow(self, features: int) -> None:
@@ -633,7 +642,8 @@ class Online:
             )
             for serial, turn in zip(waiting, turns, strict=True)
         ]
-        arrays |= {f"edges.{place}": graph.given for place, graph in enumerate(graphs)}
+        for place, graph in enumerate(graphs):
+            arrays |= model_files.graph_arrays(graph, f".{place}")
         arrays |= {
             "expired": np.array(list(expired), np.int64),
             "receipts": np.array(receipts, np.int64).reshape(len(receipts), len(RECEIPT)),
@@ -736,7 +746,7 @@ def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Onlin
     """The waiting receipts of a file, checked: compiled code will trust them."""
     damaged = UserError("a waiting receipt does not fit the model: the file is damaged")
     rows, rates = arrays["receipts"], arrays["rates"]
-    graphs = [model_files.graph_of(about, arrays[f"edges.{place}"]) for place, about in enumerate(header["graphs"])]
+    graphs = [model_files.graph_of(about, arrays, f".{place}") for place, about in enumerate(header["graphs"])]
     if not all(graph.may_precede(model.graph) for graph in graphs):
         raise damaged
     if rows.dtype != np.int64 or rows.shape != (len(rates), len(RECEIPT)) or len(rows) > model.pending_limit:
@@ -753,6 +763,7 @@ def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Onlin
             raise damaged
         return part.copy()
 
+    by_score = type(model.learner).choice is Learner.choice
     least = 0
     for (serial, action, greedy, size, place), rate in zip(rows.tolist(), rates.tolist(), strict=True):
         graph = model.graph if place == -1 else graphs[whole(place, "a graph")]
@@ -766,7 +777,8 @@ def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Onlin
         scores = cut("scores", graph.n_classes, np.float64)
         if not _is_distribution(probabilities) or probabilities[action] <= 0.0 or not np.isfinite(scores).all():
             raise damaged
-        if int(np.argmax(scores)) != greedy:
+        whole(greedy, "a greedy class", most=graph.n_classes - 1)
+        if by_score and int(np.argmax(scores)) != greedy:
             raise damaged
         record = new_record(graph.n_classes, graph.n_actions)
         record[:HEAD] = (serial, action, greedy, rate)

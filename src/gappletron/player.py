@@ -103,7 +103,7 @@ class Turn:
 
     @property
     def greedy(self) -> int:
-        """The class with the largest score, y*."""
+        """The class that the learner would predict without exploration, y*."""
         return int(self.record[GREEDY])
 
     @property
@@ -299,6 +299,8 @@ class Player:
 
     def _plan_of(self, graph: FeedbackGraph) -> Plan:
         """The plan of a graph; the last 64 are kept."""
+        if graph is self.graph:
+            return self._plan
         if graph in self._plans:
             self._plans.move_to_end(graph)
             return self._plans[graph]
@@ -323,7 +325,7 @@ class Player:
         if graph.classes != self.graph.classes or graph.actions != self.graph.actions:
             raise UserError(
                 f"the graph {graph.name!r} has other classes or actions than the player's {self.graph.name!r}: a "
-                "round's graph changes the edges only"
+                "round's graph changes edges and costs only"
             )
         return graph
 
@@ -339,7 +341,7 @@ class Player:
     ) -> None:
         """Play every round of a chunk: draw an action, see what the graph reveals, learn.
 
-        :param tally: where mistakes, labels seen and so on are added up.
+        :param tally: where mistakes, labels seen and so on are added up; its confusion table has the size of the graph.
         :param graphs: the graph of each round, where it is not the player's own.
         """
         checked = chunk if isinstance(chunk, Prepared) else prepared(chunk)
@@ -348,13 +350,18 @@ class Player:
                 f"the chunk has indices up to {checked.features - 1} and labels up to {checked.classes - 1}, and the "
                 f"player {self.features} features and {self.graph.n_classes} classes: make it larger"
             )
+        if tally is not None and tally.confusion.shape != self.graph.visible.shape:
+            raise UserError(
+                f"the tally counts {tally.confusion.shape[0]} actions and {tally.confusion.shape[1]} classes, and the "
+                f"player has {self.graph.n_actions} and {self.graph.n_classes}: start a new one when a class is added"
+            )
         rounds = len(checked.chunk.labels)
         stretches = [(0, rounds, self.graph)] if graphs is None else self._stretches(graphs, rounds)
         if self._is_drawing:
             self._synchronise()
         self._is_drawing = True
         first, draws = self.rounds, self._rng.random(rounds)
-        tally = new_tally(NO_MARKS) if tally is None else tally
+        tally = self._new_tally() if tally is None else tally
         record = Counts() if record is None else record
         indptr, indices, values, labels = checked.chunk
         for start, stop, graph in stretches:
@@ -390,9 +397,13 @@ class Player:
 
     def _nothing_to_play(self, record: Counts | Losses | None) -> tuple[Any, ...]:
         """The arguments of :func:`~gappletron.engine.advance` without a round."""
-        tally, rows = new_tally(NO_MARKS), Rows(*NO_ROWS, np.zeros(0), np.zeros(0))
+        tally, rows = self._new_tally(), Rows(*NO_ROWS, np.zeros(0), np.zeros(0))
         record = Counts() if record is None else record
         return self.learner, self._state.tuple, self._plan, rows, self._desk, tally, record
+
+    def _new_tally(self) -> Tally:
+        """Totals that nobody asks for."""
+        return new_tally(NO_MARKS, self.graph.n_actions, self.graph.n_classes)
 
     def _kernel(self, function: Any, *arguments: Any) -> Any:
         """The machine code of a function for the player's types, which change only with the padded width."""
@@ -477,26 +488,29 @@ class Player:
 
     # ---------------------------------------------------------------------------------------- looking, changing nothing
 
-    def predict(self, x: Any) -> int:
-        """The greedy class for x, y*; draws nothing and changes nothing."""
-        return self.predict_on(self.checker.vector(x, self.features))
+    def predict(self, x: Any, graph: FeedbackGraph | None = None) -> int:
+        """The greedy class for x, y*; draws nothing and changes nothing.
 
-    def predict_on(self, vector: Vector) -> int:
+        :param graph: as that of :meth:`act`; it matters to learners that use its costs.
+        """
+        return self.predict_on(self.checker.vector(x, self.features), graph)
+
+    def predict_on(self, vector: Vector, graph: FeedbackGraph | None = None) -> int:
         """As :meth:`predict`, for a vector that was checked for this number of features."""
         indptr, label = np.array([0, vector.indices.size]), np.zeros(1, np.int64)
         chunk = frozen(indptr, vector.indices, vector.values, label)
-        return int(self._looked(Rows(*chunk, np.array([vector.squared]), np.zeros(0)))[1][0])
+        return int(self._looked(Rows(*chunk, np.array([vector.squared]), np.zeros(0)), graph)[1][0])
 
-    def predict_many(self, X: Any) -> NDArray[np.int64]:
+    def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> NDArray[np.int64]:
         """The greedy class of every row of a dense array or a sparse matrix.
 
         >>> Player("gapsmh", FeedbackGraph.bandit(3), features=2).predict_many([[1.0, 0.5], [0.0, 2.0]])
         array([0, 0])
         """
-        return np.concatenate([NO_LABELS, *(self._looked(rows)[1] for rows in self._batches(X))])
+        return np.concatenate([NO_LABELS, *(self._looked(rows, graph)[1] for rows in self._batches(X))])
 
     def scores(self, X: Any) -> Floats:
-        """The scores of every row, n x K; the greedy class is the one with the largest."""
+        """The scores of every row, n x K; most learners predict the class with the largest."""
         none = np.zeros((0, self.graph.n_classes))
         return np.concatenate([none, *(self._looked(rows)[0] for rows in self._batches(X))])
 
@@ -517,11 +531,12 @@ class Player:
             checked = prepared(chunk, "X")
             yield Rows(*checked.chunk, checked.squared, np.zeros(0))
 
-    def _looked(self, rows: Rows) -> tuple[Floats, NDArray[np.int64]]:
+    def _looked(self, rows: Rows, graph: FeedbackGraph | None = None) -> tuple[Floats, NDArray[np.int64]]:
         """The scores and the greedy class of every row."""
         n = len(rows.labels)
         scores, greedy = np.empty((n, self.graph.n_classes)), np.empty(n, np.int64)
-        arguments = (self.learner, self._state.tuple, rows, self._desk, scores, greedy)
+        plan = self._plan_of(self._checked_graph(graph))
+        arguments = (self.learner, self._state.tuple, plan, rows, self._desk, scores, greedy)
         self._kernel(many_greedy, *arguments)(*arguments)
         return scores, greedy
 
@@ -541,7 +556,11 @@ class Player:
             self.__dict__.update(_state=state, _packs=OrderedDict(), _own_pack=None)  # in one step
 
     def add_class(
-        self, name: Label, reveals: Iterable[Label] | None = None, revealed_by: Iterable[Label] | None = None
+        self,
+        name: Label,
+        reveals: Iterable[Label] | None = None,
+        revealed_by: Iterable[Label] | None = None,
+        costs: Any = None,
     ) -> None:
         """Add a class, and the action that predicts it, while running; see :meth:`FeedbackGraph.with_class`.
 
@@ -553,7 +572,7 @@ class Player:
         >>> player.graph.classes
         ('cat', 'dog', 'fox')
         """
-        graph = self.graph.with_class(name, reveals, revealed_by)
+        graph = self.graph.with_class(name, reveals, revealed_by, costs)
         check_can_play(self.learner, graph)
         state = self._state.resized(Sizes(self.features, graph.n_classes, graph.n_actions))
         self.learner.grown(state.tuple, self.graph.n_classes)
@@ -580,14 +599,14 @@ class Player:
             "random": self._random_state(),
         }
         state = {f"state.{name}": array for name, array in self._state.arrays.items()}
-        return header, {"edges": self.graph.given, **state}
+        return header, {**model_files.graph_arrays(self.graph), **state}
 
     @classmethod
     def restored(
         cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], pieces: Iterable[type[Piece]] = ()
     ) -> Player:
         """The player of a :meth:`snapshot`; `pieces` are classes of your own that its learner is made of."""
-        graph = model_files.graph_of(header["graph"], arrays["edges"])
+        graph = model_files.graph_of(header["graph"], arrays)
         learner = learner_of(rebuilt(header["learner"], tuple(pieces)))
         features = whole(header["features"], "features", least=1, most=MOST_FEATURES)
         rounds = whole(header["rounds"], "the rounds", most=MOST_ROUNDS)

@@ -15,6 +15,7 @@ import numpy as np
 from gappletron._validate import Label, UserError, fits_in_memory, listing, printable, shortened, whole
 from gappletron.engine import (
     BLIND,
+    COSTS,
     EXPLORED,
     LABELS_SEEN,
     LOSSES,
@@ -148,7 +149,8 @@ class Runs:
 
         def run_of(name: str, repeat: int) -> _Run:
             player = Player(self.learners[name], self.graph, self.stream.features, self.seed, repeat=repeat)
-            return _Run(name, repeat, self.seed, player, new_tally(marks), record)
+            tally = new_tally(marks, self.graph.n_actions, self.graph.n_classes)
+            return _Run(name, repeat, self.seed, player, tally, record)
 
         first = {name: run_of(name, self.repeats[0]) for name in self.learners}
         fits_in_memory(
@@ -162,6 +164,7 @@ class Runs:
             for repeat in self.repeats
         ]
         self._losses = losses
+        self._has_costs = self.graph.has_costs
         self._begun = False
 
     def __iter__(self) -> Iterator[int]:
@@ -175,6 +178,7 @@ class Runs:
                 ready = chunk if self._positions is None else chunk.relabelled(self._positions)
                 rounds = len(ready.chunk.labels)
                 graphs = self._graphs_of(played, rounds)
+                self._has_costs |= any(graph.has_costs for graph in _distinct(graphs or ()))
                 list(each(functools.partial(_Run.play, chunk=ready, graphs=graphs), self._runs))
                 played += rounds
                 yield played
@@ -194,7 +198,7 @@ class Runs:
     def histories(self) -> Histories:
         """What happened up to now."""
         title = f"{printable(self.stream.name)}, {self.graph.caption}"
-        return Histories([learner_run.history(self._losses) for learner_run in self._runs], title)
+        return Histories([run.history(self._losses, self._has_costs) for run in self._runs], title)
 
     def weights(self, name: str | None = None, repeat: int = 0) -> Floats:
         """W of one run as it is now, features x classes; by default of the first learner."""
@@ -233,7 +237,7 @@ class _Run:
         self.player.advance(chunk, self.tally, record=self.record, graphs=graphs)
         self.seconds += time.perf_counter() - start
 
-    def history(self, losses: bool) -> History:
+    def history(self, losses: bool, has_costs: bool) -> History:
         """What happened up to now."""
         counts, sums = self.tally.counts, self.tally.sums
         return History(
@@ -250,6 +254,10 @@ class _Run:
             loss_sum=float(sums[LOSSES]) if losses else None,
             seconds=self.seconds,
             curve=curve_of(self.tally, losses),
+            graph=self.player.graph,
+            confusion=_frozen(self.tally.confusion.copy()),
+            cost=float(sums[COSTS]),
+            has_costs=has_costs,
         )
 
 
@@ -261,6 +269,11 @@ def _threads(jobs: int) -> Iterator[Callable[..., Iterable[None]]]:
     else:
         with ThreadPoolExecutor(jobs) as pool:
             yield pool.map
+
+
+def _distinct(graphs: Sequence[Any]) -> Iterable[FeedbackGraph]:
+    """The graphs of some rounds, each once; what is none is refused when it is played."""
+    return (graph for graph in {id(graph): graph for graph in graphs}.values() if isinstance(graph, FeedbackGraph))
 
 
 def _repeat_numbers(repeats: int | Sequence[int]) -> tuple[int, ...]:

@@ -109,11 +109,9 @@ def show_table(histories: Histories) -> None:
         return
     from rich.table import Table
 
-    from gappletron.history import HEADER
-
     drawn = Table(title=histories.title, title_justify="left", title_style="bold")
-    for column in HEADER:
-        drawn.add_column(column, justify="left" if column == HEADER[0] else "right", no_wrap=True)
+    for place, column in enumerate(histories.header):
+        drawn.add_column(column, justify="right" if place else "left", no_wrap=True)
     for row in histories.rows():
         drawn.add_row(*row)
     screen = console()

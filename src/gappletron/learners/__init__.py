@@ -39,7 +39,11 @@ def names(graph: FeedbackGraph | None = None) -> list[str]:
     >>> names()[:4]
     ['gapsmh', 'gaphin', 'gaplog', 'gaplog2']
     """
-    return [name for name, learner in REGISTERED.items() if graph is None or learner.refusal(graph) is None]
+    return [
+        name
+        for name, learner in REGISTERED.items()
+        if graph is None or not (_minds_costs(learner, graph) or learner.refusal(graph))
+    ]
 
 
 def named(name: str) -> Learner:
@@ -65,9 +69,20 @@ def named(name: str) -> Learner:
 
 def check_can_play(learner: Learner, graph: FeedbackGraph) -> None:
     """Raise UserError if the learner cannot play the graph, before anything is compiled."""
+    if _minds_costs(learner, graph):
+        able = names(graph)
+        raise UserError(
+            f"{learner.name} cannot play the graph {graph.name!r} with costs, because it minimises mistakes: choose a "
+            f"learner that minimises cost{f', for example {listing(able)},' if able else ''} or leave the costs out"
+        )
     reason = learner.refusal(graph)
     if reason is not None:
         raise UserError(
             f"{learner.name} cannot play the graph {graph.name!r}: it {reason}; choose for example "
             f"{listing(names(graph))}"
         )
+
+
+def _minds_costs(learner: Learner, graph: FeedbackGraph) -> bool:
+    """Whether the graph has costs and the learner cannot minimise them."""
+    return graph.has_costs and not learner.uses_costs

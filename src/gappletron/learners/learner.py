@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from gappletron._dispatch import Piece, compiled, helper
 from gappletron._validate import UserError
 from gappletron.graphs import Plan
-from gappletron.numerics import LEAST_PROBABILITY
+from gappletron.numerics import LEAST_PROBABILITY, argmax
 from gappletron.spelling import in_kebab_case
 
 if TYPE_CHECKING:
@@ -133,6 +133,10 @@ class Learner(Piece, abstract=True):
     reference: ClassVar[str] = ""
     """Where it comes from: authors, title, year."""
 
+    uses_costs: ClassVar[bool] = False
+    """Whether it minimises the costs of the graph. A learner that does not, minimises mistakes, and a graph with costs
+    that are not 0 and 1 is refused."""
+
     @property
     def name(self) -> str:
         """What tables, figures and the command line call it."""
@@ -177,7 +181,16 @@ class Learner(Piece, abstract=True):
     @abstractmethod
     @compiled
     def scores(self, state: Any, x: Row, out: Floats) -> None:
-        """Fill `out` with a score for every class; the greedy class is their argmax."""
+        """Fill `out` with a score for every class."""
+
+    @compiled
+    def choice(self, plan: Plan, scores: Floats) -> int:
+        """The greedy class y*, which is predicted without exploration: that of the largest score.
+
+        A learner with probabilities may return the class of least expected cost. `distribution` must return the same
+        class.
+        """
+        return argmax(scores)
 
     @abstractmethod
     @compiled
