@@ -106,6 +106,8 @@ def test_the_json_of_a_run(tmp_path):
         "name": "filtering",
         "actions": 3,
         "classes": 3,
+        "action_names": [0, 1, 2],
+        "class_names": [0, 1, 2],
         "revealing": [0],
         "dominating_set": [0],
         "dominating_set_is_exact": True,
@@ -129,6 +131,7 @@ def test_the_json_of_a_run(tmp_path):
             "error_rate",
             "labels_seen",
             "seconds",
+            "confusion",
         }
         assert (run["seed"], run["rounds"]) == (0, 120)
         assert 0 < run["mistakes"] < 120
@@ -145,6 +148,8 @@ def test_the_graph_in_the_json(tmp_path):
         "name": "label-efficient",
         "actions": 4,
         "classes": 3,
+        "action_names": [0, 1, 2, "query"],
+        "class_names": [0, 1, 2],
         "revealing": ["query"],
         "dominating_set": ["query"],
         "dominating_set_is_exact": True,

@@ -1,7 +1,8 @@
 """Learners, exploration rules, optimizers, streams and graphs as text, and pieces as JSON.
 
 A text is a name that may be followed by settings, ``name:key=value,key=value``. :func:`split` is the only parser of it,
-so all of them are written in the same way and have the same error messages.
+so all of them are written in the same way and have the same error messages. Costs, ``action,class=number``, have names
+of the user's own in them, so :func:`costs` looks for these.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "class_names",
+    "costs",
     "in_kebab_case",
     "json_ready",
     "named_numbers",
@@ -110,6 +112,55 @@ def class_names(text: str) -> tuple[Label, ...]:
     if len(text) > len(str(MOST_CLASSES)) or not 2 <= int(text) <= MOST_CLASSES:
         raise UserError(f"{shown(text)} is not a number of classes: choose 2 to {MOST_CLASSES}")
     return tuple(range(int(text)))
+
+
+EVERY_CLASS = "*"
+
+
+def costs(text: str, actions: Sequence[Label], classes: Sequence[Label]) -> list[tuple[Label, Label, float]]:
+    """The costs of a text ``ACTION,CLASS=NUMBER``, as (action, class, number); ``*`` for every class.
+
+    Names may contain commas and equals signs, as long as only one action and one class fit.
+
+    >>> costs("spam,ham=10", ["ham", "spam"], ["ham", "spam"])
+    [('spam', 'ham', 10.0)]
+    >>> costs("query,*=0.1", [0, 1, "query"], [0, 1])
+    [('query', 0, 0.1), ('query', 1, 0.1)]
+    """
+    names, equals, value = text.rpartition("=")
+    pieces = names.split(",")
+    if not equals or len(pieces) < 2:
+        raise UserError(f"expected ACTION,CLASS=NUMBER, not {shown(text)}: write for example spam,ham=10")
+    try:
+        cost = float(value)
+    except ValueError:
+        raise UserError(
+            f"{shown(value)} in {shown(text)} is not a number: write for example {shown(names)[1:-1]}=10"
+        ) from None
+    by_action, by_class = _by_text(actions), _by_text(classes)
+    if EVERY_CLASS not in by_class:
+        by_class[EVERY_CLASS] = tuple(classes)
+    splits = [(",".join(pieces[:at]), ",".join(pieces[at:])) for at in range(1, len(pieces))]
+    for pairs in (splits, [(first.strip(), second.strip()) for first, second in splits]):
+        fitting = [pair for pair in pairs if pair[0] in by_action and pair[1] in by_class]
+        if len(fitting) > 1:
+            ways = " or ".join(f"{shown(first)} and {shown(second)}" for first, second in fitting[:2])
+            raise UserError(
+                f"{shown(text)} may mean the action and the class {ways}: write these costs in a graph file, as "
+                '"costs": [[action, class, number]]'
+            )
+        if fitting:
+            (action,), meant = by_action[fitting[0][0]], by_class[fitting[0][1]]
+            return [(action, name, cost) for name in meant]
+    known = next((pair for pair in splits if pair[0].strip() in by_action), None)
+    if known is None:
+        raise UserError(f"{shown(text)}: {unknown(splits[0][0].strip(), 'action', list(actions))}")
+    raise UserError(f"{shown(text)}: {unknown(known[1].strip(), 'class', list(classes))}")
+
+
+def _by_text(names: Sequence[Label]) -> dict[str, tuple[Label, ...]]:
+    """Names by their texts; of two with the same text, such as 1 and "1", the text itself is meant."""
+    return {str(name): (name,) for name in sorted(names, key=lambda name: isinstance(name, str))}
 
 
 def in_kebab_case(name: str) -> str:

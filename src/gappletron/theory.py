@@ -233,6 +233,8 @@ def _for_changing_graph(graphs: Sequence[FeedbackGraph] | Callable[[int], Feedba
 def _refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | None:
     """Why a theorem does not apply to this learner on this problem, or None."""
     graph, K = problem.graph, problem.graph.n_classes
+    if graph.has_costs:
+        return "bounds mistakes, and the graph has costs"
     if theorem.full_information and not graph.is_full_information:
         return "needs full information"
     if not learner.loss.is_regular(K) and learner.loss.effective_classes(K) == K:

@@ -26,11 +26,18 @@ def describe_graph(
     revealing: Annotated[
         str | None, typer.Option(help="Filtering and apple tasting: the class that reveals. Default: the first.")
     ] = None,
+    cost: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ACTION,CLASS=NUMBER",
+            help="What an action costs at a label, as in spam,ham=10; * for every class; repeatable.",
+        ),
+    ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw it: PNG, SVG or PDF.")] = None,
 ) -> None:
     """Describe a feedback graph, print its matrix, and draw it."""
     check_outputs(None, plot, inputs=(graph,))
-    feedback = named_graph(graph, classes, revealing)
+    feedback = with_costs(named_graph(graph, classes, revealing), cost)
     try:
         if plot is not None:
             feedback.draw(plot)
@@ -49,3 +56,11 @@ def named_graph(graph: str, classes: str, revealing: str | None) -> FeedbackGrap
         raise UserError("--classes is only for presets, and a file has its own classes: omit it")
     default = "2" if graph.partition(":")[0] == "apple-tasting" else "4"
     return open_graph(graph, class_names(classes or default), revealing)
+
+
+def with_costs(graph: FeedbackGraph, texts: list[str] | None) -> FeedbackGraph:
+    """The graph with the costs of ``--cost``, in addition to those of its file."""
+    from gappletron import spelling
+
+    entries = [entry for text in texts or () for entry in spelling.costs(text, graph.actions, graph.classes)]
+    return graph.with_costs(entries) if entries else graph

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,6 +123,14 @@ def show_table(histories: Histories) -> None:
     sys.stdout.flush()
 
 
+def show_confusion(histories: Histories) -> None:
+    """Print the confusion table of every learner."""
+    for name in histories.names:
+        runs = len(histories.of(name))
+        say(f"\n{name}, how often each action was played at each label{f' in {runs} runs' if runs > 1 else ''}")
+        say(str(histories.confusion(name)))
+
+
 STANDARD_OUTPUT = Path("-")
 
 
@@ -129,7 +138,7 @@ def write_json(path: Path, runs: Runs, histories: Histories, stopped: str | None
     """Write what ``--json`` asks for, to the standard output where it names that."""
     from gappletron import _files
 
-    text = json.dumps(document(runs, histories, stopped), indent=2, allow_nan=False)
+    text = _rows_in_lines(json.dumps(document(runs, histories, stopped), indent=2, allow_nan=False))
     if path == STANDARD_OUTPUT:
         say(text)
         return
@@ -137,8 +146,14 @@ def write_json(path: Path, runs: Runs, histories: Histories, stopped: str | None
         file.write(text.encode() + b"\n")
 
 
+def _rows_in_lines(text: str) -> str:
+    """Indented JSON with each list of counts in one line; texts have no line breaks, so none of them is changed."""
+    return re.sub(r"\[\n\s*\d+(?:,\n\s*\d+)*\n\s*\]", lambda found: f"[{' '.join(found[0][1:-1].split())}]", text)
+
+
 def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str, Any]:
     """What ``--json`` writes."""
+    from gappletron.graph_costs import changed
     from gappletron.spelling import json_ready, spelled
 
     graph = runs.graph
@@ -155,11 +170,14 @@ def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str,
             "name": printable(graph.name),
             "actions": graph.n_actions,
             "classes": graph.n_classes,
+            "action_names": list(graph.actions),
+            "class_names": list(graph.classes),
             "revealing": list(graph.revealing),
             "dominating_set": list(graph.dominating_set),
             "dominating_set_is_exact": graph.dominating_set_is_exact,
             "rho": graph.rho,
             "least_rho": graph.least_rho,
+            **({"costs": changed(graph)} if graph.has_costs else {}),
         },
         "runs": [
             {
@@ -170,8 +188,10 @@ def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str,
                 "rounds": run.rounds,
                 "mistakes": run.mistakes,
                 "error_rate": run.error_rate,
+                **({"cost": run.cost, "mean_cost": run.mean_cost} if run.has_costs else {}),
                 "labels_seen": run.labels_seen,
                 "seconds": run.seconds,
+                "confusion": run.confusion.tolist(),
             }
             for run in histories
         ],

@@ -10,7 +10,15 @@ import typer
 
 from gappletron._signals import held_back
 from gappletron._validate import UserError, listing, unknown
-from gappletron.cli.output import STANDARD_OUTPUT, check_outputs, play_and_report, show_table, write_json
+from gappletron.cli.graph import with_costs
+from gappletron.cli.output import (
+    STANDARD_OUTPUT,
+    check_outputs,
+    play_and_report,
+    show_confusion,
+    show_table,
+    write_json,
+)
 from gappletron.progress import progress
 
 if TYPE_CHECKING:
@@ -38,6 +46,14 @@ def run(
         typer.Option(
             help="Filtering and apple tasting: the class that reveals. Default: the first of --classes; required where "
             "the classes are found in the data."
+        ),
+    ] = None,
+    cost: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ACTION,CLASS=NUMBER",
+            help="What an action costs at a label, as in spam,ham=10; * for every class; repeatable. Only for learners "
+            "that minimise cost.",
         ),
     ] = None,
     learner: Annotated[
@@ -93,6 +109,9 @@ def run(
         ),
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw the error curves: PNG, SVG or PDF.")] = None,
+    confusion: Annotated[
+        bool, typer.Option("--confusion", help="Also print how often each action was played at each label.")
+    ] = False,
 ) -> None:
     """Play a stream with one or more learners and print their error rates."""
     from gappletron.graphs import open_graph
@@ -117,7 +136,7 @@ def run(
     with progress("reading") as show:
         stream.prepare(show)
         norm = stream.max_norm if tuning is not None else None  # a file without --max-norm is scanned for it
-    feedback = open_graph(graph, stream.classes, revealing, classes_given=stream.classes_given)
+    feedback = with_costs(open_graph(graph, stream.classes, revealing, classes_given=stream.classes_given), cost)
     if tuning is not None:
         learners = {
             name: tuned(learner, tuning, feedback, rounds=stream.rounds, features=stream.features, max_norm=norm)
@@ -131,6 +150,8 @@ def run(
             histories = Histories(histories, f"{histories.title}, stopped after {histories[0].rounds:,} rounds")
         with contextlib.ExitStack() as last:  # whatever fails, the rest is written: the files first
             if json_path != STANDARD_OUTPUT:
+                if confusion:
+                    last.callback(show_confusion, histories)
                 last.callback(show_table, histories)
             with contextlib.nullcontext() if _may_block(json_path, plot) else held_back():
                 if plot is not None:
