@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import Piece, compiled, helper
+from gappletron._dispatch import Piece, compiled, helper, seldom
 from gappletron._validate import number
 from gappletron.minimax import ANY, Game, game_of, least_play, work_space, worst
 from gappletron.state import Field, Scratch
@@ -22,7 +22,7 @@ from gappletron.state import Field, Scratch
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gappletron.graphs import FeedbackGraph, Plan
+    from gappletron.graphs import FeedbackGraph, GraphArrays, Plan
     from gappletron.numerics import Floats, Row
     from gappletron.state import Layout
 
@@ -271,11 +271,12 @@ class Paper(Decaying):
 class Optimised(Exploration):
     """Plays the p that makes ``max_y { sum_i p_i C[i, y] - l_t(W_t, y) + S_t(grad l_t(W_t, y)) / P_p(y) }`` least.
 
-    C is the cost of an action where the label is y (1 for a mistake), ``P_p(y)`` the probability that p shows y, and S_t
-    the stability of the optimizer times `caution`. Call the maximum V_t(p). With ``caution=1`` and an optimizer whose
-    stability is proved, the expected cost is at most ``sum l_t(U) + B_T(U) + sum max(0, V_t(p_t))`` on every graph and
-    for every convex loss. With less it explores less, without a theorem. Where V_t can be at most 0, it plays the
-    smallest p with ``V_t(p) <= 0`` and gives what is left to the greedy class (docs, page Optimised, with the proof).
+    C is the cost of an action where the label is y (1 for a mistake), ``P_p(y)`` the probability that p shows y, and
+    S_t the stability of the optimizer times `caution`. Call the maximum V_t(p). With ``caution=1`` and an optimizer
+    whose stability is proved, the expected cost is at most ``sum l_t(U) + B_T(U) + sum max(0, V_t(p_t))`` on every
+    graph and for every convex loss. With less it explores less, without a theorem. Where V_t can be at most 0, it plays
+    the smallest p with ``V_t(p) <= 0`` and gives what is left to the greedy class (docs, page Optimised, with the
+    proof).
 
     :meth:`explore` returns ``max(0, V_t)`` as the rate, so ``rate_sum`` of a run is the last sum of the bound.
 
@@ -299,8 +300,7 @@ class Optimised(Exploration):
             "losses": Scratch("classes"),
             "prices": Scratch("classes"),
             "direction": Scratch("classes"),
-            "sizes": Scratch("classes"),
-            "shares": Scratch("classes"),
+            "room": Scratch(2, "classes"),
             "candidate": Scratch("actions"),
             "work": work_space(),
         }
@@ -321,7 +321,7 @@ class Optimised(Exploration):
         work: Floats,
     ) -> None:
         loss.values_with(scores, greedy, work, state.losses)
-        stabilities(state, loss, optimizer, memory, x, scores, greedy, work)
+        stabilities(loss, optimizer, memory, x, scores, greedy, work, state.direction, state.room, state.prices)
         for y in range(scores.size):
             c = plan.table.top[y]
             state.losses[y] *= c
@@ -329,13 +329,11 @@ class Optimised(Exploration):
 
     def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
         graph, game = plan.graph, plan.table
-        V = least_play(
-            game, graph.observers, graph.revealing, state.losses, state.prices, greedy, 0.0, state.work, out
-        )
+        V = least_play(game, graph.observers, graph.revealing, state.losses, state.prices, greedy, 0.0, state.work, out)
         if game.kind == ANY and V > 0.0:
             V = worst(game, graph.observers, state.losses, state.prices, out)
-            V = better_mixture(state, plan, greedy, gap, V, out)
-            V = better_mixture(state, plan, greedy, 0.0, V, out)
+            for a in (gap, 0.0):
+                V = better_mixture(graph, game, state.losses, state.prices, state.candidate, greedy, a, V, out)
         return max(0.0, V)
 
     def label_weight(self, plan: Plan, y: int) -> float:
@@ -356,35 +354,55 @@ def game_on(graph: FeedbackGraph) -> Game:
     return game_of(graph.visible, costs_of(graph))
 
 
-@helper
+@seldom
 def stabilities(
-    state: Any, loss: Any, optimizer: Any, memory: Any, x: Row, scores: Floats, greedy: int, work: Floats
+    loss: Any,
+    optimizer: Any,
+    memory: Any,
+    x: Row,
+    scores: Floats,
+    greedy: int,
+    work: Floats,
+    direction: Floats,
+    room: Floats,
+    out: Floats,
 ) -> None:
-    """S_t of the gradient of every label's loss, into `state.prices`.
+    """S_t of the gradient of every label's loss.
 
     A share of a class is computed again only where the size of the derivative is not that of the label before. The
     gradients of hinges have two entries, and those of logistic losses for two labels differ in two: so there are O(K)
     shares, and all labels together cost O(nnz(x) K).
     """
+    sizes, shares = room[0], room[1]
     K = scores.size
     for k in range(K):
-        state.sizes[k] = 0.0
-        state.shares[k] = 0.0
+        sizes[k] = 0.0
+        shares[k] = 0.0
     for y in range(K):
-        loss.gradient_with(scores, greedy, y, work, state.direction)
+        loss.gradient_with(scores, greedy, y, work, direction)
         total = 0.0
         for k in range(K):
-            size = abs(state.direction[k])
+            size = abs(direction[k])
             if size > 0.0:
-                if size != state.sizes[k]:
-                    state.sizes[k] = size
-                    state.shares[k] = optimizer.share(memory, x, k, size)
-                total += state.shares[k]
-        state.prices[y] = optimizer.stability(memory, total)
+                if size != sizes[k]:
+                    sizes[k] = size
+                    shares[k] = optimizer.share(memory, x, k, size)
+                total += shares[k]
+        out[y] = optimizer.stability(memory, total)
 
 
-@helper
-def better_mixture(state: Any, plan: Plan, greedy: int, gap: float, V: float, out: Floats) -> float:
+@seldom
+def better_mixture(
+    graph: GraphArrays,
+    game: Game,
+    losses: Floats,
+    prices: Floats,
+    p: Floats,
+    greedy: int,
+    gap: float,
+    V: float,
+    out: Floats,
+) -> float:
     """The p of the rule TopUp with the best rate, if its V is less than that of `out`; the lower V.
 
     These are the mixtures ``(1-c) b + (c/rho) 1_S`` with ``b = (1-a) e_{y*} + (a/K) 1_[K]``, along which V is convex: a
@@ -392,27 +410,30 @@ def better_mixture(state: Any, plan: Plan, greedy: int, gap: float, V: float, ou
     rules, not even by the accuracy of the solver.
     """
     low, high = 0.0, 1.0
-    found, best = mixture(state, plan, greedy, gap, 0.0), 0.0
+    found, best = mixture(graph, game, losses, prices, p, greedy, gap, 0.0), 0.0
     left, right = high - GOLDEN, low + GOLDEN
-    at_left, at_right = mixture(state, plan, greedy, gap, left), mixture(state, plan, greedy, gap, right)
+    at_left, at_right = (
+        mixture(graph, game, losses, prices, p, greedy, gap, left),
+        mixture(graph, game, losses, prices, p, greedy, gap, right),
+    )
     for _ in range(45):
         if at_left <= at_right:
             if at_left < found:
                 found, best = at_left, left
             high, right, at_right = right, left, at_left
             left = high - GOLDEN * (high - low)
-            at_left = mixture(state, plan, greedy, gap, left)
+            at_left = mixture(graph, game, losses, prices, p, greedy, gap, left)
         else:
             if at_right < found:
                 found, best = at_right, right
             low, left, at_left = left, right, at_right
             right = low + GOLDEN * (high - low)
-            at_right = mixture(state, plan, greedy, gap, right)
+            at_right = mixture(graph, game, losses, prices, p, greedy, gap, right)
     if not found < V:
         return V
-    mixture(state, plan, greedy, gap, best)
+    mixture(graph, game, losses, prices, p, greedy, gap, best)
     for i in range(out.size):
-        out[i] = state.candidate[i]
+        out[i] = p[i]
     return found
 
 
@@ -420,14 +441,15 @@ GOLDEN = 0.6180339887498949
 """The golden section, (sqrt(5) - 1) / 2."""
 
 
-@helper
-def mixture(state: Any, plan: Plan, greedy: int, gap: float, c: float) -> float:
-    """V of ``(1-c) b + (c/rho) 1_S``, which is left in `state.candidate`."""
-    graph, p = plan.graph, state.candidate
-    K, rho = graph.visible.shape[1], graph.dominating.size
+@seldom
+def mixture(
+    graph: GraphArrays, game: Game, losses: Floats, prices: Floats, p: Floats, greedy: int, gap: float, c: float
+) -> float:
+    """V of ``p = (1-c) b + (c/rho) 1_S``."""
+    K, rho = losses.size, graph.dominating.size
     for i in range(p.size):
         p[i] = (1.0 - c) * (gap / K) if i < K else 0.0
     p[greedy] += (1.0 - c) * (1.0 - gap)
     for s in range(rho):
         p[graph.dominating[s]] += c / rho
-    return worst(plan.table, graph.observers, state.losses, state.prices, p)
+    return worst(game, graph.observers, losses, prices, p)

@@ -7,7 +7,7 @@ V`` and the running ``||V||^2``, so the change is one number. The norm is the Eu
 The theorems need ``regret <= h(U) sqrt(sum_t ||g_t||^2)`` (the paper's condition on A); :meth:`Optimizer.guarantee` is
 that h, or None where there is none.
 
-:class:`gappletron.Optimised` needs the *stability* S_t of an optimizer instead, a number that is known before the round:
+:class:`gappletron.Optimised` needs the *stability* S_t of an optimizer instead, which is known before the round:
 ``sum_t <g_t, W_t - U> <= B_T(U) + sum_t S_t(g_t)``, and ``S_t(v g) <= v^2 S_t(g)`` for v = 0 and for v >= 1 (docs, page
 Optimised). It is computed in two steps, so that the stabilities of all K labels share their sums over the features:
 :meth:`Optimizer.share` of each class, and :meth:`Optimizer.stability` of the sum of the shares.
