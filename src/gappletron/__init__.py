@@ -21,7 +21,12 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.experiments.reproduce import Reproduction as Reproduction, reproduce as reproduce
     from gappletron.experiments.store import Outcome as Outcome, Result as Result, read_results as read_results
     from gappletron.experiments.sweeps import Task as Task
-    from gappletron.exploration import Exploration as Exploration, Paper as Paper, TopUp as TopUp
+    from gappletron.exploration import (
+        Exploration as Exploration,
+        Optimised as Optimised,
+        Paper as Paper,
+        TopUp as TopUp,
+    )
     from gappletron.graphs import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays, Plan as Plan
     from gappletron.history import Confusion as Confusion, Curve as Curve, Histories as Histories, History as History
     from gappletron.learners import named as named, names as names
@@ -90,7 +95,7 @@ _HOMES = {
     "experiments.store": ("Outcome", "Result", "read_results"),
     "experiments.sweeps": ("Task",),
     "theory": ("Bound", "bounds"),
-    "exploration": ("Exploration", "Paper", "TopUp"),
+    "exploration": ("Exploration", "Optimised", "Paper", "TopUp"),
     "graphs": ("FeedbackGraph", "GraphArrays", "Plan"),
     "history": ("Confusion", "Curve", "Histories", "History"),
     "learners": ("named", "names"),

@@ -54,6 +54,10 @@ helper: Callable[[F], F] = register_jitable(**INNER)
 """Marks a plain function that compiled methods call; interpreted, it is the function itself."""
 
 
+seldom: Callable[[F], F] = register_jitable(**{**INNER, "forceinline": False})
+"""As :data:`helper`, for long functions: copying them to where they are called would take long to compile."""
+
+
 def compiled_by(function: Callable[..., Any]) -> Callable[[F], F]:
     """Decorate what gives, for the types of its arguments, the function that compiled code runs in its place."""
     return overload(function, strict=False, jit_options=INNER)

@@ -82,6 +82,12 @@ class Loss(Piece, abstract=True):
         """As :meth:`gradient`, after :meth:`gap_with` of the same scores."""
         self.gradient(scores, greedy, y, out)
 
+    @compiled
+    def values_with(self, scores: Floats, greedy: int, work: Floats, out: Floats) -> None:
+        """Fill `out` with the loss of every label, after :meth:`gap_with` of the same scores."""
+        for y in range(out.size):
+            out[y] = self.value(scores, greedy, y)
+
     @abstractmethod
     def is_regular(self, classes: int) -> bool:
         """Whether the loss is regular for this number of classes, so that the theorems apply."""
@@ -185,12 +191,25 @@ class Hinges(Loss, abstract=True):
         r = greedy if y != greedy else int(work[0])
         hinge_direction(y, r, self.slope(scores[y] - scores[r], y == greedy, scores.size), out)
 
+    def values_with(self, scores: Floats, greedy: int, work: Floats, out: Floats) -> None:
+        for y in range(out.size):
+            r = greedy if y != greedy else int(work[0])
+            out[y] = self.value_of(scores[y] - scores[r], y == greedy, scores.size)
+
+    def value(self, scores: Floats, greedy: int, y: int) -> float:
+        return self.value_of(margin(scores, y), y == greedy, scores.size)
+
     def gap(self, scores: Floats, greedy: int) -> float:
         return self.gap_of(margin(scores, greedy), scores.size)
 
     def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
         r = greedy if y != greedy else rival(scores, y)
         hinge_direction(y, r, self.slope(scores[y] - scores[r], y == greedy, scores.size), out)
+
+    @abstractmethod
+    @compiled
+    def value_of(self, m: float, right: bool, classes: int) -> float:
+        """The loss of a class with the margin m; `right`: the class is y*."""
 
     @abstractmethod
     @compiled
@@ -214,9 +233,8 @@ class SmoothHinge(Hinges):
 
     gappletron_name, gaptron_name = "gapsmh", "gaptron-smh"
 
-    def value(self, scores: Floats, greedy: int, y: int) -> float:
-        m = margin(scores, y)
-        if y != greedy:
+    def value_of(self, m: float, right: bool, classes: int) -> float:
+        if not right:
             return 1.0 - 2.0 * m
         if m < 1.0:
             return (1.0 - m) * (1.0 - m)
@@ -272,9 +290,8 @@ class Hinge(Hinges):
         if not 0.0 < self.kappa < 1.0:
             raise UserError(f"Hinge's kappa must be between 0 and 1 (the paper uses 1/2), not {self.kappa:g}")
 
-    def value(self, scores: Floats, greedy: int, y: int) -> float:
-        m = margin(scores, y)
-        if y == greedy and m >= self.kappa:
+    def value_of(self, m: float, right: bool, classes: int) -> float:
+        if right and m >= self.kappa:
             return 0.0
         return max(0.0, 1.0 - m)
 
@@ -332,6 +349,15 @@ class Logistic(Loss, abstract=True):
             if k != greedy:
                 total += work[k]
         return self.gap_of(math.log1p(total), scores.size)
+
+    def values_with(self, scores: Floats, greedy: int, work: Floats, out: Floats) -> None:
+        total = 0.0
+        for k in range(work.size):
+            if k != greedy:
+                total += work[k]
+        m = math.log1p(total)
+        for y in range(out.size):
+            out[y] = (m + scores[greedy] - scores[y]) / self.log_base(scores.size)
 
     def gradient_with(self, scores: Floats, greedy: int, y: int, work: Floats, out: Floats) -> None:
         softmax_gradient(work, y, 1.0 / self.log_base(scores.size), out)

@@ -6,6 +6,11 @@ V`` and the running ``||V||^2``, so the change is one number. The norm is the Eu
 
 The theorems need ``regret <= h(U) sqrt(sum_t ||g_t||^2)`` (the paper's condition on A); :meth:`Optimizer.guarantee` is
 that h, or None where there is none.
+
+:class:`gappletron.Optimised` needs the *stability* S_t of an optimizer instead, which is known before the round:
+``sum_t <g_t, W_t - U> <= B_T(U) + sum_t S_t(g_t)``, and ``S_t(v g) <= v^2 S_t(g)`` for v = 0 and for v >= 1 (docs, page
+Optimised). It is computed in two steps, so that the stabilities of all K labels share their sums over the features:
+:meth:`Optimizer.share` of each class, and :meth:`Optimizer.stability` of the sum of the shares.
 """
 
 from __future__ import annotations
@@ -13,6 +18,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gappletron._dispatch import Piece, compiled, helper
 from gappletron._validate import number
@@ -24,6 +31,9 @@ if TYPE_CHECKING:
     from gappletron.state import Layout
 
 __all__ = ["AdaGrad", "AdaptiveOGD", "FixedOGD", "Optimizer", "ProjectedOGD", "ScaleFreeFTRL"]
+
+DELTA = 1e-8
+"""What is added to a sum of squares before its root is divided by."""
 
 SMALLEST_SCALE = 1e-100
 """Below this the scale is multiplied into V, long before V's squared norm could overflow."""
@@ -77,6 +87,42 @@ class Optimizer(Piece, abstract=True):
         """The radius of the ball that W never leaves."""
         return math.inf
 
+    @compiled
+    def share(self, state: Any, x: Row, k: int, derivative: float) -> float:
+        """What the entries ``derivative * x`` of class k add to the sum that :meth:`stability` is given.
+
+        By default their squared norm, so that the sum over the classes is ``||g||^2``.
+        """
+        return derivative * derivative * x.squared
+
+    @compiled
+    def stability(self, state: Any, total: float) -> float:
+        """S_t(g), where the shares of g add up to `total`; by default there is none."""
+        return math.nan
+
+    def has_stability(self) -> bool:
+        """Whether the optimizer states its stability, which :class:`gappletron.Optimised` needs."""
+        return type(self).stability is not Optimizer.stability
+
+    def stability_offset(self, state: Any, U: Floats) -> float | None:
+        """B_T(U) for the rounds that `state` has seen, infinite for a U outside of the optimizer's domain.
+
+        None where the stability is a heuristic: then :class:`gappletron.Optimised` has no theorem.
+
+        >>> from gappletron import AdaptiveOGD, FixedOGD
+        >>> FixedOGD(rate=0.1).stability_offset(None, np.ones((3, 2))), AdaptiveOGD().stability_offset(None, np.ones(2))
+        (30.0, None)
+        """
+        return None
+
+
+@helper
+def growth(before: float, added: float) -> float:
+    """``sqrt(before + added) - sqrt(before)``, without cancellation."""
+    if added == 0.0:
+        return 0.0
+    return added / (math.sqrt(before + added) + math.sqrt(before))
+
 
 class AdaptiveOGD(Optimizer):
     """Online gradient descent as in the paper's experiments: ``eta_t = scale / sqrt(1e-8 + sum_{j<=t} ||g_j||^2)``.
@@ -103,7 +149,7 @@ class AdaptiveOGD(Optimizer):
         squared = squared_length(direction, x)
         if squared > 0.0:  # where the label is right by a margin there is no gradient: most rounds, in the end
             state.total[0] += weight * weight * squared * x.squared
-            eta = self.scale / math.sqrt(1e-8 + state.total[0])
+            eta = self.scale / math.sqrt(DELTA + state.total[0])
             add_outer(state.weights, x, direction, -eta * weight)
 
     def weights(self, state: Any) -> Floats:
@@ -111,6 +157,10 @@ class AdaptiveOGD(Optimizer):
 
     def guarantee(self) -> None:
         return None
+
+    def stability(self, state: Any, total: float) -> float:
+        """``eta_t/2 ||g||^2``, a heuristic: without a projection B_T depends on the run."""
+        return 0.5 * self.scale * total / math.sqrt(DELTA + state.total[0] + total)
 
 
 class InBall(Optimizer, abstract=True):
@@ -138,6 +188,10 @@ class InBall(Optimizer, abstract=True):
 
     def reach(self) -> float:
         return self.radius
+
+    def holds(self, U: Floats) -> bool:
+        """Whether U is in the ball, up to rounding."""
+        return float(np.sqrt((U * U).sum())) <= self.radius * (1.0 + 1e-12)
 
 
 @helper
@@ -210,7 +264,22 @@ class ProjectedOGD(InBall):
                 project(state, self.radius)
 
     def guarantee(self) -> float:
-        return 2.0 * math.sqrt(2.0) * self.radius
+        return ball_guarantee(self.radius)
+
+    def stability(self, state: Any, total: float) -> float:
+        """``h (sqrt(G + ||g||^2) - sqrt(G))``, with G the sum of the squared norms before the round: these add up to
+        the bound on the regret.
+        """
+        return ball_guarantee(self.radius) * growth(state.total[0], total)
+
+    def stability_offset(self, state: Any, U: Floats) -> float:
+        return 0.0 if self.holds(U) else math.inf
+
+
+@helper
+def ball_guarantee(radius: float) -> float:
+    """h of :class:`ProjectedOGD`."""
+    return 2.0 * math.sqrt(2.0) * radius
 
 
 class FixedOGD(InBall):
@@ -237,20 +306,30 @@ class FixedOGD(InBall):
     def guarantee(self) -> None:
         return None
 
+    def stability(self, state: Any, total: float) -> float:
+        """``rate/2 ||g||^2``."""
+        return 0.5 * self.rate * total
+
+    def stability_offset(self, state: Any, U: Floats) -> float:
+        """``||U||^2 / (2 rate)``."""
+        return float((U * U).sum()) / (2.0 * self.rate) if self.holds(U) else math.inf
+
 
 class AdaGrad(Optimizer):
     """Diagonal AdaGrad (Duchi, Hazan, Singer 2011): each weight has its own rate, ``rate / sqrt(1e-8 + sum g_jk^2)``.
 
-    Its guarantee is not one in the Euclidean norm: no h.
+    With a finite `clip` every weight is kept in [-clip, clip]. Its guarantee is not one in the Euclidean norm: no h.
 
     >>> AdaGrad(rate=0.5)
-    AdaGrad(rate=0.5)
+    AdaGrad(rate=0.5, clip=inf)
     """
 
     rate: float = 1.0
+    clip: float = math.inf
 
     def check(self) -> None:
         number(self.rate, "AdaGrad's rate", above=0.0)
+        number(self.clip, "AdaGrad's clip", above=0.0, finite=False)
 
     def declare(self) -> Layout:
         """W, and the sum of the squared gradients, coordinate by coordinate."""
@@ -265,13 +344,46 @@ class AdaGrad(Optimizer):
             for k in range(direction.size):
                 g = weight * x.values[p] * direction[k]
                 state.totals[j, k] += g * g
-                state.weights[j, k] -= self.rate * g / math.sqrt(1e-8 + state.totals[j, k])
+                state.weights[j, k] -= self.rate * g / math.sqrt(DELTA + state.totals[j, k])
+        if self.clip < math.inf:
+            for p in range(x.start, x.stop):
+                j = x.indices[p]
+                for k in range(direction.size):
+                    state.weights[j, k] = min(self.clip, max(-self.clip, state.weights[j, k]))
 
     def weights(self, state: Any) -> Floats:
         return state.weights
 
     def guarantee(self) -> None:
         return None
+
+    def share(self, state: Any, x: Row, k: int, derivative: float) -> float:
+        """The stability itself, class by class, each weight by its own sum G_jk of squares before the round.
+
+        Clipped to [-b, b]: ``(2 b^2 / rate + rate) sum_j (sqrt(1e-8 + G_jk + g_j^2) - sqrt(1e-8 + G_jk))``. Otherwise
+        ``rate/2 sum_j g_j^2 / sqrt(1e-8 + G_jk + g_j^2)``, a heuristic: B_T depends on the run.
+        """
+        total = 0.0
+        if self.clip < math.inf:
+            for p in range(x.start, x.stop):
+                g = derivative * x.values[p]
+                total += growth(DELTA + state.totals[x.indices[p], k], g * g)
+            return (2.0 * self.clip * self.clip / self.rate + self.rate) * total
+        for p in range(x.start, x.stop):
+            g = derivative * x.values[p]
+            total += g * g / math.sqrt(DELTA + state.totals[x.indices[p], k] + g * g)
+        return 0.5 * self.rate * total
+
+    def stability(self, state: Any, total: float) -> float:
+        return total
+
+    def stability_offset(self, state: Any, U: Floats) -> float | None:
+        """``(2 b^2 / rate) sqrt(1e-8)`` for every weight that had a gradient."""
+        if math.isinf(self.clip):
+            return None
+        if float(np.abs(U).max()) > self.clip * (1.0 + 1e-12):
+            return math.inf
+        return 2.0 * self.clip * self.clip / self.rate * math.sqrt(DELTA) * int((state.totals > 0.0).sum())
 
 
 class ScaleFreeFTRL(InBall):
@@ -310,4 +422,22 @@ class ScaleFreeFTRL(InBall):
     def guarantee(self) -> float | None:
         if math.isinf(self.radius):
             return None
-        return self.radius * self.radius / 2.0 + 2.75 + 7.0 * self.radius
+        return solo_guarantee(self.radius)
+
+    def stability(self, state: Any, total: float) -> float:
+        """``h (sqrt(G + ||g||^2) - sqrt(G))``, as for :class:`ProjectedOGD`."""
+        return solo_guarantee(self.radius) * growth(state.total[0], total)
+
+    def has_stability(self) -> bool:
+        return not math.isinf(self.radius)
+
+    def stability_offset(self, state: Any, U: Floats) -> float | None:
+        if math.isinf(self.radius):
+            return None
+        return 0.0 if self.holds(U) else math.inf
+
+
+@helper
+def solo_guarantee(radius: float) -> float:
+    """h of :class:`ScaleFreeFTRL`."""
+    return radius * radius / 2.0 + 2.75 + 7.0 * radius

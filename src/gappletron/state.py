@@ -237,7 +237,9 @@ class State:
     def view(self, classes: int) -> Any:
         """The state as a round sees it that was played when there were only so many classes."""
         if classes not in self._tuples:
-            if classes != self.sizes.classes and any("actions" in field.axes for field in self._fields.values()):
+            if classes != self.sizes.classes and any(
+                "actions" in field.axes for field in self._fields.values() if not isinstance(field, Scratch)
+            ):
                 raise UserError(
                     "the learner keeps numbers per action, which a new class has moved: a turn from before it was "
                     "added cannot be learned from"

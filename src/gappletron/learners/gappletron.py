@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gappletron._validate import UserError
 from gappletron.exploration import Exploration, TopUp
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 from gappletron.losses import Hinge, LogisticBase2, LogisticBaseK, Loss, SmoothHinge
@@ -26,7 +27,8 @@ class Composed(Learner, abstract=True):
     """Learners that are a loss with its gap map, an optimizer, and an exploration rule.
 
     In round t they play ``i ~ p_t``, see y iff ``A[i, y]``, and send the gradient of ``v_t l_t`` to the optimizer, with
-    ``v_t = 1[y observed] / P_t(y observed)`` (Algorithm 1, lines 10 to 14).
+    ``v_t = 1[y observed] / P_t(y observed)`` (Algorithm 1, lines 10 to 14). With costs, :class:`gappletron.Optimised`
+    multiplies the loss of label y by the largest cost that an action has for it.
     """
 
     loss: Loss
@@ -37,6 +39,13 @@ class Composed(Learner, abstract=True):
     new_class = (
         "weights 0; the uniform part of exploration, and losses that depend on K, use the new K; gamma and n_t stay"
     )
+
+    def check(self) -> None:
+        if self.exploration.needs_stability and not self.optimizer.has_stability():
+            raise UserError(
+                f"{self.exploration!r} needs an optimizer that states its stability, and {self.optimizer!r} does not: "
+                "choose another, for example AdaGrad() or ProjectedOGD()"
+            )
 
     def declare(self) -> Layout:
         return {
@@ -55,6 +64,9 @@ class Composed(Learner, abstract=True):
     def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
         gap = self.loss.gap_with(scores, greedy, state.work)
+        self.exploration.prepare(
+            state.exploration, plan, self.loss, self.optimizer, state.optimizer, x, scores, greedy, state.work
+        )
         rate = self.exploration.explore(state.exploration, plan, greedy, gap, out)
         return Decision(greedy, rate)
 
@@ -67,7 +79,8 @@ class Composed(Learner, abstract=True):
     def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         if played.label >= 0:
             self.loss.gradient_with(played.scores, played.greedy, played.label, state.work, state.direction)
-            self.optimizer.step(state.optimizer, x, state.direction, 1.0 / propensity(plan, played, played.label))
+            weight = self.exploration.label_weight(plan, played.label) / propensity(plan, played, played.label)
+            self.optimizer.step(state.optimizer, x, state.direction, weight)
 
     def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
         return self.loss.value(scores, greedy, y)
@@ -77,9 +90,11 @@ class Composed(Learner, abstract=True):
 
     @property
     def has_gamma(self) -> bool:
-        return True
+        return self.exploration.has_gamma
 
     def with_gamma(self, gamma: float) -> Composed:
+        if not self.has_gamma:
+            raise UserError(f"{self.exploration!r} has no gamma to set: leave it out")
         return self.replace(exploration=self.exploration.tuned(gamma))
 
 
@@ -111,7 +126,9 @@ class Gappletron(Composed):
         return self.loss.gappletron_name or f"gappletron-{in_kebab_case(type(self.loss).__name__)}"
 
     def tuned(self, tuning: str, problem: Problem) -> Gappletron:
-        """Gamma as the paper's theorems choose it; see :data:`TUNINGS`."""
+        """Gamma as the paper's theorems choose it; see :data:`TUNINGS`. A rule without gamma stays as it is."""
+        if not self.has_gamma:
+            return self
         return self.replace(exploration=self.exploration.tuned(TUNINGS[tuning](self, problem)))
 
 

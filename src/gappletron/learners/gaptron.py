@@ -12,7 +12,6 @@ from gappletron._validate import UserError, number
 from gappletron.exploration import Exploration
 from gappletron.learners.gappletron import Composed
 from gappletron.losses import Hinges, InBase2, Loss, Plane, SmoothHinge, hinge_plane
-from gappletron.numerics import margin
 from gappletron.optimizers import FixedOGD, Optimizer
 from gappletron.spelling import in_kebab_case
 
@@ -60,9 +59,8 @@ class GaptronHinge(Hinges):
     gaptron_name = "gaptron-hin"
     has_case_split = True
 
-    def value(self, scores: Floats, greedy: int, y: int) -> float:
-        m = margin(scores, y)
-        if y == greedy and m > 1.0 / scores.size:
+    def value_of(self, m: float, right: bool, classes: int) -> float:
+        if right and m > 1.0 / classes:
             return 0.0
         return max(0.0, 1.0 - m)
 

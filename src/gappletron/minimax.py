@@ -1,0 +1,581 @@
+"""The distribution p over the actions that makes ``max_y { sum_i p_i C[i, y] - l_y + s_y / P_p(y) }`` least.
+
+``P_p(y) = sum_i p_i A[i, y]`` is the probability that p shows label y, and 0/0 counts as 0. With the largest cost ``c_y
+= max_i C[i, y]`` and what an action saves, ``D[i, y] = c_y - C[i, y] >= 0``, the maximum is at most V if and only if
+
+    sum_i p_i D[i, y] - s_y / P_p(y) >= w_y - V  for every y,  where w_y = c_y - l_y.
+
+No entry of p can hurt here. So for each V there is a least p, whose entries have the smallest sum m(V). m is convex
+and falls, and the least V is where m(V) = 1. :func:`least_play` plays the least p for the larger of that V and `floor`;
+what is left, 1 - m, goes to the greedy class.
+
+Where ``C[i, y] = c_y 1[i != y]``, m has closed forms for the bandit graph (:func:`bandit_mass`) and for graphs whose
+actions show everything or nothing (:func:`revealing_mass`), and V is found by Newton steps that rise towards it. For
+all others there is an interior point method (:func:`follow`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gappletron._dispatch import helper, seldom
+from gappletron.state import Scratch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gappletron.state import Layout
+
+    Floats = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
+
+__all__ = ["Game", "game_of", "least_play", "work_space", "worst"]
+
+BANDIT, REVEALING, ANY = range(3)
+"""Kinds of games: each action shows its own class; all or nothing; any other."""
+
+NEWTON_STEPS = 100
+"""At most so many, in V or in q: about ten are needed, more for numbers of very different sizes."""
+
+BARRIER_STEPS = 120
+"""At most so many steps of the interior point method: about thirty are needed."""
+
+ACCURACY = 1e-9
+"""Where the interior point method stops, relative to max(1, |V|)."""
+
+GROWTH = 12.0
+"""How fast the interior point method turns from the barrier to the objective."""
+
+
+class Game(NamedTuple):
+    """A graph and its costs, for :func:`least_play`.
+
+    >>> game_of(np.eye(3, dtype=bool), 1.0 - np.eye(3)).kind == BANDIT
+    True
+    """
+
+    kind: int
+    top: Floats
+    """K: c_y, the largest cost where the label is y."""
+    saved: Floats
+    """K x N: what an action saves where the label is y, c_y - C[i, y]."""
+    always: Flags
+    """K: every action shows the label."""
+
+
+def game_of(visible: Flags, costs: Floats) -> Game:
+    """The game of a graph (N x K) with these costs (N x K)."""
+    N, K = visible.shape
+    top = np.ascontiguousarray(costs.max(axis=0))
+    saved = np.ascontiguousarray((top - costs).T)
+    always = np.logical_and.reduce(visible, axis=0)
+    kind = ANY
+    if (top > 0.0).all() and (saved == np.diag(top) @ np.eye(K, N)).all():
+        if N == K and (visible == np.eye(K, dtype=bool)).all():
+            kind = BANDIT
+        elif (visible.all(axis=1) == visible.any(axis=1)).all():
+            kind = REVEALING
+    game = Game(kind, top, saved, always)
+    for array in game[1:]:
+        array.setflags(write=False)
+    return game
+
+
+WANTS, PRICES, SEEN, WON, SLACK, SEEN_STEP, WON_STEP = range(7)
+PLAY, STEP, GRADIENT, COLUMN, SOLVED, PIVOTS = range(6)
+
+
+def work_space() -> Layout:
+    """The scratch that :func:`least_play` needs. Few arrays, each with several rows, take less time to compile."""
+    return {"labels": Scratch(7, "classes"), "actions": Scratch(6, "actions"), "matrix": Scratch("actions", "actions")}
+
+
+@seldom
+def worst(game: Game, observers: Flags, losses: Floats, prices: Floats, p: Floats) -> float:
+    """V(p), the maximum over the labels; `prices` are s_y."""
+    found = -math.inf
+    for y in range(losses.size):
+        cost, seen = game.top[y] - losses[y], 0.0
+        for i in range(p.size):
+            cost -= p[i] * game.saved[y, i]
+            if observers[y, i]:
+                seen += p[i]
+        if prices[y] > 0.0:
+            cost += prices[y] / seen if seen > 0.0 else math.inf
+        found = max(found, cost)
+    return found
+
+
+@helper
+def least_play(
+    game: Game,
+    observers: Flags,
+    revealing: Flags,
+    losses: Floats,
+    prices: Floats,
+    greedy: int,
+    floor: float,
+    work: Any,
+    out: Floats,
+) -> float:
+    """Fill `out` with the least play for the least V that is at least `floor`, and return that V.
+
+    :param losses: l_y.
+    :param prices: s_y.
+    :param greedy: the class that gets what is left.
+    :param work: the scratch of :func:`work_space`.
+
+    >>> from gappletron.state import Sizes, State
+    >>> game, out = game_of(np.eye(3, dtype=bool), 1.0 - np.eye(3)), np.zeros(3)
+    >>> work, seen = State(work_space(), Sizes(1, 3, 3)).tuple, np.eye(3, dtype=bool)
+    >>> l, s = np.array([0.0, 3.0, 3.0]), np.array([0.0, 0.2, 0.2])
+    >>> least_play(game, seen, seen.all(axis=1), l, s, 0, 0.0, work, out), out.round(3)
+    (0.0, array([0.807, 0.097, 0.097]))
+    """
+    wants, asked = work.labels[WANTS], work.labels[PRICES]
+    V = floor
+    for y in range(losses.size):
+        wants[y] = game.top[y] - losses[y]
+        asked[y] = prices[y]
+        V = max(V, prices[y] - losses[y])  # no p costs less, since P <= 1
+        if game.always[y]:
+            wants[y] += prices[y]  # P = 1, also where the sum of p is less
+            asked[y] = 0.0
+    if game.kind == ANY:
+        V = solve(game, observers, floor, work, out)
+    else:
+        for y in range(losses.size):
+            wants[y] /= game.top[y]
+            asked[y] /= game.top[y]
+        V = rise(game, revealing, V, greedy, work, out)
+    fill_up(greedy, out)
+    return V
+
+
+@helper
+def fill_up(greedy: int, out: Floats) -> None:
+    """What is left of the probability goes to the greedy class; a sum above 1 is scaled down to it."""
+    total = 0.0
+    for i in range(out.size):
+        total += out[i]
+    if total <= 1.0:
+        out[greedy] += 1.0 - total
+    else:
+        for i in range(out.size):
+            out[i] /= total
+
+
+# --------------------------------------------------------------------------------------------------------- closed forms
+
+
+@seldom
+def rise(game: Game, revealing: Flags, V: float, greedy: int, work: Any, out: Floats) -> float:
+    """Newton's steps to m(V) = 1 from a V with m(V) >= 1, or none where m(V) <= 1.
+
+    m is convex and falls, so no step passes the solution.
+    """
+    for _ in range(NEWTON_STEPS):
+        if game.kind == BANDIT:
+            mass, slope = bandit_mass(game, V, work, out)
+        else:
+            mass, slope = revealing_mass(game, revealing, V, greedy, work, out)
+        if not mass > 1.0:
+            break
+        higher = V + (mass - 1.0) / slope
+        if not V < higher < math.inf:
+            break
+        V = higher
+    return V
+
+
+@helper
+def bandit_root(b: float, s: float) -> float:
+    """The p >= 0 with ``p = b + s/p``; for s = 0 the larger of b and 0."""
+    root = math.sqrt(b * b + 4.0 * s)
+    if b >= 0.0:
+        return 0.5 * (b + root)
+    return 2.0 * s / (root - b)
+
+
+@helper
+def bandit_mass(game: Game, V: float, work: Any, out: Floats) -> tuple[float, float]:
+    """m(V) and -m'(V) on the bandit graph, and the least p: the roots for ``b_y = (w_y - V) / c_y``."""
+    wants, prices = work.labels[WANTS], work.labels[PRICES]
+    mass = slope = 0.0
+    for y in range(out.size):
+        b, s = wants[y] - V / game.top[y], prices[y]
+        out[y] = bandit_root(b, s)
+        mass += out[y]
+        if out[y] > 0.0:
+            slope += out[y] / math.sqrt(b * b + 4.0 * s) / game.top[y]
+    return mass, slope
+
+
+@helper
+def part_at(q: float, b: float, s: float) -> float:
+    """``b + s/q``; what a class asks for, if positive, where labels are seen with probability q."""
+    return b + s / q if s > 0.0 else b
+
+
+@helper
+def pull_at(q: float, s: float) -> float:
+    """``s / q^2``: how fast that falls with q."""
+    return s / q / q if s > 0.0 else 0.0
+
+
+@seldom
+def revealing_mass(game: Game, revealing: Flags, V: float, greedy: int, work: Any, out: Floats) -> tuple[float, float]:
+    """m(V) and -m'(V) where actions show everything or nothing, and the least p.
+
+    With q the probability of the actions that reveal, ``p_y = max(0, b_y + s_y / q)``. q minimises q + the sum of p_y
+    over the classes that do not reveal, but is at least the sum of p_y over those that do.
+    """
+    wants, prices = work.labels[WANTS], work.labels[PRICES]
+    free, weight = blind_optimum(game, revealing, V, work)
+    q = revealing_root(game, revealing, V, free, work)
+    bound = q > free
+    mass, slope, pull, own, own_slope, own_pull = q, 0.0, 0.0, 0.0, 0.0, 1.0
+    for i in range(out.size):
+        out[i] = 0.0
+    for y in range(game.top.size):
+        b, s = wants[y] - V / game.top[y], prices[y]
+        part = part_at(q, b, s)
+        if not bound and not revealing[y] and b < 0.0 and s > 0.0 and s / -b == q:
+            slope += weight / game.top[y]
+        elif part > 0.0 and revealing[y]:
+            out[y] = part
+            own += part
+            own_slope += 1.0 / game.top[y]
+            own_pull += pull_at(q, s)
+        elif part > 0.0:
+            out[y] = part
+            mass += part
+            slope += 1.0 / game.top[y]
+            pull += pull_at(q, s)
+    if bound:
+        slope += max(0.0, 1.0 - pull) * own_slope / own_pull
+    out[home(revealing, greedy)] += max(0.0, q - own)
+    return mass, slope
+
+
+@helper
+def blind_optimum(game: Game, revealing: Flags, V: float, work: Any) -> tuple[float, float]:
+    """The q that minimises ``q + sum max(0, b_y + s_y / q)`` over the classes that do not reveal.
+
+    A class with b_y < 0 is active below its edge s_y / -b_y. So q is the root of the sum of s_y over the active
+    classes, or an edge; then the second number is the multiplier in [0, 1] of the classes whose edge it is.
+    """
+    wants, prices = work.labels[WANTS], work.labels[PRICES]
+    active, edge = 0.0, math.inf
+    while True:
+        before, edge, joining = edge, 0.0, 0.0
+        for y in range(game.top.size):
+            b = wants[y] - V / game.top[y]
+            at = prices[y] / -b if b < 0.0 else math.inf
+            if revealing[y] or prices[y] == 0.0:
+                continue
+            if at == math.inf and before == math.inf:
+                active += prices[y]
+            elif edge < at < before:
+                edge, joining = at, prices[y]
+            elif at == edge:
+                joining += prices[y]
+        if active >= edge * edge:
+            return math.sqrt(active), 0.0
+        if active + joining >= edge * edge:
+            return edge, (edge * edge - active) / joining
+        active += joining
+
+
+@helper
+def home(revealing: Flags, greedy: int) -> int:
+    """The action that reveals what no class asks for: the greedy class, if it reveals, else the first that does."""
+    if revealing[greedy]:
+        return greedy
+    i = 0
+    while not revealing[i]:
+        i += 1
+    return i
+
+
+@helper
+def revealing_root(game: Game, revealing: Flags, V: float, q: float, work: Any) -> float:
+    """The least number from `q` on that is at least ``sum max(0, b_y + s_y / q)`` over the classes that reveal.
+
+    Newton's steps from the left, since the sum is convex and falls; for one class the start is the solution.
+    """
+    wants, prices = work.labels[WANTS], work.labels[PRICES]
+    K = game.top.size
+    for y in range(K):
+        if revealing[y]:
+            q = max(q, bandit_root(wants[y] - V / game.top[y], prices[y]))
+    for _ in range(NEWTON_STEPS):
+        more, pull = -q, 1.0
+        for y in range(K):
+            part = part_at(q, wants[y] - V / game.top[y], prices[y])
+            if revealing[y] and part > 0.0:
+                more += part
+                pull += pull_at(q, prices[y])
+        higher = q + more / pull
+        if not higher > q:
+            break
+        q = higher
+    return q
+
+
+# ------------------------------------------------------------------------------------------------------------ any graph
+
+
+@seldom
+def solve(game: Game, observers: Flags, floor: float, work: Any, out: Floats) -> float:
+    """As :func:`least_play` before it fills up, for any graph and any costs, to :data:`ACCURACY`."""
+    wants, prices, slack = work.labels[WANTS], work.labels[PRICES], work.labels[SLACK]
+    p = work.actions[PLAY]
+    N = out.size
+    V = floor
+    if floor > -math.inf:
+        start = 0.0
+        for y in range(game.top.size):
+            saved = shown = 0.0
+            for i in range(N):
+                saved += game.saved[y, i]
+                shown += 1.0 if observers[y, i] else 0.0
+            if saved > 0.0:
+                start = max(start, bandit_root((wants[y] - floor) / saved, prices[y] / shown / saved))
+        for i in range(N):
+            p[i] = 2.0 * start + 1.0 / N
+        follow(game, observers, floor, False, work)
+        mass = 0.0
+        for i in range(N):
+            mass += p[i]
+        if mass <= 1.0:
+            for i in range(N):
+                out[i] = p[i]
+            return floor
+    for i in range(N):
+        p[i] = 1.0 / (N + 1.0)
+    highest, lowest = -math.inf, math.inf
+    for y in range(game.top.size):
+        measure(game, observers, y, p, 0.0, work)
+        highest, lowest = max(highest, -slack[y]), min(lowest, -slack[y])
+    V = follow(game, observers, highest + max(0.1, 0.1 * (highest - lowest)), True, work)
+    for i in range(N):
+        out[i] = p[i]
+    return V
+
+
+@helper
+def measure(game: Game, observers: Flags, y: int, p: Floats, V: float, work: Any) -> None:
+    """P_p(y), what p saves, and the slack of the constraint of label y."""
+    wants, prices, seen, won, slack = (
+        work.labels[WANTS],
+        work.labels[PRICES],
+        work.labels[SEEN],
+        work.labels[WON],
+        work.labels[SLACK],
+    )
+    P = saving = 0.0
+    for i in range(p.size):
+        saving += p[i] * game.saved[y, i]
+        if observers[y, i]:
+            P += p[i]
+    seen[y] = P
+    won[y] = saving + V - wants[y]
+    slack[y] = won[y] - (prices[y] / P if prices[y] > 0.0 else 0.0)
+
+
+@seldom
+def follow(game: Game, observers: Flags, V: float, free: bool, work: Any) -> float:
+    """An interior point method: the least V with sum p <= 1 if V is `free`, else the least sum of p for this V.
+
+    From a strictly feasible p, in ``work.actions[PLAY]``, and V it follows the minimum of ``tau * objective + barrier``
+    for a growing tau by damped Newton steps. The barrier, ``- sum_i ln p_i - sum_y ln(slack_y) - sum_y ln P_p(y)``, and
+    with a free V ``- ln(1 - sum_i p_i)``, is self-concordant: it is that of the cones ``u P >= s``. So theta/tau, with
+    theta its number of terms, bounds the distance to the optimum. Every p on the way is feasible.
+    """
+    p, step = work.actions[PLAY], work.actions[STEP]
+    N, K = observers.shape[1], observers.shape[0]
+    theta = float(N + K + 1)
+    for y in range(K):
+        theta += 1.0 if work.labels[PRICES, y] > 0.0 else 0.0
+    tau = 0.0
+    for _ in range(BARRIER_STEPS):
+        barrier(game, observers, V, free, work)
+        mass = pull = bent = 0.0
+        for i in range(N):
+            mass += p[i]
+        for y in range(K):
+            pull += 1.0 / work.labels[SLACK, y]
+            bent += 1.0 / work.labels[SLACK, y] / work.labels[SLACK, y]
+        factorise(work.matrix, work.actions[PIVOTS])
+        bent = eliminated(bent, free, work)
+        if tau == 0.0:
+            tau = pull if free else theta / mass
+        dV, decrement = direction(tau, pull, bent, free, work)
+        while decrement < 0.3:
+            if theta <= tau * ACCURACY * max(1.0, abs(V) if free else mass):
+                return V
+            if not free and mass - 2.0 * theta / tau > 1.0:
+                return V  # the least sum is above 1: V must rise
+            tau *= GROWTH
+            dV, decrement = direction(tau, pull, bent, free, work)
+        size = step_size(game, observers, dV, tau, decrement, free, work)
+        if not size > 0.0:
+            return V
+        V += size * dV
+        for i in range(N):
+            p[i] += size * step[i]
+    return V
+
+
+@helper
+def eliminated(bent: float, free: bool, work: Any) -> float:
+    """The second derivative by V that is left where p follows V; the derivative of p by V goes to the row SOLVED."""
+    column, solved = work.actions[COLUMN], work.actions[SOLVED]
+    for i in range(column.size):
+        solved[i] = column[i] if free else 0.0
+    back_substitute(work.matrix, work.actions[PIVOTS], solved)
+    for i in range(column.size):
+        bent -= column[i] * solved[i]
+    return bent
+
+
+@helper
+def direction(tau: float, pull: float, bent: float, free: bool, work: Any) -> tuple[float, float]:
+    """Newton's step for this tau: that of p goes to the row STEP, that of V and the squared decrement are returned."""
+    step, gradient, column, solved = (
+        work.actions[STEP],
+        work.actions[GRADIENT],
+        work.actions[COLUMN],
+        work.actions[SOLVED],
+    )
+    each = 0.0 if free else tau
+    for i in range(step.size):
+        step[i] = gradient[i] + each
+    back_substitute(work.matrix, work.actions[PIVOTS], step)
+    dV = 0.0
+    if free:
+        along = tau - pull
+        for i in range(step.size):
+            along -= column[i] * step[i]
+        dV = -along / bent
+    decrement = -dV * (tau - pull)
+    for i in range(step.size):
+        step[i] = -step[i] - solved[i] * dV
+        decrement -= (gradient[i] + each) * step[i]
+    return dV, decrement
+
+
+@seldom
+def barrier(game: Game, observers: Flags, V: float, free: bool, work: Any) -> None:
+    """The gradient of the barrier by p, its second derivatives (the lower half) and those by p and V."""
+    prices, seen, slack = work.labels[PRICES], work.labels[SEEN], work.labels[SLACK]
+    p, gradient, column = work.actions[PLAY], work.actions[GRADIENT], work.actions[COLUMN]
+    N, K = observers.shape[1], observers.shape[0]
+    room = 1.0
+    for i in range(N):
+        room -= p[i]
+    every = 1.0 / room if free else 0.0
+    for i in range(N):
+        gradient[i] = every - 1.0 / p[i]
+        column[i] = 0.0
+        for j in range(i):
+            work.matrix[i, j] = every * every
+        work.matrix[i, i] = every * every + 1.0 / (p[i] * p[i])
+    for y in range(K):
+        measure(game, observers, y, p, V, work)
+        s, P, r = prices[y], seen[y], 1.0 / slack[y]
+        pull = s / P / P if s > 0.0 else 0.0
+        shown = 1.0 / P if s > 0.0 else 0.0
+        bend = 2.0 * pull / P * r + shown * shown if s > 0.0 else 0.0
+        for i in range(N):
+            sees = observers[y, i]
+            won = game.saved[y, i] + (pull if sees else 0.0)
+            if won == 0.0 and not sees:
+                continue
+            gradient[i] -= won * r + (shown if sees else 0.0)
+            column[i] += won * r * r
+            for j in range(i + 1):
+                if observers[y, j]:
+                    work.matrix[i, j] += won * r * ((game.saved[y, j] + pull) * r) + (bend if sees else 0.0)
+                else:
+                    work.matrix[i, j] += won * r * (game.saved[y, j] * r)
+
+
+@seldom
+def factorise(matrix: Floats, pivots: Floats) -> None:
+    """Cholesky's factor in the lower half; a pivot that rounding has eaten becomes so large that its row is fixed."""
+    for i in range(pivots.size):
+        for j in range(i):
+            entry = matrix[i, j]
+            for k in range(j):
+                entry -= matrix[i, k] * matrix[j, k]
+            matrix[i, j] = entry / pivots[j]
+        entry = matrix[i, i]
+        for k in range(i):
+            entry -= matrix[i, k] * matrix[i, k]
+        pivots[i] = math.sqrt(entry) if entry > 1e-15 * matrix[i, i] else 1e100
+
+
+@seldom
+def back_substitute(matrix: Floats, pivots: Floats, vector: Floats) -> None:
+    """Solve for the vector in place, with the factor of :func:`factorise`."""
+    N = pivots.size
+    for i in range(N):
+        entry = vector[i]
+        for k in range(i):
+            entry -= matrix[i, k] * vector[k]
+        vector[i] = entry / pivots[i]
+    for i in range(N - 1, -1, -1):
+        entry = vector[i]
+        for k in range(i + 1, N):
+            entry -= matrix[k, i] * vector[k]
+        vector[i] = entry / pivots[i]
+
+
+@seldom
+def step_size(game: Game, observers: Flags, dV: float, tau: float, decrement: float, free: bool, work: Any) -> float:
+    """The length of a Newton step: at most 1, feasible, and not far behind the minimum along it; 0 where none is."""
+    prices, seen, won, seen_step, won_step = (
+        work.labels[PRICES],
+        work.labels[SEEN],
+        work.labels[WON],
+        work.labels[SEEN_STEP],
+        work.labels[WON_STEP],
+    )
+    p, step = work.actions[PLAY], work.actions[STEP]
+    N, K = observers.shape[1], observers.shape[0]
+    size, total, room = 1.0, 0.0, 1.0
+    for i in range(N):
+        total += step[i]
+        room -= p[i]
+        if step[i] < 0.0:
+            size = min(size, 0.99 * p[i] / -step[i])
+    if free and total > 0.0:
+        size = min(size, 0.99 * room / total)
+    for y in range(K):
+        seen_step[y], won_step[y] = 0.0, dV
+        for i in range(N):
+            won_step[y] += step[i] * game.saved[y, i]
+            if observers[y, i]:
+                seen_step[y] += step[i]
+    for _ in range(60):
+        slope = tau * (dV if free else total) + (total / (room - size * total) if free else 0.0)
+        for i in range(N):
+            slope -= step[i] / (p[i] + size * step[i])
+        for y in range(K):
+            s, slack = prices[y], won[y] + size * won_step[y]
+            pull = won_step[y]
+            if s > 0.0:
+                P = seen[y] + size * seen_step[y]
+                slack -= s / P
+                pull += s / P / P * seen_step[y]
+                slope -= seen_step[y] / P
+            slope = slope - pull / slack if slack > 0.0 else math.inf
+        if slope <= 0.5 * decrement:
+            return size
+        size *= 0.6
+    return 0.0
