@@ -54,7 +54,13 @@ class Exploration(Piece, abstract=True):
         return ()
 
     needs_stability: ClassVar[bool] = False
-    """Whether the rule can only be used with an optimizer that states its stability."""
+    """Whether the rule can only be used with a loss, and with an optimizer that states its stability."""
+
+    needs_estimates: ClassVar[bool] = False
+    """Whether the rule can only be used with a learner that estimates how likely each label is."""
+
+    uses_costs: ClassVar[bool] = False
+    """Whether a loss of the label, with this rule, minimises the costs of the graph."""
 
     has_gamma: ClassVar[bool] = True
     """Whether :meth:`tuned` sets anything."""
@@ -78,6 +84,12 @@ class Exploration(Piece, abstract=True):
         """
 
     @compiled
+    def appraise(
+        self, state: Any, plan: Plan, optimizer: Any, memory: Any, x: Row, estimates: Floats, greedy: int
+    ) -> None:
+        """As :meth:`prepare`, for a learner that estimates how likely each label is; nothing by default."""
+
+    @compiled
     def label_weight(self, plan: Plan, y: int) -> float:
         """By how much the loss of label `y` is multiplied before its gradient goes to the optimizer; 1 by default."""
         return 1.0
@@ -91,9 +103,13 @@ class Exploration(Piece, abstract=True):
     def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
         """Count the round, once it is played; nothing by default."""
 
-    @abstractmethod
+    @compiled
+    def count_feedback(self, state: Any, plan: Plan, action: int) -> None:
+        """Count the feedback on an action, once it is there; nothing by default."""
+
     def tuned(self, gamma: float) -> Exploration:
         """The same rule with another gamma; itself, where it has none."""
+        return self
 
     def theorem_refusal(self, graph: FeedbackGraph) -> str | None:
         """Why the theorems do not apply to this rule on this graph, as the end of a sentence; None where they do.
@@ -290,6 +306,7 @@ class Optimised(Exploration):
 
     needs_stability = True
     has_gamma = False
+    uses_costs = True
 
     def check(self) -> None:
         number(self.caution, "Optimised's caution", least=0.0)
@@ -339,19 +356,11 @@ class Optimised(Exploration):
     def label_weight(self, plan: Plan, y: int) -> float:
         return plan.table.top[y]
 
-    def tuned(self, gamma: float) -> Optimised:
-        return self
-
-
-def costs_of(graph: FeedbackGraph) -> Floats:
-    """C (N x K): 0 where the action is the label, 1 where it is not."""
-    return 1.0 - np.eye(graph.n_actions, graph.n_classes)
-
 
 @functools.lru_cache(maxsize=32)
 def game_on(graph: FeedbackGraph) -> Game:
     """What :class:`Optimised` needs to know of a graph."""
-    return game_of(graph.visible, costs_of(graph))
+    return game_of(graph.visible, graph.costs)
 
 
 @seldom

@@ -48,6 +48,8 @@ class GraphArrays(NamedTuple):
     """K: the only action that reveals the class; -1 where there are several."""
     costs: NDArray[np.float64]
     """N x K: what the action (row) costs where the label is the class (column)."""
+    largest_cost: float
+    """The largest of them; 0 where they are 0 and 1, so that only mistakes count."""
 
 
 class Plan(NamedTuple):
@@ -310,6 +312,7 @@ class FeedbackGraph:
             _frozen(np.array(self.dominating_indices, dtype=np.int64)),
             _frozen(np.where(self.visible.sum(axis=0) == 1, self.visible.argmax(axis=0), -1).astype(np.int64)),
             self.costs,
+            float(self.costs.max()) if self.has_costs else 0.0,
         )
 
     @property

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gappletron.numerics import Floats, Row
     from gappletron.state import Layout
 
-__all__ = ["AdaGrad", "AdaptiveOGD", "FixedOGD", "Optimizer", "ProjectedOGD", "ScaleFreeFTRL"]
+__all__ = ["AdaGrad", "AdaptiveOGD", "ConfidenceWeighted", "FixedOGD", "Optimizer", "ProjectedOGD", "ScaleFreeFTRL"]
 
 DELTA = 1e-8
 """What is added to a sum of squares before its root is divided by."""
@@ -48,6 +48,9 @@ norms is measured again, since the norm that is kept has the rounding errors of 
 
 SAFE_FACTOR = 1e80
 """With a factor below this no step on V is as long as LONGEST_STEP."""
+
+SMALLEST_VARIANCE = 1e-100
+"""No weight of :class:`ConfidenceWeighted` becomes more certain than this."""
 
 LONGEST_STEP = 1e140
 """Where a step on V is longer than this, or its factor larger, the scale is multiplied into V first."""
@@ -103,6 +106,11 @@ class Optimizer(Piece, abstract=True):
     def has_stability(self) -> bool:
         """Whether the optimizer states its stability, which :class:`gappletron.Optimised` needs."""
         return type(self).stability is not Optimizer.stability
+
+    @compiled
+    def uncertainty(self, state: Any, x: Row, a: int, b: int) -> float:
+        """How little is known of the score of `a` minus that of `b` at x: from 1 (nothing) towards 0; 1 by default."""
+        return 1.0
 
     def stability_offset(self, state: Any, U: Floats) -> float | None:
         """B_T(U) for the rounds that `state` has seen, infinite for a U outside of the optimizer's domain.
@@ -441,3 +449,80 @@ class ScaleFreeFTRL(InBall):
 def solo_guarantee(radius: float) -> float:
     """h of :class:`ScaleFreeFTRL`."""
     return radius * radius / 2.0 + 2.75 + 7.0 * radius
+
+
+class ConfidenceWeighted(Optimizer):
+    """Steps that end where the error is gone, each weight moved by as much as it is uncertain; there is no rate to set.
+
+    The update of AROW (Crammer, Kulesza, Dredze 2009) with a diagonal covariance, for any derivatives d of the loss with
+    respect to the scores. With ``V_k = sum_j x_j^2 S_jk``, an importance weight v, and ``r = noise * mean ||x||^2``::
+
+        W_jk <- W_jk - v d_k S_jk x_j / (r + v V_k)
+        1/S_jk <- 1/S_jk + shrink * v x_j^2 / r         where d_k is not 0
+
+    A step changes the score of class k by less than d_k, whatever v is. It is the implicit step for a squared loss, for
+    which d_k is the whole error. Features that are all multiplied by a number give the same scores. The mean is that of
+    the rounds which were learned from. There is no h.
+
+    >>> ConfidenceWeighted()
+    ConfidenceWeighted(noise=0.03, shrink=0.3)
+    """
+
+    noise: float = 0.03
+    shrink: float = 0.3
+
+    def check(self) -> None:
+        number(self.noise, "ConfidenceWeighted's noise", above=0.0)
+        number(self.shrink, "ConfidenceWeighted's shrink", least=0.0)
+
+    def declare(self) -> Layout:
+        """W, the variances S, and the squared norms of the rows that were learned from: their sum and their number."""
+        return {
+            "weights": Field("features", "classes"),
+            "variances": Field("features", "classes", fill=1.0, above=0),
+            "total": Field(least=0),
+            "rows": Field(least=0),
+        }
+
+    def scores(self, state: Any, x: Row, out: Floats) -> None:
+        dot(state.weights, x, out)
+
+    def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
+        state.total[0] += x.squared
+        state.rows[0] += 1.0
+        r = self.noise * (state.total[0] / state.rows[0])
+        if r > SMALLEST_TOTAL and x.squared > 0.0:
+            for k in range(direction.size):
+                if direction[k] != 0.0:
+                    move_by_variance(state, x, k, direction[k], weight, r, self.shrink)
+
+    def uncertainty(self, state: Any, x: Row, a: int, b: int) -> float:
+        """The mean of S over both classes and the features, weighted by x_j^2."""
+        total = 0.0
+        for p in range(x.start, x.stop):
+            j = x.indices[p]
+            total += x.values[p] * x.values[p] * (state.variances[j, a] + state.variances[j, b])
+        return 0.5 * total / x.squared if total > 0.0 else 1.0
+
+    def weights(self, state: Any) -> Floats:
+        return state.weights
+
+    def guarantee(self) -> None:
+        return None
+
+
+@helper
+def move_by_variance(state: Any, x: Row, k: int, derivative: float, weight: float, r: float, shrink: float) -> None:
+    """The step of :class:`ConfidenceWeighted` for one class."""
+    V = 0.0
+    for p in range(x.start, x.stop):
+        V += x.values[p] * x.values[p] * state.variances[x.indices[p], k]
+    step = -derivative / (r / weight + V)
+    gain = shrink * (weight / r)
+    for p in range(x.start, x.stop):
+        j = x.indices[p]
+        value = x.values[p]
+        S = state.variances[j, k]
+        state.weights[j, k] += step * S * value
+        # Below the smallest normal number the next division could overflow.
+        state.variances[j, k] = max(SMALLEST_VARIANCE, S / (1.0 + S * (gain * (value * value))))

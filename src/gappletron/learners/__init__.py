@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["check_can_play", "named", "names"]
 
-ORDER = ("gappletron", "banditron", "newtron", "soba", "gaptron", "perceptron", "second_order", "exp3")
+ORDER = (
+    "one_against_all",
+    "gappletron",
+    "banditron",
+    "newtron",
+    "soba",
+    "gaptron",
+    "perceptron",
+    "second_order",
+    "exp3",
+)
 """The files that are listed first; others follow in alphabetical order and need no entry here."""
 
 
@@ -37,7 +47,7 @@ def names(graph: FeedbackGraph | None = None) -> list[str]:
     """The names that :func:`named` accepts; with a graph, of those that can play it.
 
     >>> names()[:4]
-    ['gapsmh', 'gaphin', 'gaplog', 'gaplog2']
+    ['auto', 'gapsmh', 'gaphin', 'gaplog']
     """
     return [
         name

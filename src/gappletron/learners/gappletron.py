@@ -40,7 +40,16 @@ class Composed(Learner, abstract=True):
         "weights 0; the uniform part of exploration, and losses that depend on K, use the new K; gamma and n_t stay"
     )
 
+    @property
+    def uses_costs(self) -> bool:
+        return self.exploration.uses_costs
+
     def check(self) -> None:
+        if self.exploration.needs_estimates:
+            raise UserError(
+                f"{self.exploration!r} needs a learner that estimates how likely each label is: use it with "
+                "OneAgainstAll or PartialLikelihood"
+            )
         if self.exploration.needs_stability and not self.optimizer.has_stability():
             raise UserError(
                 f"{self.exploration!r} needs an optimizer that states its stability, and {self.optimizer!r} does not: "

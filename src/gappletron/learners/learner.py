@@ -133,9 +133,13 @@ class Learner(Piece, abstract=True):
     reference: ClassVar[str] = ""
     """Where it comes from: authors, title, year."""
 
-    uses_costs: ClassVar[bool] = False
-    """Whether it minimises the costs of the graph. A learner that does not, minimises mistakes, and a graph with costs
-    that are not 0 and 1 is refused."""
+    @property
+    def uses_costs(self) -> bool:
+        """Whether it minimises the costs of the graph.
+
+        A learner that does not minimises mistakes, and a graph with costs other than 0 and 1 is refused.
+        """
+        return False
 
     @property
     def name(self) -> str:

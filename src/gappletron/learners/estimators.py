@@ -1,0 +1,111 @@
+"""Learners that estimate how likely each label is, and learn from all that a round shows without importance weights.
+
+A round shows more than the label or nothing: after action i it is known of every class k with ``A[i, k]`` whether it is
+the label. That is used as it is. Which rounds show it depends on x and on the draw, not on the label, so nothing has to
+be weighted.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from gappletron._dispatch import compiled
+from gappletron._validate import UserError
+from gappletron.learners.learner import Decision, Learner, Round
+from gappletron.numerics import argmax, rival
+from gappletron.state import Scratch
+
+if TYPE_CHECKING:
+    from gappletron.exploration import Exploration
+    from gappletron.graphs import FeedbackGraph, Plan
+    from gappletron.numerics import Floats, Row
+    from gappletron.optimizers import Optimizer
+    from gappletron.state import Layout
+
+__all__ = ["Estimator"]
+
+
+class Estimator(Learner, abstract=True):
+    """What the estimators share: the optimizer, the exploration rule, and the choice of least expected cost."""
+
+    optimizer: Optimizer
+    exploration: Exploration
+
+    setting = "any graph, any costs"
+    knows_classes = True
+    new_class = "weights 0, as uncertain as at the start; exploration uses the new K"
+    tunings = ("only-t",)
+
+    @property
+    def uses_costs(self) -> bool:
+        return True
+
+    def check(self) -> None:
+        if self.exploration.needs_stability:
+            raise UserError(
+                f"{self.exploration!r} needs a loss and the stability of an optimizer: use it with Gappletron, or choose "
+                "another exploration rule, for example InverseGap()"
+            )
+
+    def declare(self) -> Layout:
+        return {
+            "optimizer": self.optimizer.declare(),
+            "exploration": self.exploration.declare(),
+            "estimates": Scratch("classes"),
+            "direction": Scratch("classes"),
+        }
+
+    def table(self, graph: FeedbackGraph) -> Any:
+        return self.exploration.table(graph)
+
+    def scores(self, state: Any, x: Row, out: Floats) -> None:
+        self.optimizer.scores(state.optimizer, x, out)
+
+    @abstractmethod
+    @compiled
+    def chance(self, scores: Floats, top: int, k: int) -> float:
+        """How likely class k is the label, up to a factor that all classes share; `top` is the argmax of the scores."""
+
+    def choice(self, plan: Plan, scores: Floats) -> int:
+        top = argmax(scores)
+        if plan.graph.largest_cost == 0.0:
+            return top
+        best, least = 0, 0.0
+        for i in range(scores.size):
+            cost = 0.0
+            for y in range(scores.size):
+                if plan.graph.costs[i, y] > 0.0:
+                    cost += plan.graph.costs[i, y] * self.chance(scores, top, y)
+            if i == 0 or cost < least:
+                best, least = i, cost
+        return best
+
+    @abstractmethod
+    @compiled
+    def estimate(self, scores: Floats, out: Floats) -> None:
+        """Fill `out` with the estimates q that exploration is made from."""
+
+    def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
+        greedy = self.choice(plan, scores)
+        self.estimate(scores, state.estimates)
+        self.exploration.appraise(state.exploration, plan, self.optimizer, state.optimizer, x, state.estimates, greedy)
+        r = rival(state.estimates, greedy)
+        gap = min(1.0, max(0.0, 1.0 - (state.estimates[greedy] - state.estimates[r])))
+        return Decision(greedy, self.exploration.explore(state.exploration, plan, greedy, gap, out))
+
+    def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
+        self.exploration.count_round(state.exploration, plan, greedy)
+
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
+        self.exploration.count_feedback(state.exploration, plan, played.action)
+        if self.differentiate(plan, played, state.direction):
+            self.optimizer.step(state.optimizer, x, state.direction, 1.0)
+
+    @abstractmethod
+    @compiled
+    def differentiate(self, plan: Plan, played: Round, out: Floats) -> bool:
+        """Fill `out` with the derivatives of the loss of what the round showed; False where it showed nothing."""
+
+    def weights(self, state: Any) -> Floats:
+        return self.optimizer.weights(state.optimizer)

@@ -1,0 +1,92 @@
+"""The exploration that people use in practice: none, a fixed share of the rounds, or the first rounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gappletron._dispatch import helper
+from gappletron._validate import number
+from gappletron.exploration import Exploration
+from gappletron.state import Field
+
+if TYPE_CHECKING:
+    from gappletron.graphs import GraphArrays, Plan
+    from gappletron.numerics import Floats
+    from gappletron.state import Layout
+
+__all__ = ["BurnIn", "EpsilonGreedy", "Greedy"]
+
+
+@helper
+def mix_in_dominating(graph: GraphArrays, greedy: int, share: float, out: Floats) -> None:
+    """p = (1 - share) e_{y*} + share/rho 1_S, with the dominating set S."""
+    for i in range(out.size):
+        out[i] = 0.0
+    out[greedy] = 1.0 - share
+    if share > 0.0:
+        rho = graph.dominating.size
+        for s in range(rho):
+            out[graph.dominating[s]] += share / rho
+
+
+class Greedy(Exploration):
+    """Always plays the greedy class, and so learns only from what its own predictions show.
+
+    >>> Greedy()
+    Greedy()
+    """
+
+    has_gamma = False
+
+    def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
+        mix_in_dominating(plan.graph, greedy, 0.0, out)
+        return 0.0
+
+
+class EpsilonGreedy(Exploration):
+    """Plays the dominating set, uniformly, in a fixed share of the rounds; else the greedy class.
+
+    On the bandit graph the dominating set is all classes; in filtering it is the class that reveals, in label efficient
+    classification the query.
+
+    >>> EpsilonGreedy()
+    EpsilonGreedy(epsilon=0.05)
+    """
+
+    epsilon: float = 0.05
+
+    has_gamma = False
+
+    def check(self) -> None:
+        number(self.epsilon, "EpsilonGreedy's epsilon", least=0.0, most=1.0)
+
+    def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
+        share = 0.0 if plan.graph.revealing[greedy] else self.epsilon
+        mix_in_dominating(plan.graph, greedy, share, out)
+        return share
+
+
+class BurnIn(Exploration):
+    """Plays the dominating set, uniformly, in the first rounds; then always the greedy class.
+
+    >>> BurnIn(rounds=30)
+    BurnIn(rounds=30.0)
+    """
+
+    rounds: float = 100.0
+
+    has_gamma = False
+
+    def check(self) -> None:
+        number(self.rounds, "BurnIn's rounds", least=0.0)
+
+    def declare(self) -> Layout:
+        return {"played": Field(dtype="int64", least=0)}
+
+    def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
+        share = 1.0 if state.played[0] < self.rounds else 0.0
+        mix_in_dominating(plan.graph, greedy, share, out)
+        return share
+
+    def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
+        state.played[0] += 1
