@@ -454,8 +454,9 @@ def solo_guarantee(radius: float) -> float:
 class ConfidenceWeighted(Optimizer):
     """Steps that end where the error is gone, each weight moved by as much as it is uncertain; there is no rate to set.
 
-    The update of AROW (Crammer, Kulesza, Dredze 2009) with a diagonal covariance, for any derivatives d of the loss with
-    respect to the scores. With ``V_k = sum_j x_j^2 S_jk``, an importance weight v, and ``r = noise * mean ||x||^2``::
+    The update of AROW (Crammer, Kulesza, Dredze 2009) with a diagonal covariance, for any derivatives d of the loss
+    with respect to the scores. With ``V_k = sum_j x_j^2 S_jk``, an importance weight v, and ``r = noise * mean
+    ||x||^2``::
 
         W_jk <- W_jk - v d_k S_jk x_j / (r + v V_k)
         1/S_jk <- 1/S_jk + shrink * v x_j^2 / r         where d_k is not 0

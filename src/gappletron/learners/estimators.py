@@ -44,8 +44,8 @@ class Estimator(Learner, abstract=True):
     def check(self) -> None:
         if self.exploration.needs_stability:
             raise UserError(
-                f"{self.exploration!r} needs a loss and the stability of an optimizer: use it with Gappletron, or choose "
-                "another exploration rule, for example InverseGap()"
+                f"{self.exploration!r} needs a loss and the stability of an optimizer: use it with Gappletron, or "
+                "choose another exploration rule, for example InverseGap()"
             )
 
     def declare(self) -> Layout:
