@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
+import os
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from benchmarks.peers.settings import Setting
 
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Every run has one thread: on rows as short as these, more of them make scikit-learn ten times as slow."""
 SEEDS = range(5)
 PEER_SEEDS = range(3)
 BAD_START = 50
@@ -151,6 +154,7 @@ def play(task: Task, seconds: float) -> Outcome:
 
 def play_all(tasks: list[Task], jobs: int, seconds: float, done: Callable[[Task, Outcome | Exception], None]) -> None:
     """Play in processes, in the given order, a few runs ahead; `done` hears of each as it ends."""
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
     waiting = iter(tasks)
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         running: dict[Future[Outcome], Task] = {}
