@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from benchmarks.peers.summary import Ratio
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
+LINES = ("-", "-", "--", "-", "--", "-.", ":", ":")
+"""Two greedy learners draw the same curve: dashes show both."""
 GRAPH_WORDS = {
     "full": "full information",
     "filtering": "filtering",
     "label-efficient": "label efficient",
     "bandit": "bandit",
 }
+RATIOS = (0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 LIBRARY_WORDS = {"VW": "Vowpal Wabbit", "River": "River", "scikit-learn": "scikit-learn"}
 
 
@@ -70,14 +73,14 @@ def bad_start(runs: list[Run], path: Path, ours: str | None = None) -> bool:
     drawn = drawn_settings(groups, ours)
     figure = new_figure(7.5, 4.2)
     axes = figure.add_subplot()
-    for colour, setting in zip(COLOURS, drawn, strict=False):
+    for colour, dashes, setting in zip(COLOURS, LINES, drawn, strict=False):
         group = groups[setting]
         rounds = group[0].outcome.rounds
         errors = np.array([run.outcome.mistakes for run in group]) / np.array(rounds)
         seen = statistics.mean(run.outcome.labels_seen[-1] for run in group)
         width = 2.5 if setting.library == "Ours" else 1.5
-        label = f"{picture_name(setting)}: {seen:,.0f} labels seen, error {errors[:, -1].mean():.3f}"
-        axes.plot(rounds, errors.mean(axis=0), color=colour, linewidth=width, label=label)
+        label = f"{picture_name(setting)}: error {errors[:, -1].mean():.3f}, labels seen: {seen:,.0f}"
+        axes.plot(rounds, errors.mean(axis=0), color=colour, linestyle=dashes, linewidth=width, label=label)
     is_mail = picture_stream() == "sms_spam"
     axes.set_xscale("log")
     axes.set_xlim(10, rounds[-1])
@@ -125,8 +128,12 @@ def ratio_dots(ratios: list[Ratio], path: Path) -> bool:
     axes.axvline(1.0, color="black", linewidth=0.8)
     axes.axvline(CLOSE, color="black", linewidth=0.8, linestyle=":")
     axes.set_xscale("log")
+    axes.set_xticks(RATIOS, [f"{ratio:g}" for ratio in RATIOS])
+    axes.minorticks_off()
     axes.set_yticks(range(len(GRAPHS)), [GRAPH_WORDS[graph] for graph in GRAPHS])
     axes.invert_yaxis()
+    values = [ratio.value for ratio in ratios]
+    axes.set_xlim(0.95 * min(0.9, *values), 1.05 * max(2.0, *values))
     axes.set_xlabel(f"our error / the least error of peers, chosen in hindsight (dotted: {CLOSE}; bars: medians)")
     axes.legend(frameon=False, fontsize=8, ncols=max(1, len(learners)), loc="lower center", bbox_to_anchor=(0.5, 1.0))
     axes.spines[["top", "right"]].set_visible(False)
@@ -153,9 +160,9 @@ def speed_dots(runs: list[Run], path: Path) -> bool:
         colour = COLOURS[0] if name.startswith("Ours") else COLOURS[1]
         axes.plot(groups[name], [place] * len(groups[name]), "o", color=colour, markersize=4, alpha=0.6)
     axes.set_yticks(range(len(names)), names, fontsize=7)
-    axes.invert_yaxis()
+    axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xscale("log")
-    axes.set_xlabel("nanoseconds per round, a dot for each stream (without reading the data)")
+    axes.set_xlabel("nanoseconds per round, a dot for each stream")
     axes.spines[["top", "right"]].set_visible(False)
     save(figure, path)
     return True

@@ -110,6 +110,8 @@ TWO_CLASSES = (river("LogisticRegression"), river("LogisticRegression", 1.0))
 BANDITS = (cbify("--epsilon 0.05"), cbify("--first 100"), cbify("--bag 5"), cbify("--squarecb"))
 LOOKING = (one_vs_all("hinge"), river("SoftmaxRegression", 1.0), scikit_learn("SGDClassifier"))
 ACTIVE = (active("hinge"), active("logistic"))
+GRAPH_FEEDBACK_CLASSES = 10
+"""The most classes with which --graph_feedback is played: with 20 a round takes a second, with 77 half a minute."""
 
 
 def default_peers(graph: str, classes: int) -> list[Setting]:
@@ -121,7 +123,8 @@ def default_peers(graph: str, classes: int) -> list[Setting]:
     eps = [now_and_then(setting, 0.05) for setting in LOOKING]
     first = [burn_in(setting, 100) for setting in LOOKING]
     if graph == "filtering":
-        return [*LOOKING, *eps, *first, graph_feedback()]
+        solved = [graph_feedback()] if classes <= GRAPH_FEEDBACK_CLASSES else []
+        return [*LOOKING, *eps, *first, *solved]
     return [*eps, *first, *(ACTIVE if classes == 2 else ())]
 
 
