@@ -27,6 +27,8 @@ ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Every run has one thread: on rows as short as these, more of them make scikit-learn ten times as slow."""
 SEEDS = range(5)
 PEER_SEEDS = range(3)
+PATIENCE = {"--graph_feedback": 3.0}
+"""Methods that are slow: how many allowances a run has. They are played once."""
 BAD_START = 50
 """How many messages of the class that hides come first in the stream that begins badly."""
 
@@ -55,8 +57,8 @@ class Run(NamedTuple):
 
 
 def seeds_of(setting: Setting, count: int | None) -> list[int]:
-    """The seeds of a player: one where seeds make no difference."""
-    if not setting.is_random:
+    """The seeds of a player: one where seeds make no difference, or where a run takes minutes."""
+    if not setting.is_random or setting.method in PATIENCE:
         return [0]
     return list(SEEDS if setting.library == "Ours" else PEER_SEEDS)[:count]
 
@@ -75,7 +77,7 @@ class Options(NamedTuple):
     rounds: int | None = None
     seeds: int | None = None
     with_peers: bool = True
-    seconds: float = 120.0
+    seconds: float = 60.0
     """The allowance of each run."""
 
 
@@ -149,7 +151,7 @@ def play(task: Task, seconds: float) -> Outcome:
     whole = streams.load(task.stream, "raw" if task.form == "raw" else "prepared")
     feedback = Feedback(task.graph, whole.classes, whole.most_frequent)
     game = Game(task.setting, stream, feedback, task.seed, is_prepared=task.form != "raw")
-    return play_game(game, Allowance(seconds))
+    return play_game(game, Allowance(seconds * PATIENCE.get(task.setting.method, 1.0)))
 
 
 def play_all(tasks: list[Task], jobs: int, seconds: float, done: Callable[[Task, Outcome | Exception], None]) -> None:
