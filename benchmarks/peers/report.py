@@ -76,6 +76,14 @@ def ratio_table(ratios: list[Ratio]) -> str:
     return table(["learner", "graph", "cells", "median ratio", f"at most {CLOSE}", "largest"], rows)
 
 
+def ratio_part(runs: list[Run], ratios: list[Ratio]) -> str:
+    """The table of ratios, with the number of seeds behind it."""
+    if not ratios:
+        return "The recorded errors of peers were not there when this was written."
+    seeds = len({run.task.seed for run in runs if run.task.setting.library == "Ours"})
+    return f"Our errors are means over {seeds} seed{'s' * (seeds > 1)}.\n\n{ratio_table(ratios)}"
+
+
 def peer_cell(line: Line | None, rounds: int) -> str:
     """A peer's error and name in the table of duels."""
     return "" if line is None else f"{line.errors[rounds]:.4f} ({line.setting.name})"
@@ -84,7 +92,7 @@ def peer_cell(line: Line | None, rounds: int) -> str:
 def duel_table(duels: list[Duel]) -> str:
     """Ours beside the best peers, at the end of each stream."""
     learners = [line.setting.method for line in duels[0].ours]
-    header = ["stream", "graph", "rounds", *(f"`{name}`" for name in learners), "best peer, defaults"]
+    header = ["stream", "graph", "rounds", *(f"`{name}`" for name in learners), "best peer, fixed settings"]
     header += ["best peer, tuned in hindsight", "best recorded"]
     rows = []
     for duel in duels:
@@ -95,7 +103,7 @@ def duel_table(duels: list[Duel]) -> str:
             f"{duel.rounds:,}",
             *(shown(ours.get(name)) for name in learners),
         ]
-        cells += [peer_cell(duel.default, duel.rounds), peer_cell(duel.tuned, duel.rounds), shown(duel.recorded)]
+        cells += [peer_cell(duel.fixed, duel.rounds), peer_cell(duel.tuned, duel.rounds), shown(duel.recorded)]
         rows.append(cells)
     return table(header, rows)
 

@@ -126,8 +126,8 @@ class Duel(NamedTuple):
     graph: str
     rounds: int
     ours: list[Line]
-    default: Line | None
-    """The peer with the least error among those with defaults."""
+    fixed: Line | None
+    """The peer with the least error among those with fixed settings."""
     tuned: Line | None
     """The peer with the least error among those whose parameters were chosen in hindsight."""
     recorded: float | None
@@ -151,8 +151,8 @@ def duels(found: list[Line], bests: list[Best]) -> list[Duel]:
         theirs = [line for line in group if line.setting.library != "Ours"]
         if ours:
             rounds = ours[0].rounds
-            default = least([line for line in theirs if not line.setting.tuned], rounds)
+            fixed = least([line for line in theirs if not line.setting.tuned], rounds)
             tuned = least([line for line in theirs if line.setting.tuned], rounds)
             known = error_of(stream, graph, rounds, bests)
-            result.append(Duel(stream, graph, rounds, ours, default, tuned, known))
+            result.append(Duel(stream, graph, rounds, ours, fixed, tuned, known))
     return result
