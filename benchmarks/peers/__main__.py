@@ -67,11 +67,12 @@ def main() -> int:
     if not given.report:
         print(f"{len(tasks):,} runs, {len(missing):,} of them to be played on {given.jobs} processes", flush=True)
         runs.play_all(missing, given.jobs, options.seconds, progress)
-    played = store.runs(runs.all_tasks(options._replace(with_peers=True)))
+    everything = runs.all_tasks(options._replace(with_peers=True))
+    played = store.runs(everything)
     if not played:
         print("nothing was played yet: run it without --report first", file=sys.stderr)
         return 1
-    report.write(played, given.docs, given.out, is_quick=given.quick)
+    report.write(played, given.docs, given.out, planned=len(everything), is_quick=given.quick)
     if progress.failed:
         print(f"{progress.failed} runs failed; the same command tries them again", file=sys.stderr)
     return 1 if progress.failed else 0

@@ -47,11 +47,11 @@ def version_of(package: str) -> str:
         return "not installed"
 
 
-def circumstances(is_quick: bool) -> str:
+def circumstances(played: int, planned: int, is_quick: bool) -> str:
     """Versions, the machine's kind, and how much was played."""
     versions = ", ".join(f"{package} {version_of(package)}" for package in PACKAGES)
-    much = "A quick run (1,000 rounds, one seed)." if is_quick else "The whole benchmark."
-    return f"{much} Python {platform.python_version()} on {platform.machine()}; {versions}."
+    kind = "a quick benchmark (1,000 rounds, one seed)" if is_quick else "the whole benchmark"
+    return f"{played:,} of the {planned:,} runs of {kind}. Python {platform.python_version()} on {platform.machine()}; {versions}."
 
 
 # --------------------------------------------------------------------------------------------------------------- tables
@@ -171,15 +171,15 @@ def write_csv(lines: list[Line], path: Path) -> None:
                 writer.writerow([*start, rounds, f"{error:.6f}", f"{line.labels_seen:.1f}", f"{line.nanoseconds:.0f}"])
 
 
-def write(runs: list[Run], docs: Path, out: Path, *, is_quick: bool) -> None:
-    """Tables, figures and the CSV."""
+def write(runs: list[Run], docs: Path, out: Path, *, planned: int, is_quick: bool) -> None:
+    """Tables, figures and the CSV, of the runs that were played among those planned."""
     bests = recorded.read()
     lines = summary.lines(runs)
     ratios = summary.ratios(runs, bests)
     duels = summary.duels(lines, bests)
     drawn = figures.draw_all(runs, ratios, docs)
     parts = {
-        "circumstances": circumstances(is_quick),
+        "circumstances": circumstances(len(runs), planned, is_quick),
         "ratios": ratio_table(ratios)
         if ratios
         else "The recorded errors of peers were not there when this was written.",
