@@ -51,7 +51,8 @@ def circumstances(played: int, planned: int, is_quick: bool) -> str:
     """Versions, the machine's kind, and how much was played."""
     versions = ", ".join(f"{package} {version_of(package)}" for package in PACKAGES)
     kind = "a quick benchmark (1,000 rounds, one seed)" if is_quick else "the whole benchmark"
-    return f"{played:,} of the {planned:,} runs of {kind}. Python {platform.python_version()} on {platform.machine()}; {versions}."
+    machine = f"Python {platform.python_version()} on {platform.machine()}"
+    return f"{played:,} of the {planned:,} runs of {kind}. {machine}; {versions}."
 
 
 # --------------------------------------------------------------------------------------------------------------- tables
