@@ -1,9 +1,9 @@
-# For a fresh machine with Python 3.11 or newer, pip and make: `make reproduce`, `make test`, `make demo`.
+# For a fresh machine with Python 3.11 or newer, pip and make: `make reproduce`, `make test`, `make demo`, `make bench`.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: reproduce test test-lowest stress demo clean
+.PHONY: reproduce test test-lowest stress demo bench clean
 .DELETE_ON_ERROR:
 
 reproduce: .venv/installed  ## every experiment of the paper; leaves results/report.html, and goes on where it was stopped
@@ -27,6 +27,9 @@ stress: .venv/installed  ## long storms of signals, kills, threads, damaged byte
 demo: .venv/installed  ## play four feedback graphs and draw the error curves
 	$(BIN)/gappletron demo
 
+bench: .venv-bench/installed  ## ours beside other libraries (an hour); goes on where it was stopped, writes docs/benchmarks.md
+	.venv-bench/bin/python -m benchmarks.peers
+
 .venv/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed; name one as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
@@ -41,6 +44,12 @@ demo: .venv/installed  ## play four feedback graphs and draw the error curves
 	@.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/lowest.txt
 	@touch $@
 
+.venv-bench/installed: benchmarks/peers.txt pyproject.toml
+	@echo "Setting up .venv-bench (once, a minute or two) ..."
+	@$(PYTHON) -m venv --clear .venv-bench
+	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/peers.txt --editable .
+	@touch $@
+
 clean:  ## forget the environment, the caches and what demo drew (results/ stays)
-	rm -rf .venv .venv-lowest demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-lowest .venv-bench demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
