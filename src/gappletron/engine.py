@@ -22,6 +22,7 @@ from gappletron._dispatch import Piece, compiled, helper
 from gappletron._packed import unpacked
 from gappletron._vectors import lanes_for
 from gappletron.learners.learner import Decision, Round
+from gappletron.normalization import squared_size
 from gappletron.numerics import UNSEEN_LABEL, Row
 
 if TYPE_CHECKING:
@@ -31,20 +32,33 @@ if TYPE_CHECKING:
     from gappletron._vectors import Lanes
     from gappletron.graphs import Plan
     from gappletron.learners.learner import Learner
+    from gappletron.normalization import Normalization
     from gappletron.numerics import Floats
 
-__all__ = ["Counts", "Desk", "Losses", "Tally", "act", "advance", "learn", "many_greedy", "many_probabilities"]
+__all__ = [
+    "Counts",
+    "Desk",
+    "Losses",
+    "Tally",
+    "act",
+    "advance",
+    "learn",
+    "many_greedy",
+    "many_probabilities",
+    "scale_rows",
+]
 
 MISTAKES, LABELS_SEEN, EXPLORED, BLIND = range(4)
 RATES, LOSSES, COSTS = range(3)
 PLAYED, LEARNED = range(2)
-ROUND, ACTION, GREEDY, RATE = range(4)
-HEAD = 4
+ROUND, ACTION, GREEDY, RATE, SQUARED = range(5)
+HEAD = 5
 """The numbers in front of the probabilities in a record."""
 
 
 class Desk(NamedTuple):
-    """Arrays for one round's scores (K, padded beyond its end) and probabilities (N), the clock, and the padded width.
+    """Arrays for one round's scores (K, padded beyond its end) and probabilities (N), the clock, the padded width, and
+    how a row is prepared: its normalization, what that remembers, and 1 where its first entry is a bias.
 
     The clock holds the number of rounds played, and the round of the last call of :func:`learn`. It is changed by the
     same calls of compiled code as the state. A signal handler runs before or after such a call, never inside it, so the
@@ -55,6 +69,9 @@ class Desk(NamedTuple):
     probabilities: Floats
     clock: NDArray[np.int64]
     lanes: Lanes
+    normalization: Normalization
+    scales: Any
+    bias: int
 
 
 class Rows(NamedTuple):
@@ -95,14 +112,18 @@ def new_clock() -> NDArray[np.int64]:
     return np.array([0, -1])
 
 
-def new_desk(classes: int, actions: int, lanes: Any, clock: NDArray[np.int64]) -> Desk:
+def new_desk(
+    classes: int, actions: int, clock: NDArray[np.int64], normalization: Normalization, scales: Any, bias: int
+) -> Desk:
     """An empty desk for a graph of this size."""
-    return Desk(np.zeros(lanes.padded(classes))[:classes], np.zeros(actions), clock, lanes)
+    lanes: Any = lanes_for(classes)
+    scores = np.zeros(lanes.padded(classes))[:classes]
+    return Desk(scores, np.zeros(actions), clock, lanes, normalization, scales, bias)
 
 
 def new_record(classes: int, actions: int) -> Floats:
-    """What :func:`act` writes down of a round and :func:`learn` reads: the round's number (-1 at first), the action, y*
-    and gamma_t, then the probabilities of the actions, the scores of the classes, and their padding.
+    """What :func:`act` writes down of a round and :func:`learn` reads: the round's number (-1 at first), the action,
+    y*, gamma_t and ||x||^2, then the probabilities of the actions, the scores of the classes, and their padding.
     """
     record = np.zeros(HEAD + actions + lanes_for(classes).padded(classes))
     record[ROUND] = -1.0
@@ -212,7 +233,11 @@ def play_until(
     mistakes = seen = explored = blind = 0
     rates, losses, costs = tally.sums[RATES], tally.sums[LOSSES], tally.sums[COSTS]
     for t in range(start, stop):
-        x = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
+        first, last = rows.indptr[t], rows.indptr[t + 1]
+        squared = desk.normalization.take(
+            desk.scales, rows.indices, rows.values, first, last, desk.bias, rows.squared[t]
+        )
+        x = Row(rows.indices, rows.values, first, last, squared, desk.lanes)
         decision = decide(learner, state, plan, x, desk)
         learner.count_round(state, plan, decision.greedy)
         action = draw(desk.probabilities, rows.draws[t])
@@ -244,7 +269,8 @@ def play_until(
 def act(
     player: Packed, indices: NDArray[np.int32], values: Floats, squared: float, u: float, at: int, record: Floats
 ) -> bool:
-    """The first half of round number `at`, written to the record (:func:`new_record`).
+    """The first half of round number `at`, written to the record (:func:`new_record`); `values` become what the learner
+    sees.
 
     `player` is (learner, state, plan, desk). False, and nothing is changed, where the round was played by another call
     in the meantime (of a signal handler).
@@ -252,7 +278,9 @@ def act(
     learner, state, plan, desk = unpacked(player)
     if desk.clock[PLAYED] != at:
         return False
-    decision = decide(learner, state, plan, Row(indices, values, 0, indices.size, squared, desk.lanes), desk)
+    record[SQUARED] = desk.normalization.take(desk.scales, indices, values, 0, indices.size, desk.bias, squared)
+    x = Row(indices, values, 0, indices.size, record[SQUARED], desk.lanes)
+    decision = decide(learner, state, plan, x, desk)
     learner.count_round(state, plan, decision.greedy)
     record[ACTION] = draw(desk.probabilities, u)
     record[GREEDY] = decision.greedy
@@ -267,20 +295,26 @@ def act(
     return True
 
 
-def learn(
-    player: Packed, indices: NDArray[np.int32], values: Floats, squared: float, record: Floats, label: int
-) -> None:
+def learn(player: Packed, indices: NDArray[np.int32], values: Floats, record: Floats, label: int) -> None:
     """The second half of the round of a record, now or after others."""
     learner, state, plan, desk = unpacked(player)
     N, K = plan.graph.visible.shape
     scores = record[HEAD + N : HEAD + N + K]
     played = Round(scores, record[HEAD : HEAD + N], int(record[GREEDY]), int(record[ACTION]), label)
     learner.recall(state, played)
-    learner.update(state, plan, Row(indices, values, 0, indices.size, squared, desk.lanes), played)
+    learner.update(state, plan, Row(indices, values, 0, indices.size, record[SQUARED], desk.lanes), played)
     desk.clock[LEARNED] = int(record[ROUND])
 
 
 # ------------------------------------------------------------------------------------------------ looking, for a batch
+
+
+def scale_rows(desk: Desk, rows: Rows) -> None:
+    """Scale every row, and measure it; nothing is remembered of them."""
+    for t in range(rows.labels.size):
+        first, last = rows.indptr[t], rows.indptr[t + 1]
+        desk.normalization.apply(desk.scales, rows.indices, rows.values, first + desk.bias, last)
+        rows.squared[t] = squared_size(rows.values, first, last)
 
 
 def many_greedy(

@@ -38,6 +38,18 @@ class Vector(NamedTuple):
     squared: float
 
 
+def with_bias(x: Vector) -> Vector:
+    """A vector with one more feature, the first, that is 1.
+
+    >>> with_bias(Vector(np.array([0, 2], np.int32), np.array([0.5, 3.0]), 9.25))
+    Vector(indices=array([0, 1, 3], dtype=int32), values=array([1. , 0.5, 3. ]), squared=10.25)
+    """
+    indices, values = np.zeros(x.indices.size + 1, np.int32), np.ones(x.values.size + 1)
+    np.add(x.indices, 1, out=indices[1:])
+    values[1:] = x.values
+    return Vector(indices, values, 1.0 + x.squared)
+
+
 def checked(indices: NDArray[Any], values: Floats, features: int, out: NDArray[np.int32]) -> tuple[int, int, float]:
     """Copy the indices; what is wrong (FINE if nothing), where, and ||x||^2."""
     unsorted = False

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from gappletron._dispatch import Piece
     from gappletron.graphs import FeedbackGraph
+    from gappletron.normalization import Normalization
     from gappletron.numerics import Floats
 
 __all__ = ["UNSEEN", "Online", "Receipt"]
@@ -185,11 +186,16 @@ class Receipt:
 class Online:
     """A learner in front of a real stream.
 
-    :param learner: a learner, or the name of one.
+    :param learner: a learner, or the name of one; ``"auto"`` is the default (docs, page Default).
     :param graph: which action reveals which label; its class names are the labels.
     :param features: the number of features; indices run from 0 to features - 1. With ``"grow"`` any index below
         `feature_limit` is accepted, and the state doubles when it must.
     :param seed: of the learner's randomness.
+    :param normalize: how rows are scaled before the learner sees them, by what was seen so far: ``"columns"``,
+        ``"unit"``, ``"log1p-unit"``, None (as they are), or ``"auto"``: columns for the default learner, none for those
+        of the paper.
+    :param bias: whether rows get one more feature that is always 1; ``"auto"``: for the default learner. Its weights
+        are the first row of `weights`.
     :param pending: how many receipts may wait for feedback; beyond that the oldest expire.
     :param pending_bytes: how much memory the rows and probabilities of waiting receipts may take; beyond that the
         oldest expire.
@@ -213,15 +219,22 @@ class Online:
 
     def __init__(
         self,
-        learner: Learner | str,
-        graph: FeedbackGraph,
-        features: int | str,
+        learner: Learner | str = "auto",
+        graph: FeedbackGraph | None = None,
+        features: int | str = "grow",
         *,
         seed: int = 0,
+        normalize: Normalization | str | None = "auto",
+        bias: bool | str = "auto",
         pending: int = 10_000,
         pending_bytes: int = 2**28,
         feature_limit: int = 2**24,
     ) -> None:
+        if graph is None:
+            raise UserError(
+                "there is no feedback graph: say what is seen after which prediction, for example "
+                "graph=FeedbackGraph.filtering(['ham', 'spam']), where only what is predicted as ham is looked at"
+            )
         self.feature_limit: int | None = None
         first: Any = features
         if isinstance(features, str):
@@ -229,7 +242,7 @@ class Online:
                 raise UserError(f"features={features!r} is neither a number nor 'grow': give one of them")
             self.feature_limit = whole(feature_limit, "feature_limit", least=1, most=MOST_FEATURES)
             first = min(FIRST_FEATURES, self.feature_limit)
-        self._player = Player(learner, graph, first, seed)
+        self._player = Player(learner, graph, first, seed, normalize=normalize, bias=bias)
         self.pending_limit = whole(pending, "pending", least=1)
         self.pending_bytes = whole(pending_bytes, "pending_bytes", least=1)
         self._session, self._forks = _new_session(0), forks[0]
@@ -768,7 +781,7 @@ def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Onlin
     for (serial, action, greedy, size, place), rate in zip(rows.tolist(), rates.tolist(), strict=True):
         graph = model.graph if place == -1 else graphs[whole(place, "a graph")]
         indices, values = cut("indices", whole(size, "a size"), np.int32), cut("values", size, np.float64)
-        squared = model._player.checker.is_fine(indices, values, model.features)
+        squared = model._player.checker.is_fine(indices, values, model._player.width)
         if squared is None:
             raise damaged
         least = whole(serial, "a serial", least=least, most=model.rounds - 1) + 1
@@ -781,11 +794,11 @@ def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Onlin
         if by_score and int(np.argmax(scores)) != greedy:
             raise damaged
         record = new_record(graph.n_classes, graph.n_actions)
-        record[:HEAD] = (serial, action, greedy, rate)
+        record[:HEAD] = (serial, action, greedy, rate, squared)
         record[HEAD : HEAD + graph.n_actions] = probabilities
         start = HEAD + graph.n_actions
         record[start : start + graph.n_classes] = scores
-        yield serial, Turn(Vector(indices, values, squared), graph, model.features, record)
+        yield serial, Turn(Vector(indices, values, squared), graph, model._player.width, record)
     if any(starts[name] != arrays[name].size for name in starts):
         raise damaged
 

@@ -17,7 +17,6 @@ from gappletron import model_files
 from gappletron._dispatch import can_be_loaded, entry, in_mode, is_interpreted, same_types
 from gappletron._packed import packed
 from gappletron._validate import UserError, whole
-from gappletron._vectors import lanes_for
 from gappletron.engine import (
     ACTION,
     GREEDY,
@@ -38,11 +37,13 @@ from gappletron.engine import (
     new_desk,
     new_record,
     new_tally,
+    scale_rows,
 )
 from gappletron.graphs import FeedbackGraph
-from gappletron.inputs import Checker, Vector, batches_of
+from gappletron.inputs import Checker, Vector, batches_of, with_bias
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner
+from gappletron.normalization import AsGiven, Normalization, normalization_of
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.spelling import rebuilt, spelled
 from gappletron.state import Sizes, State, check_shapes
@@ -69,6 +70,7 @@ FORMAT = "gappletron.Player"
 MOST_PLANS = 64
 MOST_ROUNDS = 2**53
 """A record holds the number of its round as a float."""
+AS_GIVEN = AsGiven()
 NO_MARKS = np.zeros(0, np.int64)
 NO_MARKS.flags.writeable = False
 NO_LABELS = np.zeros(0, np.int64)
@@ -143,6 +145,29 @@ def _read_only(view: Floats) -> Floats:
     return view
 
 
+def _with_prefix(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    """The arrays whose names begin with the prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _rows_of(header: dict[str, Any]) -> tuple[Normalization, bool]:
+    """The normalization and the bias of a saved player; those of version 0.1 had none."""
+    normalization = rebuilt(header.get("normalization", spelled(AS_GIVEN)), ())
+    bias = header.get("bias", False)
+    if not isinstance(normalization, Normalization) or type(bias) is not bool:
+        raise UserError("the normalization or the bias is not one: the file is damaged")
+    return normalization, bias
+
+
+def _bias_of(given: Any, learner: Learner) -> bool:
+    """Whether rows get a bias."""
+    if given == "auto":
+        return learner.default_bias
+    if type(given) is not bool:
+        raise UserError(f"bias must be True, False or 'auto', not {given!r}")
+    return given
+
+
 def learner_of(given: Any) -> Learner:
     """A learner, or the one of this name."""
     if isinstance(given, str):
@@ -160,6 +185,10 @@ class Player:
     :param features: the number of features; indices run from 0 to features - 1.
     :param seed: of the random generator.
     :param repeat: which of several runs with this seed; each has its own draws.
+    :param normalize: how rows are scaled before the learner sees them: ``"columns"``, ``"unit"``, ``"log1p-unit"``,
+        None (as they are), or ``"auto"``, what the learner is made for: none for those of the paper.
+    :param bias: whether rows get one more feature that is always 1; ``"auto"`` as above. It is the first row of the
+        weights.
 
     >>> from gappletron import FeedbackGraph, Player, Synthetic
     >>> player = Player("gapsmh", FeedbackGraph.bandit(3), features=40, seed=1)
@@ -184,15 +213,25 @@ class Player:
     _learn: Any
 
     def __init__(
-        self, learner: Learner | str, graph: FeedbackGraph, features: int, seed: int = 0, *, repeat: int = 0
+        self,
+        learner: Learner | str,
+        graph: FeedbackGraph,
+        features: int,
+        seed: int = 0,
+        *,
+        repeat: int = 0,
+        normalize: Normalization | str | None = "auto",
+        bias: bool | str = "auto",
     ) -> None:
         self.learner = learner_of(learner)
+        self.normalization = normalization_of(normalize, self.learner.default_normalize)
+        self.bias = _bias_of(bias, self.learner)
         if not isinstance(graph, FeedbackGraph):
             raise UserError(
                 f"{graph!r} is not a FeedbackGraph: make one, for example FeedbackGraph.bandit(['a', 'b', 'c'])"
             )
         check_can_play(self.learner, graph)
-        features = whole(features, "features", least=1, most=MOST_FEATURES)
+        features = whole(features, "features", least=1, most=MOST_FEATURES) + self.bias
         self._clock = new_clock()
         # Kept: machine code and packed arguments must not be mixed with plain ones.
         self._interpreted = is_interpreted()
@@ -200,6 +239,7 @@ class Player:
         self._first_draw = (0, self._rng.bit_generator.state)
         self._is_drawing = False
         self.checker = Checker()
+        self._scales = State(self.normalization.declare(), Sizes(features, 1, 1))
         state = State(self.learner.declare(), Sizes(features, graph.n_classes, graph.n_actions))
         self._bind(graph, state, self.learner.plan(graph))
 
@@ -207,20 +247,29 @@ class Player:
         """For copies and pickles: what the player is, without machine code and addresses."""
         return {
             "made": (self.learner, self.graph, self.features),
+            "rows": {"normalize": self.normalization, "bias": self.bias},
             "mode": self._interpreted,
             "arrays": {name: array.copy() for name, array in self._state.arrays.items()},
+            "scales": {name: array.copy() for name, array in self._scales.arrays.items()},
             "rounds": self.rounds,
             "random": self._random_state(),
         }
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         with in_mode(saved["mode"]):
-            self.__init__(*saved["made"])  # type: ignore[misc]
-        self._resume(saved["arrays"], saved["rounds"], saved["random"])
+            self.__init__(*saved["made"], **saved["rows"])  # type: ignore[misc]
+        self._resume(saved["arrays"], saved["scales"], saved["rounds"], saved["random"])
 
-    def _resume(self, arrays: dict[str, NDArray[Any]], rounds: int, random: dict[str, Any]) -> None:
+    def _resume(
+        self,
+        arrays: dict[str, NDArray[Any]],
+        scales: dict[str, NDArray[Any]],
+        rounds: int,
+        random: dict[str, Any],
+    ) -> None:
         """Go on from the state that a player had after so many rounds."""
         self._state.load(arrays)
+        self._scales.load(scales)
         self._clock[PLAYED] = rounds
         self._first_draw = (rounds, random)
         self._synchronise()
@@ -240,17 +289,22 @@ class Player:
 
     @property
     def features(self) -> int:
-        """The number of features."""
+        """The number of features, without the bias."""
+        return self._state.sizes.features - self.bias
+
+    @property
+    def width(self) -> int:
+        """The number of features that the learner sees, with the bias."""
         return self._state.sizes.features
 
     @property
     def nbytes(self) -> int:
         """The memory of the state."""
-        return self._state.nbytes
+        return self._state.nbytes + self._scales.nbytes
 
     @property
     def weights(self) -> Floats:
-        """W as a matrix of features x classes."""
+        """W as a matrix of features x classes; with a bias, its weights are the first row."""
         return self.learner.weights(self._state.tuple)[:, : self.graph.n_classes].copy()
 
     def _bind(self, graph: FeedbackGraph, state: State, plan: Plan) -> None:
@@ -259,7 +313,7 @@ class Player:
             "graph": graph,
             "_state": state,
             "_plan": plan,
-            "_desk": new_desk(graph.n_classes, graph.n_actions, lanes_for(graph.n_classes), self._clock),
+            "_desk": self._new_desk(graph, self._scales),
             "_blank": new_record(graph.n_classes, graph.n_actions),
             "_plans": OrderedDict({graph: plan}),
             "_packs": OrderedDict(),
@@ -270,6 +324,10 @@ class Player:
         }
         self.__dict__.update(new)  # in one step: a signal handler may raise between any two others
 
+    def _new_desk(self, graph: FeedbackGraph, scales: State) -> Desk:
+        """Room for a round on this graph."""
+        return new_desk(graph.n_classes, graph.n_actions, self._clock, self.normalization, scales.tuple, int(self.bias))
+
     def compile_rounds(self) -> None:
         """Compile, or load from the cache, what :meth:`act` and :meth:`learn` need."""
         x = Vector(np.zeros(0, np.int32), np.zeros(0), 0.0)
@@ -277,7 +335,7 @@ class Player:
         player = self._packed(self.graph)
         with in_mode(self._interpreted):
             self._act = entry(act, player, *x, 0.5, 0, record)
-            self._learn = entry(learn, player, *x, record, UNSEEN_LABEL)
+            self._learn = entry(learn, player, *x[:2], record, UNSEEN_LABEL)
 
     def _packed(self, graph: FeedbackGraph) -> Packed:
         """The arguments of rounds on this graph that do not change; those of the last 64 graphs are kept."""
@@ -363,15 +421,23 @@ class Player:
         first, draws = self.rounds, self._rng.random(rounds)
         tally = self._new_tally() if tally is None else tally
         record = Counts() if record is None else record
-        indptr, indices, values, labels = checked.chunk
+        ready = self._ready(checked)
+        indptr, indices, values, labels = ready.chunk
         for start, stop, graph in stretches:
             here = slice(start, stop)
-            rows = Rows(indptr[start : stop + 1], indices, values, labels[here], checked.squared[here], draws[here])
+            rows = Rows(indptr[start : stop + 1], indices, values, labels[here], ready.squared[here], draws[here])
             arguments = (self.learner, self._state.tuple, self._plan_of(graph), rows, self._desk, tally, record)
             self._kernel(advance, *arguments)(*arguments)
         if self.rounds != first + rounds:  # a signal handler has played in between
             self._synchronise()
         self._is_drawing = False
+
+    def _ready(self, checked: Prepared) -> Prepared:
+        """A chunk as the kernel takes it: with a bias, and with values of its own where they will be scaled."""
+        ready = checked.biased() if self.bias else checked
+        if self.normalization == AS_GIVEN:
+            return ready
+        return ready._replace(chunk=ready.chunk._replace(values=ready.chunk.values.copy()))
 
     def _random_state(self) -> dict[str, Any]:
         """The state of the random generator before the next round. Every round takes one draw."""
@@ -397,7 +463,8 @@ class Player:
 
     def _nothing_to_play(self, record: Counts | Losses | None) -> tuple[Any, ...]:
         """The arguments of :func:`~gappletron.engine.advance` without a round."""
-        tally, rows = self._new_tally(), Rows(*NO_ROWS, np.zeros(0), np.zeros(0))
+        chunk = self._ready(Prepared(NO_ROWS, np.zeros(0), 0, 0)).chunk
+        tally, rows = self._new_tally(), Rows(*chunk, np.zeros(0), np.zeros(0))
         record = Counts() if record is None else record
         return self.learner, self._state.tuple, self._plan, rows, self._desk, tally, record
 
@@ -435,7 +502,7 @@ class Player:
         :param x: ``(indices, values)`` (the fastest), a dense vector, a one-row sparse matrix or a mapping.
         :param graph: the feedback graph of this round, over the same classes and actions; by default the player's own.
         """
-        return self.act_on(self.checker.vector(x, self._state.sizes.features), graph)
+        return self.act_on(self.checker.vector(x, self.features), graph)
 
     def act_on(self, vector: Vector, graph: FeedbackGraph | None = None) -> Turn:
         """As :meth:`act`, for a vector that was checked for this number of features."""
@@ -444,9 +511,10 @@ class Player:
         return turn
 
     def new_turn(self, vector: Vector, graph: FeedbackGraph | None = None) -> Turn:
-        """A turn whose action :meth:`draw` will draw; changes nothing."""
+        """A turn whose action :meth:`draw` will draw; changes nothing. The vector must be the turn's own."""
         here = self.graph if graph is None else self._checked_graph(graph)
-        return Turn(vector, here, self._state.sizes.features, self._blank.copy())
+        own = with_bias(vector) if self.bias else vector
+        return Turn(own, here, self.width, self._blank.copy())
 
     def draw(self, turn: Turn) -> int:
         """Draw the action of a new turn; the number of its round.
@@ -484,7 +552,7 @@ class Player:
         if self._learn is None:
             self.compile_rounds()
         own = self._own_pack if turn.graph is self.graph else None
-        self._learn(self._packed(turn.graph) if own is None else own, *turn.x, turn.record, label)
+        self._learn(self._packed(turn.graph) if own is None else own, *turn.x[:2], turn.record, label)
 
     # ---------------------------------------------------------------------------------------- looking, changing nothing
 
@@ -499,7 +567,8 @@ class Player:
         """As :meth:`predict`, for a vector that was checked for this number of features."""
         indptr, label = np.array([0, vector.indices.size]), np.zeros(1, np.int64)
         chunk = frozen(indptr, vector.indices, vector.values, label)
-        return int(self._looked(Rows(*chunk, np.array([vector.squared]), np.zeros(0)), graph)[1][0])
+        checked = Prepared(chunk, np.array([vector.squared]), self.features, 1)
+        return int(self._looked(self._scaled(checked), graph)[1][0])
 
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> NDArray[np.int64]:
         """The greedy class of every row of a dense array or a sparse matrix.
@@ -528,8 +597,15 @@ class Player:
     def _batches(self, X: Any) -> Iterator[Rows]:
         """The rows of X, some at a time, without draws."""
         for chunk in batches_of(X, self.features):
-            checked = prepared(chunk, "X")
-            yield Rows(*checked.chunk, checked.squared, np.zeros(0))
+            yield self._scaled(prepared(chunk, "X"))
+
+    def _scaled(self, checked: Prepared) -> Rows:
+        """The rows of a chunk as the learner would see them if they came next, without draws."""
+        ready = self._ready(checked)
+        rows = Rows(*ready.chunk, ready.squared.copy(), np.zeros(0))
+        if self.normalization != AS_GIVEN:
+            self._kernel(scale_rows, self._desk, rows)(self._desk, rows)
+        return rows
 
     def _looked(self, rows: Rows, graph: FeedbackGraph | None = None) -> tuple[Floats, NDArray[np.int64]]:
         """The scores and the greedy class of every row."""
@@ -552,8 +628,12 @@ class Player:
         """
         wanted = whole(features, "features", least=self.features, most=MOST_FEATURES)
         if wanted > self.features:
-            state = self._state.resized(self._state.sizes._replace(features=wanted))
-            self.__dict__.update(_state=state, _packs=OrderedDict(), _own_pack=None)  # in one step
+            width = wanted + self.bias
+            state = self._state.resized(self._state.sizes._replace(features=width))
+            scales = self._scales.resized(self._scales.sizes._replace(features=width))
+            desk = self._new_desk(self.graph, scales)
+            # in one step
+            self.__dict__.update(_state=state, _scales=scales, _desk=desk, _packs=OrderedDict(), _own_pack=None)
 
     def add_class(
         self,
@@ -574,7 +654,7 @@ class Player:
         """
         graph = self.graph.with_class(name, reveals, revealed_by, costs)
         check_can_play(self.learner, graph)
-        state = self._state.resized(Sizes(self.features, graph.n_classes, graph.n_actions))
+        state = self._state.resized(Sizes(self._state.sizes.features, graph.n_classes, graph.n_actions))
         self.learner.grown(state.tuple, self.graph.n_classes)
         self._bind(graph, state, self.learner.plan(graph))
 
@@ -585,7 +665,7 @@ class Player:
 
         A state that the learner's fields do not allow, such as one with NaN, is a UserError.
         """
-        problem = self._state.problem()
+        problem = self._state.problem() or self._scales.problem()
         if problem is not None:
             raise UserError(
                 f"the state of {self.learner.name} is broken and cannot be saved, since {problem}: go on from an older "
@@ -594,12 +674,15 @@ class Player:
         header = {
             "learner": spelled(self.learner),
             "features": self.features,
+            "normalization": spelled(self.normalization),
+            "bias": self.bias,
             "graph": model_files.graph_header(self.graph),
             "rounds": self.rounds,
             "random": self._random_state(),
         }
         state = {f"state.{name}": array for name, array in self._state.arrays.items()}
-        return header, {**model_files.graph_arrays(self.graph), **state}
+        scales = {f"scales.{name}": array for name, array in self._scales.arrays.items()}
+        return header, {**model_files.graph_arrays(self.graph), **state, **scales}
 
     @classmethod
     def restored(
@@ -609,13 +692,14 @@ class Player:
         graph = model_files.graph_of(header["graph"], arrays)
         learner = learner_of(rebuilt(header["learner"], tuple(pieces)))
         features = whole(header["features"], "features", least=1, most=MOST_FEATURES)
+        normalization, bias = _rows_of(header)
         rounds = whole(header["rounds"], "the rounds", most=MOST_ROUNDS)
         random = _checked_random(header["random"])
-        prefix = "state."
-        state = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        check_shapes(learner.declare(), Sizes(features, graph.n_classes, graph.n_actions), state)
-        player = cls(learner, graph, features)
-        player._resume(state, rounds, random)
+        state, scales = _with_prefix(arrays, "state."), _with_prefix(arrays, "scales.")
+        check_shapes(learner.declare(), Sizes(features + bias, graph.n_classes, graph.n_actions), state)
+        check_shapes(normalization.declare(), Sizes(features + bias, 1, 1), scales)
+        player = cls(learner, graph, features, normalize=normalization, bias=bias)
+        player._resume(state, scales, rounds, random)
         return player
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gappletron.engine import Tally
+    from gappletron.normalization import Normalization
     from gappletron.numerics import Floats
     from gappletron.streams.prepared import Prepared
 
@@ -61,6 +62,8 @@ def play(
     rounds: int | None = None,
     losses: bool = False,
     curve: str | Sequence[int] = "log",
+    normalize: Normalization | str | None = "auto",
+    bias: bool | str = "auto",
     jobs: int | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Histories:
@@ -84,6 +87,10 @@ def play(
     :param rounds: stop after this many.
     :param losses: also add up the surrogate losses l_t(W_t), seen or not.
     :param curve: at which rounds totals are kept: ``"log"``, ``"every"``, or the rounds.
+    :param normalize: how each learner's rows are scaled, by what it has seen so far: ``"columns"``, ``"unit"``,
+        ``"log1p-unit"``, None (as they are), or ``"auto"``: columns for the default learner, none for those of the
+        paper and for a stream that was normalized with :func:`~gappletron.streams.transformed`.
+    :param bias: whether rows get one more feature that is always 1; ``"auto"`` as above.
     :param jobs: threads; by default as many as the machine has cores. The results do not depend on it.
     :param progress: called after every chunk with the rounds played so far and those there are (None where unknown).
 
@@ -101,6 +108,8 @@ def play(
         rounds=rounds,
         losses=losses,
         curve=curve,
+        normalize=normalize,
+        bias=bias,
         jobs=jobs,
     )
     for played in runs:
@@ -130,6 +139,8 @@ class Runs:
         rounds: int | None = None,
         losses: bool = False,
         curve: str | Sequence[int] = "log",
+        normalize: Normalization | str | None = "auto",
+        bias: bool | str = "auto",
         jobs: int | None = None,
     ) -> None:
         self.repeats = _repeat_numbers(repeats)
@@ -147,8 +158,19 @@ class Runs:
             raise UserError(f"losses must be True or False, not {losses!r}")
         record = Losses() if losses else Counts()
 
+        if self.stream.is_transformed:
+            normalize, bias = (None if normalize == "auto" else normalize), (False if bias == "auto" else bias)
+
         def run_of(name: str, repeat: int) -> _Run:
-            player = Player(self.learners[name], self.graph, self.stream.features, self.seed, repeat=repeat)
+            player = Player(
+                self.learners[name],
+                self.graph,
+                self.stream.features,
+                self.seed,
+                repeat=repeat,
+                normalize=normalize,
+                bias=bias,
+            )
             tally = new_tally(marks, self.graph.n_actions, self.graph.n_classes)
             return _Run(name, repeat, self.seed, player, tally, record)
 

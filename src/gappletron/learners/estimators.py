@@ -36,6 +36,8 @@ class Estimator(Learner, abstract=True):
     knows_classes = True
     new_class = "weights 0, as uncertain as at the start; exploration uses the new K"
     tunings = ("only-t",)
+    default_normalize = "columns"
+    default_bias = True
 
     @property
     def uses_costs(self) -> bool:

@@ -141,6 +141,12 @@ class Learner(Piece, abstract=True):
         """
         return False
 
+    default_normalize: ClassVar[str] = "none"
+    """How rows are normalized for it unless said otherwise: see :func:`gappletron.normalization.normalization_of`."""
+
+    default_bias: ClassVar[bool] = False
+    """Whether rows get a bias for it unless said otherwise."""
+
     @property
     def name(self) -> str:
         """What tables, figures and the command line call it."""

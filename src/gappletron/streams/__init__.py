@@ -13,7 +13,7 @@ from gappletron.streams.adversarial import FreshFeatures, Segments
 from gappletron.streams.stream import CHUNK, ArrayStream, Chunk, Stream, digits, limited, trusted
 from gappletron.streams.svmlight import SvmlightFile
 from gappletron.streams.synthetic import Synthetic
-from gappletron.streams.transform import NORMALIZATIONS, transformed
+from gappletron.streams.transform import transformed
 from gappletron.streams.unit_vectors import UnitVectors
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHUNK",
-    "NORMALIZATIONS",
     "ArrayStream",
     "Chunk",
     "FreshFeatures",
@@ -53,7 +52,7 @@ def open_stream(
     classes: Iterable[Any] | None = None,
     max_norm: float | None = None,
     rounds: int | None = None,
-    normalize: str = "none",
+    normalize: str | None = "none",
     bias: bool = False,
 ) -> Stream:
     """The stream that `data` names: ``"synthetic:K=9,d=120,..."``, ``"digits"``, a path, ``"-"``, a pair (X, y) or a

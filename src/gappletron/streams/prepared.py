@@ -13,6 +13,7 @@ from gappletron._dispatch import specialised
 from gappletron._validate import UserError
 from gappletron.numerics import LARGEST_VALUE
 from gappletron.streams.stream import MOST_FEATURES, Wrapped, frozen
+from gappletron.streams.transform import biased
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,11 @@ class Prepared(NamedTuple):
     squared: Floats
     features: int
     classes: int
+
+    def biased(self) -> Prepared:
+        """The same rows with one more feature, the first, that is always 1."""
+        chunk = biased(self.chunk)
+        return self._replace(chunk=chunk, squared=1.0 + self.squared, features=self.features + 1)
 
     def relabelled(self, positions: NDArray[np.int64]) -> Prepared:
         """The same rows with the label y replaced by ``positions[y]``."""

@@ -159,6 +159,8 @@ class Stream(abc.ABC):
     """The number of rounds T, None if it is not known in advance."""
     max_norm: float | None
     """The largest Euclidean norm of a row, or an upper bound of it; None if unknown."""
+    is_transformed: bool = False
+    """Whether the rows were normalized, or have a bias, because somebody asked for it: see :func:`transformed`."""
 
     @abc.abstractmethod
     def chunks(self) -> Iterator[Chunk]:
@@ -439,6 +441,11 @@ class Wrapped(Stream):
     def classes_given(self) -> bool:  # type: ignore[override]
         """Whether the order of the stream's classes was chosen, not derived from the data."""
         return self._stream.classes_given
+
+    @property
+    def is_transformed(self) -> bool:  # type: ignore[override]
+        """Whether the stream's rows were normalized, or have a bias, because somebody asked for it."""
+        return self._stream.is_transformed
 
     @property
     def rounds(self) -> int | None:  # type: ignore[override]
