@@ -1,4 +1,4 @@
-"""Normalization of rows, one at a time and without looking ahead: what a player does to x before the learner sees it."""
+"""Normalization of rows, one at a time and without looking ahead: what a player does to x first."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ class Columns(Normalization):
     """Each column is centred where it is dense and divided by its mean deviation so far; then the row gets norm 1.
 
     The deviation of a column is the mean of ``|v - m|`` over its entries that are not 0. The centre m is the mean of
-    the column, times a factor that grows from 0 for a column with half of its entries 0 to 1 for one without zeros: entries
-    that are 0 are not stored, so a sparse column cannot be centred. Values are cut to `limit` deviations. Multiplying a
-    column by any number does not matter; counts, texts and numbers need no other preparation.
+    the column, times a factor that grows from 0 for a column with half of its entries 0 to 1 for one without zeros:
+    entries that are 0 are not stored, so a sparse column cannot be centred. Values are cut to `limit` deviations.
+    Multiplying a column by any number does not matter; counts, texts and numbers need no other preparation.
 
     >>> Columns()
     Columns(limit=3.0)

@@ -52,9 +52,9 @@ MARKS_A_DECADE = 24
 
 
 def play(
-    learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str],
-    stream: Any,
-    graph: Graphs,
+    learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str] = "auto",
+    stream: Any = None,
+    graph: Graphs | None = None,
     *,
     revealing: Any = None,
     repeats: int | Sequence[int] = 1,
@@ -70,7 +70,7 @@ def play(
     """Play a stream with every learner, `repeats` times each, and return what happened.
 
     :param learners: a learner, its name (see :func:`gappletron.named`), several of them, or a mapping from names of
-        your own.
+        your own; by default ``"auto"``.
     :param stream: a :class:`~gappletron.streams.stream.Stream`, an ``(X, y)`` pair of arrays or a sparse matrix and
         labels, or what the command line takes: a svmlight file's path, ``"synthetic:K=9,d=120"``, ``"digits"``.
     :param graph: a :class:`FeedbackGraph`, its JSON file, or the name of a preset, which is made for the classes of the
@@ -98,6 +98,11 @@ def play(
     >>> runs
     <Histories of gapsmh: 3 runs>
     """
+    if stream is None or graph is None:
+        raise UserError(
+            f"there is no {'stream' if stream is None else 'graph'} to play: give the rows and labels as "
+            'stream=(X, y), and what a prediction reveals as graph="bandit", "filtering" or another'
+        )
     runs = Runs(
         learners,
         stream,

@@ -60,14 +60,15 @@ def run(
         list[str] | None,
         typer.Option(
             help="A learner (see `gappletron learners`), with parameters as in banditron:gamma=0.1; repeatable. "
-            "Default: gapsmh."
+            "Default: auto."
         ),
     ] = None,
     exploration: Annotated[
         str | None,
         typer.Option(
-            help="The exploration rule of Gappletron: top-up (default: the minimum that reveals every label often "
-            "enough), or paper (exactly Algorithm 1); parameters as in top-up:gamma=2."
+            help="The exploration rule, for auto and Gappletron. For auto: inverse-gap (default), greedy, "
+            "epsilon-greedy or burn-in:rounds=100. For Gappletron: top-up (default: the minimum that reveals every "
+            "label often enough), paper (exactly Algorithm 1) or optimised; parameters as in top-up:gamma=2."
         ),
     ] = None,
     gamma: Annotated[
@@ -85,17 +86,25 @@ def run(
     optimizer: Annotated[
         str | None,
         typer.Option(
-            help="The optimizer of Gappletron: adaptive-ogd (default), projected-ogd, fixed-ogd, ada-grad or "
-            "scale-free-ftrl; parameters as in projected-ogd:radius=5."
+            help="The optimizer, for auto and Gappletron: confidence-weighted (default of auto), adaptive-ogd (of "
+            "Gappletron), projected-ogd, fixed-ogd, ada-grad or scale-free-ftrl; parameters as in "
+            "projected-ogd:radius=5."
         ),
     ] = None,
     repeats: Annotated[int, typer.Option(help="Runs of each learner, on the same data.")] = 1,
     seed: Annotated[int, typer.Option(help="The seed of the learners.")] = 0,
     rounds: Annotated[int | None, typer.Option(help="Play at most this many rounds.")] = None,
     normalize: Annotated[
-        str, typer.Option(help="Normalization of rows: none, unit, or log1p-unit (for counts).")
-    ] = "none",
-    bias: Annotated[bool, typer.Option("--bias", help="Add a feature that is always 1.")] = False,
+        str,
+        typer.Option(
+            help="Normalization of rows: columns (each by what was seen of it so far), unit, log1p-unit (for counts), "
+            "none, or auto: columns for auto, none for the learners of the paper."
+        ),
+    ] = "auto",
+    bias: Annotated[
+        bool | None,
+        typer.Option("--bias/--no-bias", help="Add a feature that is always 1. Default: for auto only."),
+    ] = None,
     features: Annotated[int | None, typer.Option(help="The number of features; replaces a scan of the file.")] = None,
     classes: Annotated[str | None, typer.Option(help="The labels, as in 0,1,2; replaces a scan of the file.")] = None,
     max_norm: Annotated[
@@ -123,15 +132,13 @@ def run(
     if gamma is not None and tuning is not None:
         raise UserError("--gamma and --tuning were both given, and both set gamma: omit one of them")
     check_outputs(json_path, plot, inputs=(data, graph))
-    learners = _configured(learner or ["gapsmh"], exploration, optimizer, gamma, tuning)
+    learners = _configured(learner or ["auto"], exploration, optimizer, gamma, tuning)
     stream = open_stream(
         data,
         features=features,
         classes=None if classes is None else classes.split(","),
         max_norm=max_norm,
         rounds=rounds,
-        normalize=normalize,
-        bias=bias,
     )
     with progress("reading") as show:
         stream.prepare(show)
@@ -143,7 +150,16 @@ def run(
             for name, learner in learners.items()
         }
     with progress("compiling"):
-        runs = Runs(learners, stream, feedback, repeats=repeats, seed=seed, jobs=jobs)
+        runs = Runs(
+            learners,
+            stream,
+            feedback,
+            repeats=repeats,
+            seed=seed,
+            normalize=normalize,
+            bias="auto" if bias is None else bias,
+            jobs=jobs,
+        )
 
     def report(histories: Histories, stopped: str | None) -> None:
         if stopped is not None:
@@ -177,10 +193,12 @@ def _configured(
     """
     from gappletron.exploration import Exploration
     from gappletron.learners import named
+    from gappletron.learners.estimators import Estimator
     from gappletron.learners.gappletron import Gappletron
     from gappletron.optimizers import Optimizer
     from gappletron.spelling import parsed
 
+    composite = (Gappletron, Estimator)
     changes: dict[str, Any] = {}
     if exploration is not None:
         changes["exploration"] = parsed(Exploration, exploration, "exploration rule")
@@ -190,12 +208,12 @@ def _configured(
     if twice:
         raise UserError(f"--learner {twice[0]} was given twice: give it once, and use --repeats for more runs")
     learners = [named(name) for name in names]
-    if changes and not any(isinstance(learner, Gappletron) for learner in learners):
+    if changes and not any(isinstance(learner, composite) for learner in learners):
         raise UserError(
-            f"--{next(iter(changes))} is only for Gappletron, and none is among the learners: omit it, or add "
-            "--learner gapsmh"
+            f"--{next(iter(changes))} is only for learners that are made of pieces, and none is among these: omit it, "
+            "or choose for example --learner auto or --learner gapsmh"
         )
-    learners = [learner.replace(**changes) if isinstance(learner, Gappletron) else learner for learner in learners]
+    learners = [learner.replace(**changes) if isinstance(learner, composite) else learner for learner in learners]
     if gamma is not None:
         if not any(learner.has_gamma for learner in learners):
             raise UserError(f"--gamma was given, but none of {listing(names)} explores: omit it")
