@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gappletron._vectors import Lanes
     from gappletron.graphs import Plan
     from gappletron.learners.learner import Learner
-    from gappletron.normalization import Normalization
+    from gappletron.normalization import Normalization, Room
     from gappletron.numerics import Floats
 
 __all__ = [
@@ -75,7 +75,7 @@ class Desk(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A chunk, and for each of its rounds ||x||^2 and the uniform draw."""
+    """A chunk, for each of its rounds ||x||^2 and the uniform draw, and room for one row."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -83,6 +83,7 @@ class Rows(NamedTuple):
     labels: NDArray[np.int64]
     squared: Floats
     draws: Floats
+    room: Room
 
 
 class Tally(NamedTuple):
@@ -233,11 +234,8 @@ def play_until(
     mistakes = seen = explored = blind = 0
     rates, losses, costs = tally.sums[RATES], tally.sums[LOSSES], tally.sums[COSTS]
     for t in range(start, stop):
-        first, last = rows.indptr[t], rows.indptr[t + 1]
-        squared = desk.normalization.take(
-            desk.scales, rows.indices, rows.values, first, last, desk.bias, rows.squared[t]
-        )
-        x = Row(rows.indices, rows.values, first, last, squared, desk.lanes)
+        given = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
+        x = desk.normalization.present(desk.scales, given, desk.bias, rows.room)
         decision = decide(learner, state, plan, x, desk)
         learner.count_round(state, plan, decision.greedy)
         action = draw(desk.probabilities, rows.draws[t])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gappletron._dispatch import Piece, compiled, helper
 from gappletron._validate import number, unknown
-from gappletron.numerics import LARGEST_VALUE
+from gappletron.numerics import LARGEST_VALUE, Row
 from gappletron.state import Field
 
 if TYPE_CHECKING:
@@ -22,6 +22,13 @@ LONGEST_JUMP = 10.0
 
 DENSE = 0.5
 """A column whose share of entries that are not 0 is larger than this is centred, the more the larger the share."""
+
+
+class Room(NamedTuple):
+    """Where a row is copied to before it is scaled; as long as the longest row, with its bias."""
+
+    indices: Ints
+    values: Floats
 
 
 class Normalization(Piece, abstract=True):
@@ -52,6 +59,19 @@ class Normalization(Piece, abstract=True):
         self.apply(state, indices, values, start + bias, stop)
         return squared_size(values, start, stop)
 
+    @compiled
+    def present(self, state: Any, x: Row, bias: int, room: Room) -> Row:
+        """The next row of a chunk, x, as the learner sees it: copied after `bias` entries of 1, and taken."""
+        size = bias + x.stop - x.start
+        for p in range(x.start, x.stop):
+            room.indices[bias + p - x.start] = x.indices[p] + bias
+            room.values[bias + p - x.start] = x.values[p]
+        if bias:
+            room.indices[0] = 0
+            room.values[0] = 1.0
+        squared = self.take(state, room.indices, room.values, 0, size, bias, x.squared)
+        return Row(room.indices, room.values, 0, size, squared, x.lanes)
+
 
 class AsGiven(Normalization):
     """No normalization.
@@ -66,7 +86,21 @@ class AsGiven(Normalization):
     def take(
         self, state: Any, indices: Ints, values: Floats, start: int, stop: int, bias: int, squared: float
     ) -> float:
-        return squared_size(values, start, stop) if bias else squared
+        return squared
+
+    def present(self, state: Any, x: Row, bias: int, room: Room) -> Row:
+        return x
+
+
+class Copied(Normalization):
+    """No normalization, for rows that get a bias and must be copied for it.
+
+    >>> Copied()
+    Copied()
+    """
+
+    def apply(self, state: Any, indices: Ints, values: Floats, start: int, stop: int) -> None:
+        pass
 
 
 class Unit(Normalization):
@@ -111,49 +145,81 @@ class Columns(Normalization):
         number(self.limit, "Columns' limit", above=0.0)
 
     def declare(self) -> Layout:
-        """The number of rows; for each column that of its entries, the sums of their sizes, values and deviations."""
-        return {
-            "rows": Field(least=0),
-            "entries": Field("features", least=0),
-            "sizes": Field("features", least=0),
-            "sums": Field("features"),
-            "deviations": Field("features", least=0),
-        }
+        """The number of rows; for each column that of its entries, and the sums of sizes, values and deviations."""
+        return {"rows": Field(least=0), "columns": Field("features", 4)}
 
     def observe(self, state: Any, indices: Ints, values: Floats, start: int, stop: int) -> None:
         state.rows[0] += 1.0
         for p in range(start, stop):
-            j = indices[p]
-            value = min(LARGEST_VALUE, max(-LARGEST_VALUE, values[p]))
-            if value != 0.0:
-                if state.entries[j] > 0.0:
-                    most = LONGEST_JUMP * (state.sizes[j] / state.entries[j])
-                    value = min(most, max(-most, value))
-                state.entries[j] += 1.0
-                state.sizes[j] += abs(value)
-                state.sums[j] += value
-                state.deviations[j] += abs(value - centre(state, j))
+            note(state.columns, indices[p], values[p], 1.0 / state.rows[0])
 
     def apply(self, state: Any, indices: Ints, values: Floats, start: int, stop: int) -> None:
+        per_row = 1.0 / max(1.0, state.rows[0])
+        total = 0.0
         for p in range(start, stop):
-            j = indices[p]
-            if state.deviations[j] > 0.0:
-                deviation = state.deviations[j] / state.entries[j]
-                scaled = (values[p] - centre(state, j)) / deviation
-                values[p] = min(self.limit, max(-self.limit, scaled))
-            elif values[p] != 0.0:  # a column that was never seen
-                values[p] = math.copysign(1.0, values[p])
-        scale_to_unit(values, start, stop)
+            values[p] = standardized(state.columns, indices[p], values[p], per_row, self.limit)
+            total += values[p] * values[p]
+        divide(values, start, stop, total)
+
+    def take(
+        self, state: Any, indices: Ints, values: Floats, start: int, stop: int, bias: int, squared: float
+    ) -> float:
+        # As in the family, in one pass.
+        state.rows[0] += 1.0
+        per_row = 1.0 / state.rows[0]
+        total = 0.0
+        for p in range(start + bias, stop):
+            note(state.columns, indices[p], values[p], per_row)
+            values[p] = standardized(state.columns, indices[p], values[p], per_row, self.limit)
+            total += values[p] * values[p]
+        divide(values, start + bias, stop, total)
+        return squared_size(values, start, stop)
+
+
+ENTRIES, SIZES, SUMS, DEVIATIONS = range(4)
 
 
 @helper
-def centre(state: Any, j: int) -> float:
-    """What is subtracted from the entries of column j: its mean, as far as the column is dense."""
-    rows = state.rows[0]
-    share = (state.entries[j] / rows - DENSE) / (1.0 - DENSE)
-    if rows < 2.0 or share <= 0.0:
+def note(columns: Floats, j: int, value: float, per_row: float) -> None:
+    """Take note of an entry of column j."""
+    value = min(LARGEST_VALUE, max(-LARGEST_VALUE, value))
+    if value != 0.0:
+        entries, sizes = columns[j, ENTRIES], columns[j, SIZES]
+        if abs(value) * entries > LONGEST_JUMP * sizes and entries > 0.0:
+            value = math.copysign(LONGEST_JUMP * sizes / entries, value)
+        sums = columns[j, SUMS] + value
+        columns[j, ENTRIES] = entries + 1.0
+        columns[j, SIZES] = sizes + abs(value)
+        columns[j, SUMS] = sums
+        columns[j, DEVIATIONS] += abs(value - centre(entries + 1.0, sums, per_row))
+
+
+@helper
+def standardized(columns: Floats, j: int, value: float, per_row: float, limit: float) -> float:
+    """An entry of column j, less the centre, in mean deviations."""
+    entries, deviations = columns[j, ENTRIES], columns[j, DEVIATIONS]
+    if deviations > 0.0:
+        scaled = (value - centre(entries, columns[j, SUMS], per_row)) * (entries / deviations)
+        return min(limit, max(-limit, scaled))
+    return math.copysign(1.0, value) if value != 0.0 else 0.0  # a column that was never seen
+
+
+@helper
+def centre(entries: float, sums: float, per_row: float) -> float:
+    """What is subtracted from the entries of a column: its mean, as far as the column is dense."""
+    share = (entries * per_row - DENSE) / (1.0 - DENSE)
+    if per_row > 0.5 or share <= 0.0:  # a first row has nothing to be compared with
         return 0.0
-    return share * (state.sums[j] / rows)
+    return share * (sums * per_row)
+
+
+@helper
+def divide(values: Floats, start: int, stop: int, total: float) -> None:
+    """Scale a row to norm 1, where `total` is the sum of its squares and not beyond the range of doubles."""
+    if total > 0.0:
+        factor = 1.0 / math.sqrt(total)
+        for p in range(start, stop):
+            values[p] *= factor
 
 
 @helper

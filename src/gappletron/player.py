@@ -43,7 +43,7 @@ from gappletron.graphs import FeedbackGraph
 from gappletron.inputs import Checker, Vector, batches_of, with_bias
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner
-from gappletron.normalization import AsGiven, Normalization, normalization_of
+from gappletron.normalization import AsGiven, Copied, Normalization, Room, normalization_of
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.spelling import rebuilt, spelled
 from gappletron.state import Sizes, State, check_shapes
@@ -326,7 +326,8 @@ class Player:
 
     def _new_desk(self, graph: FeedbackGraph, scales: State) -> Desk:
         """Room for a round on this graph."""
-        return new_desk(graph.n_classes, graph.n_actions, self._clock, self.normalization, scales.tuple, int(self.bias))
+        normalization = Copied() if self.bias and self.normalization == AS_GIVEN else self.normalization
+        return new_desk(graph.n_classes, graph.n_actions, self._clock, normalization, scales.tuple, int(self.bias))
 
     def compile_rounds(self) -> None:
         """Compile, or load from the cache, what :meth:`act` and :meth:`learn` need."""
@@ -421,23 +422,23 @@ class Player:
         first, draws = self.rounds, self._rng.random(rounds)
         tally = self._new_tally() if tally is None else tally
         record = Counts() if record is None else record
-        ready = self._ready(checked)
-        indptr, indices, values, labels = ready.chunk
+        indptr, indices, values, labels = checked.chunk
+        room = self._room(indptr)
         for start, stop, graph in stretches:
             here = slice(start, stop)
-            rows = Rows(indptr[start : stop + 1], indices, values, labels[here], ready.squared[here], draws[here])
+            ends, squared = indptr[start : stop + 1], checked.squared[here]
+            rows = Rows(ends, indices, values, labels[here], squared, draws[here], room)
             arguments = (self.learner, self._state.tuple, self._plan_of(graph), rows, self._desk, tally, record)
             self._kernel(advance, *arguments)(*arguments)
         if self.rounds != first + rounds:  # a signal handler has played in between
             self._synchronise()
         self._is_drawing = False
 
-    def _ready(self, checked: Prepared) -> Prepared:
-        """A chunk as the kernel takes it: with a bias, and with values of its own where they will be scaled."""
-        ready = checked.biased() if self.bias else checked
-        if self.normalization == AS_GIVEN:
-            return ready
-        return ready._replace(chunk=ready.chunk._replace(values=ready.chunk.values.copy()))
+    def _room(self, indptr: NDArray[np.int64]) -> Room:
+        """Room for the longest row with its bias, where rows are copied."""
+        copies = self._desk.normalization != AS_GIVEN
+        longest = int(np.diff(indptr).max(initial=0)) + self.bias if copies else 0
+        return Room(np.empty(longest, np.int32), np.empty(longest))
 
     def _random_state(self) -> dict[str, Any]:
         """The state of the random generator before the next round. Every round takes one draw."""
@@ -463,8 +464,7 @@ class Player:
 
     def _nothing_to_play(self, record: Counts | Losses | None) -> tuple[Any, ...]:
         """The arguments of :func:`~gappletron.engine.advance` without a round."""
-        chunk = self._ready(Prepared(NO_ROWS, np.zeros(0), 0, 0)).chunk
-        tally, rows = self._new_tally(), Rows(*chunk, np.zeros(0), np.zeros(0))
+        tally, rows = self._new_tally(), Rows(*NO_ROWS, np.zeros(0), np.zeros(0), self._room(NO_ROWS.indptr))
         record = Counts() if record is None else record
         return self.learner, self._state.tuple, self._plan, rows, self._desk, tally, record
 
@@ -601,10 +601,13 @@ class Player:
 
     def _scaled(self, checked: Prepared) -> Rows:
         """The rows of a chunk as the learner would see them if they came next, without draws."""
-        ready = self._ready(checked)
-        rows = Rows(*ready.chunk, ready.squared.copy(), np.zeros(0))
-        if self.normalization != AS_GIVEN:
-            self._kernel(scale_rows, self._desk, rows)(self._desk, rows)
+        ready = checked.biased() if self.bias else checked
+        room = self._room(NO_ROWS.indptr)
+        if self.normalization == AS_GIVEN:
+            return Rows(*ready.chunk, ready.squared, np.zeros(0), room)
+        own = ready.chunk._replace(values=ready.chunk.values.copy())
+        rows = Rows(*own, ready.squared.copy(), np.zeros(0), room)
+        self._kernel(scale_rows, self._desk, rows)(self._desk, rows)
         return rows
 
     def _looked(self, rows: Rows, graph: FeedbackGraph | None = None) -> tuple[Floats, NDArray[np.int64]]:
