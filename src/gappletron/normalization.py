@@ -41,10 +41,6 @@ class Normalization(Piece, abstract=True):
         """What is remembered of the rows so far; nothing by default."""
         return {}
 
-    @compiled
-    def observe(self, state: Any, indices: Ints, values: Floats, start: int, stop: int) -> None:
-        """Take note of a row, before it is scaled; nothing by default."""
-
     @abstractmethod
     @compiled
     def apply(self, state: Any, indices: Ints, values: Floats, start: int, stop: int) -> None:
@@ -54,8 +50,7 @@ class Normalization(Piece, abstract=True):
     def take(
         self, state: Any, indices: Ints, values: Floats, start: int, stop: int, bias: int, squared: float
     ) -> float:
-        """Take note of a row and scale it, but for its first `bias` entries; ||x||^2, where it was `squared` before."""
-        self.observe(state, indices, values, start + bias, stop)
+        """Scale a row, but for its first `bias` entries, and then take note of it; ||x||^2, which was `squared`."""
         self.apply(state, indices, values, start + bias, stop)
         return squared_size(values, start, stop)
 
@@ -148,11 +143,6 @@ class Columns(Normalization):
         """The number of rows; for each column that of its entries, and the sums of sizes, values and deviations."""
         return {"rows": Field(least=0), "columns": Field("features", 4)}
 
-    def observe(self, state: Any, indices: Ints, values: Floats, start: int, stop: int) -> None:
-        state.rows[0] += 1.0
-        for p in range(start, stop):
-            note(state.columns, indices[p], values[p], 1.0 / state.rows[0])
-
     def apply(self, state: Any, indices: Ints, values: Floats, start: int, stop: int) -> None:
         per_row = 1.0 / max(1.0, state.rows[0])
         total = 0.0
@@ -164,14 +154,15 @@ class Columns(Normalization):
     def take(
         self, state: Any, indices: Ints, values: Floats, start: int, stop: int, bias: int, squared: float
     ) -> float:
-        # As in the family, in one pass.
-        state.rows[0] += 1.0
-        per_row = 1.0 / state.rows[0]
+        # The centre of now, for the scaled value, and that of the next row, for the deviation.
+        before, after = 1.0 / max(1.0, state.rows[0]), 1.0 / (state.rows[0] + 1.0)
         total = 0.0
         for p in range(start + bias, stop):
-            note(state.columns, indices[p], values[p], per_row)
-            values[p] = standardized(state.columns, indices[p], values[p], per_row, self.limit)
+            value = values[p]
+            values[p] = standardized(state.columns, indices[p], value, before, self.limit)
             total += values[p] * values[p]
+            note(state.columns, indices[p], value, after)
+        state.rows[0] += 1.0
         divide(values, start + bias, stop, total)
         return squared_size(values, start, stop)
 

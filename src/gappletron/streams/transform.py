@@ -27,8 +27,7 @@ def _normalized(normalization: Normalization, state: Any, chunk: Chunk, values: 
     """Scale the rows of a chunk, whose values are copied to `values`, one after the other."""
     for row in range(len(chunk.labels)):
         start, stop = chunk.indptr[row], chunk.indptr[row + 1]
-        normalization.observe(state, chunk.indices, values, start, stop)
-        normalization.apply(state, chunk.indices, values, start, stop)
+        normalization.take(state, chunk.indices, values, start, stop, 0, 0.0)
 
 
 def _biased(chunk: Chunk, indices: NDArray[np.int32], values: NDArray[np.float64]) -> None:
