@@ -46,6 +46,12 @@ BARRIER_STEPS = 120
 ACCURACY = 1e-9
 """Where the interior point method stops, relative to max(1, |V|)."""
 
+SMALLEST = 1e-307
+"""What a probability counts as that is smaller, where something is divided by it."""
+
+LARGEST = 1e10
+"""Where a stability is larger than this, the interior point method is left out."""
+
 GROWTH = 12.0
 """How fast the interior point method turns from the barrier to the objective."""
 
@@ -217,7 +223,7 @@ def bandit_mass(game: Game, V: float, work: Any, out: Floats) -> tuple[float, fl
 @helper
 def part_at(q: float, b: float, s: float) -> float:
     """``b + s/q``; what a class asks for, if positive, where labels are seen with probability q."""
-    return b + s / q if s > 0.0 else b
+    return b + s / max(q, SMALLEST) if s > 0.0 else b
 
 
 @helper
@@ -275,7 +281,7 @@ def blind_optimum(game: Game, revealing: Flags, V: float, work: Any) -> tuple[fl
         for y in range(game.top.size):
             b = wants[y] - V / game.top[y]
             at = prices[y] / -b if b < 0.0 else math.inf
-            if revealing[y] or prices[y] == 0.0:
+            if revealing[y] or at == 0.0:
                 continue
             if at == math.inf and before == math.inf:
                 active += prices[y]
@@ -283,9 +289,9 @@ def blind_optimum(game: Game, revealing: Flags, V: float, work: Any) -> tuple[fl
                 edge, joining = at, prices[y]
             elif at == edge:
                 joining += prices[y]
-        if active >= edge * edge:
+        if math.sqrt(active) >= edge:
             return math.sqrt(active), 0.0
-        if active + joining >= edge * edge:
+        if math.sqrt(active + joining) >= edge:
             return edge, (edge * edge - active) / joining
         active += joining
 
@@ -332,39 +338,72 @@ def revealing_root(game: Game, revealing: Flags, V: float, q: float, work: Any) 
 @seldom
 def solve(game: Game, observers: Flags, floor: float, work: Any, out: Floats) -> float:
     """As :func:`least_play` before it fills up, for any graph and any costs, to :data:`ACCURACY`."""
-    wants, prices, slack = work.labels[WANTS], work.labels[PRICES], work.labels[SLACK]
-    p = work.actions[PLAY]
-    N = out.size
-    V = floor
-    if floor > -math.inf:
-        start = 0.0
-        for y in range(game.top.size):
-            saved = shown = 0.0
-            for i in range(N):
-                saved += game.saved[y, i]
-                shown += 1.0 if observers[y, i] else 0.0
-            if saved > 0.0:
-                start = max(start, bandit_root((wants[y] - floor) / saved, prices[y] / shown / saved))
+    p, N = work.actions[PLAY], out.size
+    if not tame(game, work.labels[WANTS], work.labels[PRICES]):
         for i in range(N):
-            p[i] = 2.0 * start + 1.0 / N
-        follow(game, observers, floor, False, work)
+            out[i] = 1.0 / N
+        return math.inf
+    V, mass = floor, math.inf
+    start = enough(game, observers, floor, work)
+    if start < math.inf:
+        for i in range(N):
+            p[i] = start
+        follow(game, observers, V, False, work)
         mass = 0.0
         for i in range(N):
             mass += p[i]
-        if mass <= 1.0:
-            for i in range(N):
-                out[i] = p[i]
-            return floor
-    for i in range(N):
-        p[i] = 1.0 / (N + 1.0)
-    highest, lowest = -math.inf, math.inf
-    for y in range(game.top.size):
-        measure(game, observers, y, p, 0.0, work)
-        highest, lowest = max(highest, -slack[y]), min(lowest, -slack[y])
-    V = follow(game, observers, highest + max(0.1, 0.1 * (highest - lowest)), True, work)
+    if not mass <= 1.0:
+        for i in range(N):
+            p[i] = 1.0 / (N + 1.0)
+        V = follow(game, observers, above(game, observers, work), True, work)
     for i in range(N):
         out[i] = p[i]
     return V
+
+
+@helper
+def enough(game: Game, observers: Flags, V: float, work: Any) -> float:
+    """A number that is strictly feasible for this V if every action is played with it; infinite where m(V) >= 1, since
+    one label alone asks for that, or where V has no lower bound.
+    """
+    wants, prices = work.labels[WANTS], work.labels[PRICES]
+    start = 0.0
+    for y in range(game.top.size):
+        saved = shown = best = 0.0
+        for i in range(observers.shape[1]):
+            saved += game.saved[y, i]
+            best = max(best, game.saved[y, i])
+            shown += 1.0 if observers[y, i] else 0.0
+        if -math.inf == V or wants[y] - V >= best:
+            return math.inf
+        if saved > 0.0:
+            start = max(start, bandit_root((wants[y] - V) / saved, prices[y] / shown / saved))
+    return 2.0 * start + 1.0 / observers.shape[1]
+
+
+@helper
+def above(game: Game, observers: Flags, work: Any) -> float:
+    """A V for which the p in the row PLAY is strictly feasible."""
+    highest = -math.inf
+    for y in range(game.top.size):
+        measure(game, observers, y, work.actions[PLAY], 0.0, work)
+        highest = max(highest, -work.labels[SLACK, y])
+    return highest + max(0.1, 0.1 * abs(highest))
+
+
+@helper
+def tame(game: Game, wants: Floats, prices: Floats) -> bool:
+    """Whether the numbers are of sizes that the interior point method can handle; very small ones are replaced.
+
+    A larger w_y or s_y asks for more, so p stays valid.
+    """
+    for y in range(game.top.size):
+        if not prices[y] < LARGEST:
+            return False
+        if prices[y] > 0.0:
+            prices[y] = max(prices[y], 1.0 / LARGEST / LARGEST)
+        wants[y] = max(wants[y], -LARGEST)
+    return True
 
 
 @helper
@@ -403,7 +442,8 @@ def follow(game: Game, observers: Flags, V: float, free: bool, work: Any) -> flo
         theta += 1.0 if work.labels[PRICES, y] > 0.0 else 0.0
     tau = 0.0
     for _ in range(BARRIER_STEPS):
-        barrier(game, observers, V, free, work)
+        if not barrier(game, observers, V, free, work):
+            return V
         mass = pull = bent = 0.0
         for i in range(N):
             mass += p[i]
@@ -470,14 +510,18 @@ def direction(tau: float, pull: float, bent: float, free: bool, work: Any) -> tu
 
 
 @seldom
-def barrier(game: Game, observers: Flags, V: float, free: bool, work: Any) -> None:
-    """The gradient of the barrier by p, its second derivatives (the lower half) and those by p and V."""
-    prices, seen, slack = work.labels[PRICES], work.labels[SEEN], work.labels[SLACK]
+def barrier(game: Game, observers: Flags, V: float, free: bool, work: Any) -> bool:
+    """The gradient of the barrier by p, its second derivatives (the lower half) and those by p and V.
+
+    False where rounding errors have eaten what is left of a constraint.
+    """
     p, gradient, column = work.actions[PLAY], work.actions[GRADIENT], work.actions[COLUMN]
     N, K = observers.shape[1], observers.shape[0]
     room = 1.0
     for i in range(N):
         room -= p[i]
+    if free and not room > 0.0:
+        return False
     every = 1.0 / room if free else 0.0
     for i in range(N):
         gradient[i] = every - 1.0 / p[i]
@@ -487,22 +531,31 @@ def barrier(game: Game, observers: Flags, V: float, free: bool, work: Any) -> No
         work.matrix[i, i] = every * every + 1.0 / (p[i] * p[i])
     for y in range(K):
         measure(game, observers, y, p, V, work)
-        s, P, r = prices[y], seen[y], 1.0 / slack[y]
-        pull = s / P / P if s > 0.0 else 0.0
-        shown = 1.0 / P if s > 0.0 else 0.0
-        bend = 2.0 * pull / P * r + shown * shown if s > 0.0 else 0.0
-        for i in range(N):
-            sees = observers[y, i]
-            won = game.saved[y, i] + (pull if sees else 0.0)
-            if won == 0.0 and not sees:
-                continue
-            gradient[i] -= won * r + (shown if sees else 0.0)
-            column[i] += won * r * r
-            for j in range(i + 1):
-                if observers[y, j]:
-                    work.matrix[i, j] += won * r * ((game.saved[y, j] + pull) * r) + (bend if sees else 0.0)
-                else:
-                    work.matrix[i, j] += won * r * (game.saved[y, j] * r)
+        if not work.labels[SLACK, y] > 0.0:
+            return False
+        add_label(game, observers, y, work)
+    return True
+
+
+@helper
+def add_label(game: Game, observers: Flags, y: int, work: Any) -> None:
+    """Add the terms of label y to the derivatives of the barrier."""
+    gradient, column = work.actions[GRADIENT], work.actions[COLUMN]
+    s, P, r = work.labels[PRICES, y], work.labels[SEEN, y], 1.0 / work.labels[SLACK, y]
+    pull = shown = bend = 0.0
+    if s > 0.0:
+        pull, shown = s / P / P, 1.0 / P
+        bend = 2.0 * pull / P * r + shown * shown
+    for i in range(gradient.size):
+        sees = observers[y, i]
+        won = game.saved[y, i] + (pull if sees else 0.0)
+        gradient[i] -= won * r + (shown if sees else 0.0)
+        column[i] += won * r * r
+        for j in range(i + 1):
+            if observers[y, j]:
+                work.matrix[i, j] += won * r * ((game.saved[y, j] + pull) * r) + (bend if sees else 0.0)
+            else:
+                work.matrix[i, j] += won * r * (game.saved[y, j] * r)
 
 
 @seldom
