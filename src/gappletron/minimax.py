@@ -343,21 +343,20 @@ def solve(game: Game, observers: Flags, floor: float, work: Any, out: Floats) ->
         for i in range(N):
             out[i] = 1.0 / N
         return math.inf
-    V, mass = floor, math.inf
+    V = floor
     start = enough(game, observers, floor, work)
-    if start < math.inf:
+    for free in (False, True):
+        if not free and start == math.inf:
+            continue
         for i in range(N):
-            p[i] = start
-        follow(game, observers, V, False, work)
+            p[i] = 1.0 / (N + 1.0) if free else start
+        V = follow(game, observers, above(game, observers, work) if free else floor, free, work)
         mass = 0.0
         for i in range(N):
             mass += p[i]
-    if not mass <= 1.0:
-        for i in range(N):
-            p[i] = 1.0 / (N + 1.0)
-        V = follow(game, observers, above(game, observers, work), True, work)
-    for i in range(N):
-        out[i] = p[i]
+            out[i] = p[i]
+        if mass <= 1.0:
+            break
     return V
 
 
@@ -454,14 +453,15 @@ def follow(game: Game, observers: Flags, V: float, free: bool, work: Any) -> flo
         bent = eliminated(bent, free, work)
         if tau == 0.0:
             tau = pull if free else theta / mass
-        dV, decrement = direction(tau, pull, bent, free, work)
-        while decrement < 0.3:
+        while True:
+            dV, decrement = direction(tau, pull, bent, free, work)
+            if not decrement < 0.3:
+                break
             if theta <= tau * ACCURACY * max(1.0, abs(V) if free else mass):
                 return V
             if not free and mass - 2.0 * theta / tau > 1.0:
                 return V  # the least sum is above 1: V must rise
             tau *= GROWTH
-            dV, decrement = direction(tau, pull, bent, free, work)
         size = step_size(game, observers, dV, tau, decrement, free, work)
         if not size > 0.0:
             return V
