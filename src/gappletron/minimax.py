@@ -66,6 +66,8 @@ class Game(NamedTuple):
     kind: int
     top: Floats
     """K: c_y, the largest cost where the label is y."""
+    unit: Floats
+    """K: 1 / c_y; 0 where c_y is 0."""
     saved: Floats
     """K x N: what an action saves where the label is y, c_y - C[i, y]."""
     always: Flags
@@ -84,7 +86,8 @@ def game_of(visible: Flags, costs: Floats) -> Game:
             kind = BANDIT
         elif (visible.all(axis=1) == visible.any(axis=1)).all():
             kind = REVEALING
-    game = Game(kind, top, saved, always)
+    unit = np.divide(1.0, top, out=np.zeros(K), where=top > 0.0)
+    game = Game(kind, top, unit, saved, always)
     for array in game[1:]:
         array.setflags(write=False)
     return game
@@ -154,8 +157,8 @@ def least_play(
         V = solve(game, observers, floor, work, out)
     else:
         for y in range(losses.size):
-            wants[y] /= game.top[y]
-            asked[y] /= game.top[y]
+            wants[y] *= game.unit[y]
+            asked[y] *= game.unit[y]
         V = rise(game, revealing, V, greedy, work, out)
     fill_up(greedy, out)
     return V
@@ -188,7 +191,7 @@ def rise(game: Game, revealing: Flags, V: float, greedy: int, work: Any, out: Fl
             mass, slope = bandit_mass(game, V, work, out)
         else:
             mass, slope = revealing_mass(game, revealing, V, greedy, work, out)
-        if not mass > 1.0:
+        if not mass > 1.0 + 1e-15:
             break
         higher = V + (mass - 1.0) / slope
         if not V < higher < math.inf:
@@ -212,11 +215,11 @@ def bandit_mass(game: Game, V: float, work: Any, out: Floats) -> tuple[float, fl
     wants, prices = work.labels[WANTS], work.labels[PRICES]
     mass = slope = 0.0
     for y in range(out.size):
-        b, s = wants[y] - V / game.top[y], prices[y]
+        b, s = wants[y] - V * game.unit[y], prices[y]
         out[y] = bandit_root(b, s)
         mass += out[y]
         if out[y] > 0.0:
-            slope += out[y] / math.sqrt(b * b + 4.0 * s) / game.top[y]
+            slope += out[y] / math.sqrt(b * b + 4.0 * s) * game.unit[y]
     return mass, slope
 
 
@@ -247,19 +250,19 @@ def revealing_mass(game: Game, revealing: Flags, V: float, greedy: int, work: An
     for i in range(out.size):
         out[i] = 0.0
     for y in range(game.top.size):
-        b, s = wants[y] - V / game.top[y], prices[y]
+        b, s = wants[y] - V * game.unit[y], prices[y]
         part = part_at(q, b, s)
         if not bound and not revealing[y] and b < 0.0 and s > 0.0 and s / -b == q:
-            slope += weight / game.top[y]
+            slope += weight * game.unit[y]
         elif part > 0.0 and revealing[y]:
             out[y] = part
             own += part
-            own_slope += 1.0 / game.top[y]
+            own_slope += game.unit[y]
             own_pull += pull_at(q, s)
         elif part > 0.0:
             out[y] = part
             mass += part
-            slope += 1.0 / game.top[y]
+            slope += game.unit[y]
             pull += pull_at(q, s)
     if bound:
         slope += max(0.0, 1.0 - pull) * own_slope / own_pull
@@ -279,7 +282,7 @@ def blind_optimum(game: Game, revealing: Flags, V: float, work: Any) -> tuple[fl
     while True:
         before, edge, joining = edge, 0.0, 0.0
         for y in range(game.top.size):
-            b = wants[y] - V / game.top[y]
+            b = wants[y] - V * game.unit[y]
             at = prices[y] / -b if b < 0.0 else math.inf
             if revealing[y] or at == 0.0:
                 continue
@@ -317,14 +320,15 @@ def revealing_root(game: Game, revealing: Flags, V: float, q: float, work: Any) 
     K = game.top.size
     for y in range(K):
         if revealing[y]:
-            q = max(q, bandit_root(wants[y] - V / game.top[y], prices[y]))
+            q = max(q, bandit_root(wants[y] - V * game.unit[y], prices[y]))
     for _ in range(NEWTON_STEPS):
         more, pull = -q, 1.0
         for y in range(K):
-            part = part_at(q, wants[y] - V / game.top[y], prices[y])
-            if revealing[y] and part > 0.0:
-                more += part
-                pull += pull_at(q, prices[y])
+            if revealing[y]:
+                part = part_at(q, wants[y] - V * game.unit[y], prices[y])
+                if part > 0.0:
+                    more += part
+                    pull += pull_at(q, prices[y])
         higher = q + more / pull
         if not higher > q:
             break
