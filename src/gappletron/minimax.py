@@ -140,9 +140,9 @@ def least_play(
     >>> from gappletron.state import Sizes, State
     >>> game, out = game_of(np.eye(3, dtype=bool), 1.0 - np.eye(3)), np.zeros(3)
     >>> work, seen = State(work_space(), Sizes(1, 3, 3)).tuple, np.eye(3, dtype=bool)
-    >>> l, s = np.array([0.0, 3.0, 3.0]), np.array([0.0, 0.2, 0.2])
-    >>> least_play(game, seen, seen.all(axis=1), l, s, 0, 0.0, work, out), out.round(3)
-    (0.0, array([0.807, 0.097, 0.097]))
+    >>> l, s = np.array([0.5, 3.0, 3.0]), np.array([0.0, 0.02, 0.02])
+    >>> float(least_play(game, seen, seen.all(axis=1), l, s, 0, 0.0, work, out)), out.round(2)
+    (0.0, array([0.98, 0.01, 0.01]))
     """
     wants, asked = work.labels[WANTS], work.labels[PRICES]
     V = floor
