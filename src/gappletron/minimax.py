@@ -543,23 +543,23 @@ def barrier(game: Game, observers: Flags, V: float, free: bool, work: Any) -> bo
 
 @helper
 def add_label(game: Game, observers: Flags, y: int, work: Any) -> None:
-    """Add the terms of label y to the derivatives of the barrier."""
+    """Add the terms of label y to the derivatives of the barrier. The rows STEP and SOLVED are free meanwhile."""
     gradient, column = work.actions[GRADIENT], work.actions[COLUMN]
+    first, second = work.actions[STEP], work.actions[SOLVED]  # whose outer products are the second derivatives
     s, P, r = work.labels[PRICES, y], work.labels[SEEN, y], 1.0 / work.labels[SLACK, y]
     pull = shown = bend = 0.0
     if s > 0.0:
         pull, shown = s / P / P, 1.0 / P
-        bend = 2.0 * pull / P * r + shown * shown
+        bend = math.sqrt(2.0 * pull / P * r + shown * shown)
     for i in range(gradient.size):
-        sees = observers[y, i]
-        won = game.saved[y, i] + (pull if sees else 0.0)
-        gradient[i] -= won * r + (shown if sees else 0.0)
-        column[i] += won * r * r
+        sees = 1.0 if observers[y, i] else 0.0
+        first[i] = (game.saved[y, i] + sees * pull) * r
+        second[i] = sees * bend
+        gradient[i] -= first[i] + sees * shown
+        column[i] += first[i] * r
+    for i in range(gradient.size):
         for j in range(i + 1):
-            if observers[y, j]:
-                work.matrix[i, j] += won * r * ((game.saved[y, j] + pull) * r) + (bend if sees else 0.0)
-            else:
-                work.matrix[i, j] += won * r * (game.saved[y, j] * r)
+            work.matrix[i, j] += first[i] * first[j] + second[i] * second[j]
 
 
 @seldom
