@@ -245,6 +245,14 @@ def test_the_revealing_class_of_a_file_must_be_named(svm, tmp_path):
     assert result(tmp_path, svm, "--graph", "filtering", "--classes", "2,0,1")["graph"]["revealing"] == [2]
 
 
+def test_exploration_by_optimisation(tmp_path):
+    options = ("--graph", "label-efficient", "--optimizer", "ada-grad", "--exploration", "optimised:caution=0.2")
+    document = result(tmp_path, SMALL, *options)
+    learner = Gappletron(optimizer=gappletron.AdaGrad(), exploration=gappletron.Optimised(0.2))
+    assert document["runs"][0]["parameters"]["exploration"] == {"piece": "Optimised", "caution": 0.2}
+    assert mistakes(document) == by_library(learner, SMALL, FeedbackGraph.label_efficient(3))
+
+
 def test_exploration_gamma_and_tuning(tmp_path):
     graph = FeedbackGraph.filtering(3)
     stream = open_stream(SMALL)
@@ -489,6 +497,9 @@ def graph_file(tmp_path, document):
         (["--graph", "x.json", "--revealing", "1"], "omit it"),
         (["--revealing", "1"], "revealing"),
         (["--exploration", "epsilon"], "'epsilon': choose one of"),
+        (["--exploration", "optimised", "--gamma", "1"], "none of 'gapsmh' has one: omit it"),
+        (["--exploration", "optimised:caution=-1"], "caution must be"),
+        (["--exploration", "optimised", "--optimizer", "scale-free-ftrl"], "states its stability"),
         (["--tuning", "best"], "'best': choose one of 'expectation'"),
         (["--optimizer", "adam"], "there is no optimizer 'adam'"),
         (["--optimizer", "fixed-ogd:rate"], "expected key=value in 'fixed-ogd:rate', not 'rate'"),

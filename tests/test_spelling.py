@@ -102,7 +102,9 @@ def test_pieces_by_text():
 def test_only_the_rules_of_the_family_are_offered():
     """Gaptron's own way to explore is an exploration rule too, but it is a part of Gaptron."""
     named("gaptron-log")
-    with pytest.raises(UserError, match=r"no exploration rule 'gaptron-mix': choose one of 'paper', 'top-up'\Z"):
+    with pytest.raises(
+        UserError, match=r"no exploration rule 'gaptron-mix': choose one of 'optimised', 'paper', 'top-up'\Z"
+    ):
         parsed(Exploration, "gaptron-mix", "exploration rule")
 
 

@@ -46,6 +46,12 @@ BARRIER_STEPS = 120
 ACCURACY = 1e-9
 """Where the interior point method stops, relative to max(1, |V|)."""
 
+SMALLEST = 1e-307
+"""What a probability counts as that is smaller, where something is divided by it."""
+
+LARGEST = 1e10
+"""Where a stability is larger than this, the interior point method is left out."""
+
 GROWTH = 12.0
 """How fast the interior point method turns from the barrier to the objective."""
 
@@ -60,6 +66,8 @@ class Game(NamedTuple):
     kind: int
     top: Floats
     """K: c_y, the largest cost where the label is y."""
+    unit: Floats
+    """K: 1 / c_y; 0 where c_y is 0."""
     saved: Floats
     """K x N: what an action saves where the label is y, c_y - C[i, y]."""
     always: Flags
@@ -78,7 +86,8 @@ def game_of(visible: Flags, costs: Floats) -> Game:
             kind = BANDIT
         elif (visible.all(axis=1) == visible.any(axis=1)).all():
             kind = REVEALING
-    game = Game(kind, top, saved, always)
+    unit = np.divide(1.0, top, out=np.zeros(K), where=top > 0.0)
+    game = Game(kind, top, unit, saved, always)
     for array in game[1:]:
         array.setflags(write=False)
     return game
@@ -131,9 +140,9 @@ def least_play(
     >>> from gappletron.state import Sizes, State
     >>> game, out = game_of(np.eye(3, dtype=bool), 1.0 - np.eye(3)), np.zeros(3)
     >>> work, seen = State(work_space(), Sizes(1, 3, 3)).tuple, np.eye(3, dtype=bool)
-    >>> l, s = np.array([0.0, 3.0, 3.0]), np.array([0.0, 0.2, 0.2])
-    >>> least_play(game, seen, seen.all(axis=1), l, s, 0, 0.0, work, out), out.round(3)
-    (0.0, array([0.807, 0.097, 0.097]))
+    >>> l, s = np.array([0.5, 3.0, 3.0]), np.array([0.0, 0.02, 0.02])
+    >>> float(least_play(game, seen, seen.all(axis=1), l, s, 0, 0.0, work, out)), out.round(2)
+    (0.0, array([0.98, 0.01, 0.01]))
     """
     wants, asked = work.labels[WANTS], work.labels[PRICES]
     V = floor
@@ -148,8 +157,8 @@ def least_play(
         V = solve(game, observers, floor, work, out)
     else:
         for y in range(losses.size):
-            wants[y] /= game.top[y]
-            asked[y] /= game.top[y]
+            wants[y] *= game.unit[y]
+            asked[y] *= game.unit[y]
         V = rise(game, revealing, V, greedy, work, out)
     fill_up(greedy, out)
     return V
@@ -182,7 +191,7 @@ def rise(game: Game, revealing: Flags, V: float, greedy: int, work: Any, out: Fl
             mass, slope = bandit_mass(game, V, work, out)
         else:
             mass, slope = revealing_mass(game, revealing, V, greedy, work, out)
-        if not mass > 1.0:
+        if not mass > 1.0 + 1e-15:
             break
         higher = V + (mass - 1.0) / slope
         if not V < higher < math.inf:
@@ -206,18 +215,18 @@ def bandit_mass(game: Game, V: float, work: Any, out: Floats) -> tuple[float, fl
     wants, prices = work.labels[WANTS], work.labels[PRICES]
     mass = slope = 0.0
     for y in range(out.size):
-        b, s = wants[y] - V / game.top[y], prices[y]
+        b, s = wants[y] - V * game.unit[y], prices[y]
         out[y] = bandit_root(b, s)
         mass += out[y]
         if out[y] > 0.0:
-            slope += out[y] / math.sqrt(b * b + 4.0 * s) / game.top[y]
+            slope += out[y] / math.sqrt(b * b + 4.0 * s) * game.unit[y]
     return mass, slope
 
 
 @helper
 def part_at(q: float, b: float, s: float) -> float:
     """``b + s/q``; what a class asks for, if positive, where labels are seen with probability q."""
-    return b + s / q if s > 0.0 else b
+    return b + s / max(q, SMALLEST) if s > 0.0 else b
 
 
 @helper
@@ -241,19 +250,19 @@ def revealing_mass(game: Game, revealing: Flags, V: float, greedy: int, work: An
     for i in range(out.size):
         out[i] = 0.0
     for y in range(game.top.size):
-        b, s = wants[y] - V / game.top[y], prices[y]
+        b, s = wants[y] - V * game.unit[y], prices[y]
         part = part_at(q, b, s)
         if not bound and not revealing[y] and b < 0.0 and s > 0.0 and s / -b == q:
-            slope += weight / game.top[y]
+            slope += weight * game.unit[y]
         elif part > 0.0 and revealing[y]:
             out[y] = part
             own += part
-            own_slope += 1.0 / game.top[y]
+            own_slope += game.unit[y]
             own_pull += pull_at(q, s)
         elif part > 0.0:
             out[y] = part
             mass += part
-            slope += 1.0 / game.top[y]
+            slope += game.unit[y]
             pull += pull_at(q, s)
     if bound:
         slope += max(0.0, 1.0 - pull) * own_slope / own_pull
@@ -273,9 +282,9 @@ def blind_optimum(game: Game, revealing: Flags, V: float, work: Any) -> tuple[fl
     while True:
         before, edge, joining = edge, 0.0, 0.0
         for y in range(game.top.size):
-            b = wants[y] - V / game.top[y]
+            b = wants[y] - V * game.unit[y]
             at = prices[y] / -b if b < 0.0 else math.inf
-            if revealing[y] or prices[y] == 0.0:
+            if revealing[y] or at == 0.0:
                 continue
             if at == math.inf and before == math.inf:
                 active += prices[y]
@@ -283,9 +292,9 @@ def blind_optimum(game: Game, revealing: Flags, V: float, work: Any) -> tuple[fl
                 edge, joining = at, prices[y]
             elif at == edge:
                 joining += prices[y]
-        if active >= edge * edge:
+        if math.sqrt(active) >= edge:
             return math.sqrt(active), 0.0
-        if active + joining >= edge * edge:
+        if math.sqrt(active + joining) >= edge:
             return edge, (edge * edge - active) / joining
         active += joining
 
@@ -311,14 +320,15 @@ def revealing_root(game: Game, revealing: Flags, V: float, q: float, work: Any) 
     K = game.top.size
     for y in range(K):
         if revealing[y]:
-            q = max(q, bandit_root(wants[y] - V / game.top[y], prices[y]))
+            q = max(q, bandit_root(wants[y] - V * game.unit[y], prices[y]))
     for _ in range(NEWTON_STEPS):
         more, pull = -q, 1.0
         for y in range(K):
-            part = part_at(q, wants[y] - V / game.top[y], prices[y])
-            if revealing[y] and part > 0.0:
-                more += part
-                pull += pull_at(q, prices[y])
+            if revealing[y]:
+                part = part_at(q, wants[y] - V * game.unit[y], prices[y])
+                if part > 0.0:
+                    more += part
+                    pull += pull_at(q, prices[y])
         higher = q + more / pull
         if not higher > q:
             break
@@ -332,39 +342,71 @@ def revealing_root(game: Game, revealing: Flags, V: float, q: float, work: Any) 
 @seldom
 def solve(game: Game, observers: Flags, floor: float, work: Any, out: Floats) -> float:
     """As :func:`least_play` before it fills up, for any graph and any costs, to :data:`ACCURACY`."""
-    wants, prices, slack = work.labels[WANTS], work.labels[PRICES], work.labels[SLACK]
-    p = work.actions[PLAY]
-    N = out.size
-    V = floor
-    if floor > -math.inf:
-        start = 0.0
-        for y in range(game.top.size):
-            saved = shown = 0.0
-            for i in range(N):
-                saved += game.saved[y, i]
-                shown += 1.0 if observers[y, i] else 0.0
-            if saved > 0.0:
-                start = max(start, bandit_root((wants[y] - floor) / saved, prices[y] / shown / saved))
+    p, N = work.actions[PLAY], out.size
+    if not tame(game, work.labels[WANTS], work.labels[PRICES]):
         for i in range(N):
-            p[i] = 2.0 * start + 1.0 / N
-        follow(game, observers, floor, False, work)
+            out[i] = 1.0 / N
+        return math.inf
+    V = floor
+    start = enough(game, observers, floor, work)
+    for free in (False, True):
+        if not free and start == math.inf:
+            continue
+        for i in range(N):
+            p[i] = 1.0 / (N + 1.0) if free else start
+        V = follow(game, observers, above(game, observers, work) if free else floor, free, work)
         mass = 0.0
         for i in range(N):
             mass += p[i]
+            out[i] = p[i]
         if mass <= 1.0:
-            for i in range(N):
-                out[i] = p[i]
-            return floor
-    for i in range(N):
-        p[i] = 1.0 / (N + 1.0)
-    highest, lowest = -math.inf, math.inf
-    for y in range(game.top.size):
-        measure(game, observers, y, p, 0.0, work)
-        highest, lowest = max(highest, -slack[y]), min(lowest, -slack[y])
-    V = follow(game, observers, highest + max(0.1, 0.1 * (highest - lowest)), True, work)
-    for i in range(N):
-        out[i] = p[i]
+            break
     return V
+
+
+@helper
+def enough(game: Game, observers: Flags, V: float, work: Any) -> float:
+    """A number that is strictly feasible for this V if every action is played with it; infinite where m(V) >= 1, since
+    one label alone asks for that, or where V has no lower bound.
+    """
+    wants, prices = work.labels[WANTS], work.labels[PRICES]
+    start = 0.0
+    for y in range(game.top.size):
+        saved = shown = best = 0.0
+        for i in range(observers.shape[1]):
+            saved += game.saved[y, i]
+            best = max(best, game.saved[y, i])
+            shown += 1.0 if observers[y, i] else 0.0
+        if -math.inf == V or wants[y] - V >= best:
+            return math.inf
+        if saved > 0.0:
+            start = max(start, bandit_root((wants[y] - V) / saved, prices[y] / shown / saved))
+    return 2.0 * start + 1.0 / observers.shape[1]
+
+
+@helper
+def above(game: Game, observers: Flags, work: Any) -> float:
+    """A V for which the p in the row PLAY is strictly feasible."""
+    highest = -math.inf
+    for y in range(game.top.size):
+        measure(game, observers, y, work.actions[PLAY], 0.0, work)
+        highest = max(highest, -work.labels[SLACK, y])
+    return highest + max(0.1, 0.1 * abs(highest))
+
+
+@helper
+def tame(game: Game, wants: Floats, prices: Floats) -> bool:
+    """Whether the numbers are of sizes that the interior point method can handle; very small ones are replaced.
+
+    A larger w_y or s_y asks for more, so p stays valid.
+    """
+    for y in range(game.top.size):
+        if not prices[y] < LARGEST:
+            return False
+        if prices[y] > 0.0:
+            prices[y] = max(prices[y], 1.0 / LARGEST / LARGEST)
+        wants[y] = max(wants[y], -LARGEST)
+    return True
 
 
 @helper
@@ -403,7 +445,8 @@ def follow(game: Game, observers: Flags, V: float, free: bool, work: Any) -> flo
         theta += 1.0 if work.labels[PRICES, y] > 0.0 else 0.0
     tau = 0.0
     for _ in range(BARRIER_STEPS):
-        barrier(game, observers, V, free, work)
+        if not barrier(game, observers, V, free, work):
+            return V
         mass = pull = bent = 0.0
         for i in range(N):
             mass += p[i]
@@ -414,14 +457,15 @@ def follow(game: Game, observers: Flags, V: float, free: bool, work: Any) -> flo
         bent = eliminated(bent, free, work)
         if tau == 0.0:
             tau = pull if free else theta / mass
-        dV, decrement = direction(tau, pull, bent, free, work)
-        while decrement < 0.3:
+        while True:
+            dV, decrement = direction(tau, pull, bent, free, work)
+            if not decrement < 0.3:
+                break
             if theta <= tau * ACCURACY * max(1.0, abs(V) if free else mass):
                 return V
             if not free and mass - 2.0 * theta / tau > 1.0:
                 return V  # the least sum is above 1: V must rise
             tau *= GROWTH
-            dV, decrement = direction(tau, pull, bent, free, work)
         size = step_size(game, observers, dV, tau, decrement, free, work)
         if not size > 0.0:
             return V
@@ -470,14 +514,18 @@ def direction(tau: float, pull: float, bent: float, free: bool, work: Any) -> tu
 
 
 @seldom
-def barrier(game: Game, observers: Flags, V: float, free: bool, work: Any) -> None:
-    """The gradient of the barrier by p, its second derivatives (the lower half) and those by p and V."""
-    prices, seen, slack = work.labels[PRICES], work.labels[SEEN], work.labels[SLACK]
+def barrier(game: Game, observers: Flags, V: float, free: bool, work: Any) -> bool:
+    """The gradient of the barrier by p, its second derivatives (the lower half) and those by p and V.
+
+    False where rounding errors have eaten what is left of a constraint.
+    """
     p, gradient, column = work.actions[PLAY], work.actions[GRADIENT], work.actions[COLUMN]
     N, K = observers.shape[1], observers.shape[0]
     room = 1.0
     for i in range(N):
         room -= p[i]
+    if free and not room > 0.0:
+        return False
     every = 1.0 / room if free else 0.0
     for i in range(N):
         gradient[i] = every - 1.0 / p[i]
@@ -487,22 +535,31 @@ def barrier(game: Game, observers: Flags, V: float, free: bool, work: Any) -> No
         work.matrix[i, i] = every * every + 1.0 / (p[i] * p[i])
     for y in range(K):
         measure(game, observers, y, p, V, work)
-        s, P, r = prices[y], seen[y], 1.0 / slack[y]
-        pull = s / P / P if s > 0.0 else 0.0
-        shown = 1.0 / P if s > 0.0 else 0.0
-        bend = 2.0 * pull / P * r + shown * shown if s > 0.0 else 0.0
-        for i in range(N):
-            sees = observers[y, i]
-            won = game.saved[y, i] + (pull if sees else 0.0)
-            if won == 0.0 and not sees:
-                continue
-            gradient[i] -= won * r + (shown if sees else 0.0)
-            column[i] += won * r * r
-            for j in range(i + 1):
-                if observers[y, j]:
-                    work.matrix[i, j] += won * r * ((game.saved[y, j] + pull) * r) + (bend if sees else 0.0)
-                else:
-                    work.matrix[i, j] += won * r * (game.saved[y, j] * r)
+        if not work.labels[SLACK, y] > 0.0:
+            return False
+        add_label(game, observers, y, work)
+    return True
+
+
+@helper
+def add_label(game: Game, observers: Flags, y: int, work: Any) -> None:
+    """Add the terms of label y to the derivatives of the barrier. The rows STEP and SOLVED are free meanwhile."""
+    gradient, column = work.actions[GRADIENT], work.actions[COLUMN]
+    first, second = work.actions[STEP], work.actions[SOLVED]  # whose outer products are the second derivatives
+    s, P, r = work.labels[PRICES, y], work.labels[SEEN, y], 1.0 / work.labels[SLACK, y]
+    pull = shown = bend = 0.0
+    if s > 0.0:
+        pull, shown = s / P / P, 1.0 / P
+        bend = math.sqrt(2.0 * pull / P * r + shown * shown)
+    for i in range(gradient.size):
+        sees = 1.0 if observers[y, i] else 0.0
+        first[i] = (game.saved[y, i] + sees * pull) * r
+        second[i] = sees * bend
+        gradient[i] -= first[i] + sees * shown
+        column[i] += first[i] * r
+    for i in range(gradient.size):
+        for j in range(i + 1):
+            work.matrix[i, j] += first[i] * first[j] + second[i] * second[j]
 
 
 @seldom

@@ -68,7 +68,8 @@ def run(
         typer.Option(
             help="The exploration rule, for auto and Gappletron. For auto: inverse-gap (default), greedy, "
             "epsilon-greedy or burn-in:rounds=100. For Gappletron: top-up (default: the minimum that reveals every "
-            "label often enough), paper (exactly Algorithm 1) or optimised; parameters as in top-up:gamma=2."
+            "label often enough), paper (exactly Algorithm 1) or optimised (the minimiser of the bound, best with "
+            "--optimizer ada-grad). Parameters as in top-up:gamma=2."
         ),
     ] = None,
     gamma: Annotated[
@@ -216,7 +217,7 @@ def _configured(
     learners = [learner.replace(**changes) if isinstance(learner, composite) else learner for learner in learners]
     if gamma is not None:
         if not any(learner.has_gamma for learner in learners):
-            raise UserError(f"--gamma was given, but none of {listing(names)} explores: omit it")
+            raise UserError(f"--gamma was given, but none of {listing(names)} has one: omit it")
         learners = [learner.with_gamma(gamma) if learner.has_gamma else learner for learner in learners]
     for learner in learners:
         if tuning is not None and tuning not in learner.tunings:
