@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import math
 
 import numpy as np
@@ -21,6 +23,7 @@ from gappletron import (
     ScaleFreeFTRL,
     SmoothHinge,
     TopUp,
+    UserError,
     named,
 )
 from gappletron._vectors import lanes_for
@@ -126,3 +129,24 @@ CONTRACT_GRAPHS = [
 def playable(name: str) -> list[FeedbackGraph]:
     """Those of them that a registered learner can play."""
     return [graph for graph in CONTRACT_GRAPHS if named(name).refusal(graph) is None]
+
+
+@contextlib.contextmanager
+def no_error_left(*kinds: type[BaseException]):
+    """Nothing inside leaves a UserError, or one of these kinds, to the garbage collector.
+
+    That happens where a frame still holds in a variable the error that it has raised: then all arrays of the frames
+    that the error went through wait as well. Files that were refused filled the memory so.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = [repr(found) for found in gc.garbage if isinstance(found, kinds or UserError)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert not left, left

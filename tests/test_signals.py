@@ -16,6 +16,7 @@ import pytest
 import storms
 from gappletron import FeedbackGraph, Online, UserError
 from gappletron._signals import Terminated, exit_code, held_back, raising
+from problems import no_error_left
 
 # A file that was opened just before a strike is closed by the interpreter, which warns of it; and a strike inside a
 # callback of the garbage collector (hypothesis has one) is lost with a warning.
@@ -266,7 +267,7 @@ def test_signals_that_were_held_back_are_delivered_once_each_whatever_happens():
             raise OSError("the disk is full")
 
     try:
-        with pytest.raises(KeyError):
+        with no_error_left(KeyError, OSError), contextlib.suppress(KeyError):
             struck()
         assert sorted(arrived) == sorted(numbers)
     finally:

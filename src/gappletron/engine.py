@@ -110,6 +110,8 @@ def new_record(classes: int, actions: int) -> Floats:
 def new_tally(marks: NDArray[np.int64]) -> Tally:
     """All zero, to be copied at the given rounds (sorted, counted from 1)."""
     n = marks.size
+    marks = marks.view()
+    marks.flags.writeable = False  # whoever made them: kernels are compiled for one type
     return Tally(
         np.zeros(4, np.int64), np.zeros(2), np.zeros(2, np.int64), marks, np.zeros((n, 4), np.int64), np.zeros((n, 2))
     )
