@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
 import math
+import sys
 
 import numpy as np
+import pytest
 
 from gappletron import (
     UNSEEN,
@@ -24,6 +27,8 @@ from gappletron import (
     SmoothHinge,
     TopUp,
     UserError,
+    cli,
+    interpreted,
     named,
 )
 from gappletron._vectors import lanes_for
@@ -150,3 +155,28 @@ def no_error_left(*kinds: type[BaseException]):
         gc.garbage.clear()
         gc.enable()
     assert not left, left
+
+
+def ended(*arguments):
+    """The exit code, standard output and standard error of a command, run here as plain Python."""
+    out, err = (
+        io.TextIOWrapper(io.BytesIO(), "utf-8"),
+        io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace"),
+    )
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        interpreted(),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        patch.setattr(sys, "argv", ["gappletron", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+    texts = []
+    for stream in (out, err):
+        stream.flush()
+        texts.append(stream.buffer.getvalue().decode())
+    return code, *texts

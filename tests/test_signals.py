@@ -292,7 +292,7 @@ def test_an_event_loop_hears_of_a_held_back_signal_once():
 def test_alarms_around_forks_leave_no_lock_behind():
     models = [full() for _ in range(4)]
     with storms.lightning() as strike:
-        for number in range(150):
+        for number in range(80):
             try:
                 strike(50 + 17 * (number % 40))
                 child = os.fork()
