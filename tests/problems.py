@@ -28,9 +28,9 @@ from gappletron import (
     TopUp,
     UserError,
     cli,
-    interpreted,
     named,
 )
+from gappletron._dispatch import in_mode
 from gappletron._vectors import lanes_for
 from gappletron.numerics import Row
 from gappletron.state import Sizes, State
@@ -157,15 +157,17 @@ def no_error_left(*kinds: type[BaseException]):
     assert not left, left
 
 
-def ended(*arguments):
-    """The exit code, standard output and standard error of a command, run here as plain Python."""
+def ended(*arguments, compiled: bool = False):
+    """The exit code, standard output and standard error of a command, run in this process, by default as plain
+    Python.
+    """
     out, err = (
         io.TextIOWrapper(io.BytesIO(), "utf-8"),
         io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace"),
     )
     with (
         pytest.MonkeyPatch.context() as patch,
-        interpreted(),
+        in_mode(interpreted=not compiled),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):

@@ -392,3 +392,51 @@ def test_no_entry_point_of_compiled_code_returns_a_named_tuple(tmp_path):
     for dispatcher in entry_points:
         for compiled in dispatcher.overloads.values():
             assert not isinstance(compiled.signature.return_type, types.BaseNamedTuple), dispatcher
+
+
+PRINTING = """
+import numpy as np
+from gappletron import Loss
+from gappletron._dispatch import specialised
+
+class Talking(Loss):
+    def value(self, scores, greedy, y):
+        print("the score is", scores[y])
+        return 2.0 * scores[y]
+    def gradient(self, scores, greedy, y, out): ...
+    def gap(self, scores, greedy): ...
+    def is_regular(self, classes): ...
+    def smoothness(self, classes, max_norm): ...
+    def gradient_bound(self, classes, max_norm): ...
+
+def value_of(loss, scores, greedy, y):
+    return loss.value(scores, greedy, y)
+
+arguments = Talking(), np.array([0.5, 1.5]), 0, 1
+print(specialised(value_of, *arguments)(*arguments))
+"""
+
+
+def test_inlined_code_finds_its_python_objects():
+    """Texts to print are such objects. In a process of its own: without them it would wait for ever."""
+    ran = subprocess.run([sys.executable, "-c", PRINTING], capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "the score is 1.5\n3.0\n"), ran.stderr
+
+
+def test_what_is_inlined_has_no_machine_code_of_its_own():
+    from numba.core.registry import cpu_target
+
+    from gappletron._dispatch import specialised
+
+    def twice(loss, scores, greedy, y):
+        return 2.0 * loss.value(scores, greedy, y)
+
+    arguments = SmoothHinge(), np.array([0.5, 1.5]), 0, 1
+    kernel = specialised(twice, *arguments)
+    assert kernel(*arguments) == 2.0 * SmoothHinge().value(*arguments[1:])
+    library = kernel.overloads[kernel.signatures[0]].library
+    engine = cpu_target.target_context.codegen()._engine
+    inner = [part for part in library._linking_libraries if type(part).__name__ == "InlinedLibrary"]
+    names = [function.name for part in inner for function in part.get_defined_functions() if "value" in function.name]
+    assert names
+    assert not any(engine.is_symbol_defined(name) for name in names)
