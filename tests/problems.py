@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import io
 import math
+import sys
 
 import numpy as np
+import pytest
 
 from gappletron import (
     UNSEEN,
@@ -21,8 +26,11 @@ from gappletron import (
     ScaleFreeFTRL,
     SmoothHinge,
     TopUp,
+    UserError,
+    cli,
     named,
 )
+from gappletron._dispatch import in_mode
 from gappletron._vectors import lanes_for
 from gappletron.numerics import Row
 from gappletron.state import Sizes, State
@@ -126,3 +134,51 @@ CONTRACT_GRAPHS = [
 def playable(name: str) -> list[FeedbackGraph]:
     """Those of them that a registered learner can play."""
     return [graph for graph in CONTRACT_GRAPHS if named(name).refusal(graph) is None]
+
+
+@contextlib.contextmanager
+def no_error_left(*kinds: type[BaseException]):
+    """Nothing inside leaves a UserError, or one of these kinds, to the garbage collector.
+
+    That happens where a frame still holds in a variable the error that it has raised: then all arrays of the frames
+    that the error went through wait as well. Files that were refused filled the memory so.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = [repr(found) for found in gc.garbage if isinstance(found, kinds or UserError)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert not left, left
+
+
+def ended(*arguments, compiled: bool = False):
+    """The exit code, standard output and standard error of a command, run in this process, by default as plain
+    Python.
+    """
+    out, err = (
+        io.TextIOWrapper(io.BytesIO(), "utf-8"),
+        io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace"),
+    )
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        in_mode(interpreted=not compiled),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        patch.setattr(sys, "argv", ["gappletron", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+    texts = []
+    for stream in (out, err):
+        stream.flush()
+        texts.append(stream.buffer.getvalue().decode())
+    return code, *texts

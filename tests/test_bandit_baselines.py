@@ -648,8 +648,8 @@ def test_names():
     "learner", [Banditron(0.05), BanditronIW(0.05), PNewtron(0.05), SobaDiag(FixedRate(0.05)), SobaDiag()], ids=repr
 )
 def test_errs_far_less_than_guessing_on_the_papers_stream(learner):
-    """Guessing errs in 5 of 6 rounds, and so does exploration, which is not counted here. The run is deterministic: one
-    stream, one seed. (SOBAdiag's adaptive rate is .73 on average: its diagonal lets Q grow far beyond the full
+    """Guessing errs in 3 of 4 rounds, and so does exploration, which is not counted here. The run is deterministic: one
+    stream, one seed. (SOBAdiag's adaptive rate is .59 on average: its diagonal lets Q grow far beyond the full
     matrix's.)"""
-    history = play(learner, "synthetic:K=6,d=80,noise=0,T=20000", "bandit")[0]
-    assert history.mistakes - history.rate_sum * 5 / 6 < 0.15 * 20_000
+    history = play(learner, "synthetic:K=4,d=80,noise=0,T=20000", "bandit")[0]
+    assert history.mistakes - history.rate_sum * 3 / 4 < 0.06 * 20_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import io
 import json
 import math
 import os
@@ -25,34 +24,10 @@ from typer.testing import CliRunner
 
 import gappletron
 from gappletron import FeedbackGraph, Gappletron, Paper, cli, interpreted, named, open_stream, play, tuned
+from problems import ended
 
 SMALL = "synthetic:K=3,d=40,noise=0.05,T=120,seed=0"
 COMMAND = [sys.executable, "-m", "gappletron"]
-
-
-def ended(*arguments):
-    """The exit code, standard output and standard error of a command, run here as plain Python."""
-    out, err = (
-        io.TextIOWrapper(io.BytesIO(), "utf-8"),
-        io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace"),
-    )
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        interpreted(),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-    ):
-        patch.setattr(sys, "argv", ["gappletron", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-    texts = []
-    for stream in (out, err):
-        stream.flush()
-        texts.append(stream.buffer.getvalue().decode())
-    return code, *texts
 
 
 def result(tmp_path, *arguments):

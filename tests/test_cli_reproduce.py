@@ -13,12 +13,15 @@ import time
 
 import pytest
 
+from problems import ended
+
 COMMAND = [sys.executable, "-m", "gappletron"]
 HINGE = "bounds/full/unit-vectors:K=3,noise=0.05,T=500/gaphin,top-up,projected-ogd:radius=1.414214/00"
 BASELINE = "lower-full/full/fresh:K=3,B=2,T=500/perceptron/00"
 
 
-def ended(*arguments, cwd):
+def process(*arguments, cwd):
+    """The exit code, standard output and standard error of a process."""
     done = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, check=False)
     return done.returncode, done.stdout, done.stderr
 
@@ -27,7 +30,7 @@ def ended(*arguments, cwd):
 def here(tmp_path_factory):
     """A folder in which a small part was reproduced."""
     folder = tmp_path_factory.mktemp("here")
-    code, out, err = ended(
+    code, out, err = process(
         "reproduce", "--figure", "bounds", "--figure", "lower-full", "--rounds", 500, "--repeats", 1, cwd=folder
     )
     assert code == 0, err
@@ -47,7 +50,9 @@ def test_it_leaves_what_it_says(here):
 
 
 def test_again_it_plays_nothing(here):
-    code, _, err = ended("reproduce", "--figure", "lower-full", "--rounds", 500, "--repeats", 1, "--jobs", 1, cwd=here)
+    code, _, err = process(
+        "reproduce", "--figure", "lower-full", "--rounds", 500, "--repeats", 1, "--jobs", 1, cwd=here
+    )
     assert code == 0
     assert "runs are already stored" in err
 
@@ -85,7 +90,7 @@ def test_everything_is_selected_summarised_and_judged_once(tmp_path, monkeypatch
 
 
 def test_export(here):
-    code, out, err = ended("export", "all.csv", cwd=here)
+    code, out, err = process("export", "all.csv", cwd=here)
     assert (code, err) == (0, "")
     with (here / "all.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -97,7 +102,7 @@ def test_export(here):
 
 
 def test_the_bounds_of_a_stored_run(here):
-    code, out, _ = ended("bound", "--run", HINGE, "--plot", "bounds.svg", cwd=here)
+    code, out, _ = process("bound", "--run", HINGE, "--plot", "bounds.svg", cwd=here)
     assert code == 0
     with sqlite3.connect(here / "results" / "results.sqlite") as connection:
         (mistakes,) = connection.execute("SELECT mistakes FROM runs WHERE id = ?", (HINGE,)).fetchone()
@@ -134,8 +139,9 @@ def test_the_bounds_of_a_stored_run(here):
         (("bound", "--run", BASELINE), "the theorems are about Gappletron"),
     ],
 )
-def test_errors_are_one_sentence(here, arguments, message):
-    code, out, err = ended(*arguments, cwd=here)
+def test_errors_are_one_sentence(here, arguments, message, monkeypatch):
+    monkeypatch.chdir(here)
+    code, out, err = ended(*arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert err.startswith("gappletron: ")
@@ -148,7 +154,7 @@ def test_the_bounds_of_a_store_without_runs(tmp_path):
 
     with Store(tmp_path / "results"):
         pass
-    code, out, err = ended("bound", "--run", HINGE, cwd=tmp_path)
+    code, out, err = process("bound", "--run", HINGE, cwd=tmp_path)
     assert (code, out) == (2, "")
     assert err == "gappletron: no run in 'results' is finished: run `gappletron reproduce --out results` first\n"
 

@@ -698,7 +698,10 @@ def test_costs_on_the_command_line_add_to_those_of_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", STREAM, "--cost", "1,2=3"], "gapsmh cannot play the graph 'bandit' with costs, because it minimises "),
+        (
+            ["run", STREAM, "--learner", "gapsmh", "--cost", "1,2=3"],
+            "gapsmh cannot play the graph 'bandit' with costs, because it minimises ",
+        ),
         (["run", STREAM, "--cost", "1,3=3"], "'1,3=3': there is no class '3': choose one of 0, 1, 2"),
         (["graph", "bandit", "--cost", "1,2=-3"], "the cost of 1 at the label 2 must be at least 0, not -3"),
         (["graph", "bandit", "--cost", "1,2=nan"], "the cost of 1 at the label 2 must be finite, not nan"),

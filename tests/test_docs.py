@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gappletron import named, names
+from problems import ended
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -44,12 +45,12 @@ def test_sessions_show_what_they_say(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", pages_with("console"))
-def test_commands_work(page, tmp_path):
+def test_commands_work(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     for line in "".join(blocks(page, "console")).splitlines():
         assert line.startswith("$ gappletron ")
-        command = [sys.executable, "-m", "gappletron", *shlex.split(line)[2:]]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        code, _, err = ended(*shlex.split(line)[2:], compiled=True)
+        assert code == 0, f"{line}\n{err}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

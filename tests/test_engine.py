@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 from pathlib import Path
 
@@ -12,8 +13,7 @@ from hypothesis import given, strategies as st
 
 import reference
 from gappletron import ArrayStream, FeedbackGraph, Gappletron, Online, Runs, interpreted
-from gappletron._vectors import lanes_for
-from problems import EXPLORATIONS, GRAPHS, LOSSES, OPTIMIZERS, play_one_at_a_time, random_graph, small_stream, state_of
+from problems import EXPLORATIONS, GRAPHS, LOSSES, OPTIMIZERS, play_one_at_a_time, random_graph, small_stream
 
 ROUNDS, FEATURES = 70, 6
 
@@ -160,26 +160,30 @@ def test_sparse_equals_dense():
         assert other.weights().tobytes() == dense[1].tobytes()
 
 
-def test_one_compilation_whatever_the_input():
+def test_one_compilation_whatever_the_input(monkeypatch):
     """A hidden second signature is a hidden recompilation in every process."""
     from scipy import sparse
 
-    from gappletron._dispatch import specialised
-    from gappletron._packed import packed
-    from gappletron.engine import Counts, Rows, act, advance, learn, new_clock, new_desk, new_record, new_tally
-    from gappletron.player import NO_MARKS, NO_ROWS
+    from gappletron import _dispatch
+    from gappletron.engine import new_tally
+    from gappletron.player import Player
 
+    # Dispatchers of its own, so that it does not matter what other tests have compiled.
+    monkeypatch.setattr(_dispatch, "entry_points", [])
+    monkeypatch.setattr(_dispatch, "_specialised", functools.cache(_dispatch._specialised.__wrapped__))
     graph, learner = FeedbackGraph.bandit(3), Gappletron()
     X, y = small_stream(np.random.default_rng(2), 40, 5, 3)
     big = sparse.csr_matrix(X)
     big.indices, big.indptr = big.indices.astype(np.int64), big.indptr.astype(np.int64)
     for data in (X, X.astype(np.float32), np.asfortranarray(X), X.tolist(), sparse.csr_matrix(X), big):
-        runs = Runs(learner, ArrayStream(data, y, classes=range(3)), graph, jobs=1)
-        list(runs)
-    state, plan, lanes = state_of(learner, 5, 3).tuple, learner.plan(graph), lanes_for(3)
-    desk, rows = new_desk(3, 3, lanes, new_clock()), Rows(*NO_ROWS, np.zeros(0), np.zeros(0))
-    kernel = specialised(advance, learner, state, plan, rows, desk, new_tally(NO_MARKS, 3, 3), Counts())
-    assert len(kernel.signatures) == 1
+        stream = ArrayStream(data, y, classes=range(3))
+        for curve in ("log", "every", [10, 20]):
+            runs = Runs(learner, stream, graph, jobs=1, curve=curve)
+            list(runs)
+        for tally in (None, new_tally(np.zeros(0, np.int64), 3, 3), new_tally(np.arange(1, 9), 3, 3)):
+            player = Player(learner, graph, 5)
+            for chunk in stream.chunks():
+                player.advance(chunk, tally=tally)
     model = Online(learner, graph, features=5)
     for x in (
         [1.0, 0, 2, 0, 0],
@@ -191,7 +195,7 @@ def test_one_compilation_whatever_the_input():
     ):
         receipt = model.act(x)
         model.learn(receipt.id, receipt.action)
-    player, x = packed(learner, state, plan, desk), (np.zeros(0, np.int32), np.zeros(0), 0.0)
-    record = new_record(3, 3)
-    for kernel in (specialised(act, player, *x, 0.5, 0, record), specialised(learn, player, *x, record, 0)):
-        assert len(kernel.signatures) == 1
+    compiled = [(kernel.py_func.__name__, len(kernel.signatures)) for kernel in _dispatch.entry_points]
+    assert {"advance", "act", "learn", "measured_rows", "checked"} <= {name for name, _ in compiled}
+    # Indices of 32 and of 64 bits are checked.
+    assert [(name, count) for name, count in compiled if count != 1] == [("checked", 2)]

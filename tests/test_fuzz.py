@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gappletron import interpreted
+from problems import no_error_left
 
 FUZZ = Path(__file__).parent / "fuzz"
 sys.path.insert(0, str(FUZZ))
@@ -26,7 +27,7 @@ def test_the_corpus(name):
     """What was found, and what reaches as much of the code as the fuzzer ever reached."""
     cases = [path for path in CASES if path.parent.name == name]
     assert len(cases) > 5
-    with interpreted():
+    with interpreted(), no_error_left():
         for path in cases:
             targets.TARGETS[name](path.read_bytes())
 
@@ -60,4 +61,4 @@ def test_some_seconds_of_fuzzing(name, tmp_path):
         text=True,
         check=False,
     )
-    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-1000:]  # Python's exception is on the standard output

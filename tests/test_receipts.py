@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -16,6 +17,7 @@ import pytest
 
 from gappletron import UNSEEN, FeedbackGraph, Online, UserError, interpreted
 from gappletron._dispatch import in_mode
+from problems import no_error_left
 
 GRAPH = FeedbackGraph.bandit(["a", "b", "c"])
 X = [1.0, 0.5]
@@ -189,6 +191,14 @@ def test_what_is_no_receipt_of_this_model_is_refused(name):
     for wrong in (f"{session}-1", f"{session}-99999999999999999999", f"{session}--0", f"{session}-0x0"):
         with pytest.raises(UserError, match="not from this model"):
             running.learn(wrong, "a")
+
+
+def test_a_refused_receipt_leaves_nothing_behind():
+    running = model()
+    with no_error_left():
+        for wrong in ("abc-0", "x", running.act(X).id.replace("-0", "-1")):
+            with contextlib.suppress(UserError):
+                running.learn(wrong, "a")
 
 
 # ------------------------------------------------------------------------------------- graphs and classes that change

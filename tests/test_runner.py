@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
+import functools
 import json
 import logging
 import multiprocessing
@@ -20,8 +21,9 @@ from pathlib import Path
 
 import pytest
 
-from gappletron import FixedOGD, UserError, play
+from gappletron import FixedOGD, UserError, _dispatch, play
 from gappletron._dispatch import source_hash
+from gappletron.engine import advance
 from gappletron.experiments import runner
 from gappletron.experiments.reproduce import reproduce
 from gappletron.experiments.runner import execute, graph_of, learner_of, prepare
@@ -231,6 +233,16 @@ def test_killed_again_and_again_it_ends_with_the_same_table(tmp_path):
     reproduce(tmp_path / "whole", figures=["full"], rounds=20_000, repeats=2)
     assert table_of(folder) == table_of(tmp_path / "whole")
     assert len(read_results(folder)) == runs
+
+
+def test_one_loop_probes_and_plays(monkeypatch):
+    """What an adversary plays to find its segment needs no compilation of its own."""
+    monkeypatch.setattr(_dispatch, "entry_points", [])
+    monkeypatch.setattr(_dispatch, "_specialised", functools.cache(_dispatch._specialised.__wrapped__))
+    for learner in ("gapsmh", "banditron-iw"):
+        execute(next(task for task in selected(["lower-filtering"], 60, 2) if task.learner.startswith(learner)))
+    loops = [kernel for kernel in _dispatch.entry_points if kernel.py_func is advance]
+    assert [len(kernel.signatures) for kernel in loops] == [1, 1]
 
 
 def test_ctrl_c_while_compiling_waits_for_the_loop_and_stops():

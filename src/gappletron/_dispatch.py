@@ -35,6 +35,7 @@ from numba.core.errors import NumbaError
 from numba.extending import models, overload, overload_method, register_jitable, register_model, typeof_impl
 
 from gappletron._code_cache import code_cache
+from gappletron._inlined import EntryCompiler, InlinedCompiler
 from gappletron._signals import held_back
 from gappletron._validate import UserError, number, whole
 
@@ -47,8 +48,8 @@ PACKAGE = Path(__file__).parent
 F = TypeVar("F", bound="Callable[..., Any]")
 
 OPTIONS = {"error_model": "numpy", "_nrt": False, "forceinline": True}
-INNER = {**OPTIONS, "no_cfunc_wrapper": True}
-"""For functions that only compiled code calls: nobody needs them as C functions, and compiling takes less time."""
+INNER = {**OPTIONS, "no_cfunc_wrapper": True, "pipeline_class": InlinedCompiler}
+"""For functions that only compiled code calls."""
 
 helper: Callable[[F], F] = register_jitable(**INNER)
 """Marks a plain function that compiled methods call; interpreted, it is the function itself."""
@@ -411,7 +412,7 @@ crashes the process if a signal handler has raised in the meantime."""
 
 @functools.cache
 def _specialised(function: Callable[..., Any], classes: tuple[Any, ...]) -> Any:
-    dispatcher = numba.njit(nogil=True, **OPTIONS)(function)
+    dispatcher = numba.njit(nogil=True, pipeline_class=EntryCompiler, **OPTIONS)(function)
     entry_points.append(dispatcher)
     if all(_ours(cls) for cls in _flat(classes)):
         names = repr([f"{cls.__module__}.{cls.__qualname__}" for cls in _flat(classes)])

@@ -113,15 +113,15 @@ class Held:
 
         The handlers themselves: a signal that is raised again would be told twice to an event loop that listens.
         """
-        raised = None
+        raised: list[BaseException] = []  # emptied by raising: a frame that holds its error waits for the collector
         for number in dict.fromkeys(self.arrived):
             try:
                 handlers[number](number, sys._getframe())
             except BaseException as error:
-                raised = error
+                raised[:] = [error]
         self.arrived.clear()
-        if raised is not None:
-            raise raised
+        if raised:
+            raise raised.pop()
 
 
 @contextlib.contextmanager
@@ -149,13 +149,13 @@ def _handle(numbers: Iterable[int], handler: Any, before: dict[int, Any]) -> Non
 
 def _restore(before: dict[int, Any]) -> None:
     """Set these handlers again, all of them: those that are set again may raise while others are not yet."""
-    raised = None
+    raised: list[BaseException] = []
     while before:
         try:
             for number in list(before):
                 signal.signal(number, before[number])
                 del before[number]
         except BaseException as error:
-            raised = error
-    if raised is not None:
-        raise raised
+            raised[:] = [error]
+    if raised:
+        raise raised.pop()

@@ -35,7 +35,13 @@ class Probe(NamedTuple):
 
 
 def quietest_segment(
-    learner: Learner | str, root: int, *, repeats: int = 32, seed: int = 0, jobs: int | None = None
+    learner: Learner | str,
+    root: int,
+    *,
+    repeats: int = 32,
+    seed: int = 0,
+    jobs: int | None = None,
+    losses: bool = False,
 ) -> Probe:
     """The segment of :class:`~gappletron.streams.adversarial.Segments` in which the learner plays 1 least often (the
     first one if there are several).
@@ -44,7 +50,8 @@ def quietest_segment(
     expectation, or it makes R mistakes on the stream without a turned segment. The expectation is estimated by playing
     that stream `repeats` times. If the turned stream is played with the same `repeats` and `seed`, the bound holds
     exactly: the theorem applies to a learner that draws one of these seeds at random, so the larger of the two averages
-    is at least ``Segments.lower_bound``.
+    is at least ``Segments.lower_bound``. With `losses` the surrogate losses are computed as well, which changes
+    nothing: give it as in the runs that follow, and the same compiled loop plays both.
 
     >>> from gappletron import play
     >>> from gappletron.adversary import GRAPH, quietest_segment
@@ -56,7 +63,16 @@ def quietest_segment(
     True
     """
     stream = Segments(root)
-    runs = play({"learner": learner}, stream, GRAPH, repeats=repeats, seed=seed, jobs=jobs, curve=stream.segment_ends)
+    runs = play(
+        {"learner": learner},
+        stream,
+        GRAPH,
+        repeats=repeats,
+        seed=seed,
+        jobs=jobs,
+        losses=losses,
+        curve=stream.segment_ends,
+    )
     # Without a turned segment, every play of 1 is a mistake. The sums are integers, so that ties are exact.
     plays = np.sum([np.diff(run.curve.mistakes, prepend=0) for run in runs], axis=0)
     segment = int(np.argmin(plays))

@@ -134,6 +134,8 @@ def new_record(classes: int, actions: int) -> Floats:
 def new_tally(marks: NDArray[np.int64], actions: int, classes: int) -> Tally:
     """All zero, for a graph of this size, to be copied at the given rounds (sorted, counted from 1)."""
     n = marks.size
+    marks = marks.view()
+    marks.flags.writeable = False  # whoever made them: kernels are compiled for one type
     return Tally(
         np.zeros(4, np.int64),
         np.zeros(3),

@@ -464,11 +464,9 @@ class Online:
         if not isinstance(name, str):
             raise UserError(f"{receipt!r} is not a receipt: give what act() returned, or its id")
         session, _, number = name.rpartition("-")
-        foreign = UserError(
-            f"the receipt {name!r} is not from this model: learn from the receipts that its own act() returned"
-        )
+        foreign = f"the receipt {name!r} is not from this model: learn from the receipts that its own act() returned"
         if not number.isascii() or not number.isdigit() or len(number) > 18:
-            raise foreign
+            raise UserError(foreign)
         serial = int(number)
         past = self._past.get(session)
         if past is not None and serial >= past.stop:
@@ -478,7 +476,7 @@ class Online:
             )
         known = self._session._replace(stop=self.rounds) if session == self._session.name else past
         if known is None or not known.first <= serial < known.stop:
-            raise foreign
+            raise UserError(foreign)
         if serial in self._pending:
             return self._pending[serial]
         if serial in self._expired:
@@ -757,15 +755,15 @@ def _expired(serials: NDArray[Any], model: Online) -> list[int]:
 
 def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Online) -> Iterator[tuple[int, Turn]]:
     """The waiting receipts of a file, checked: compiled code will trust them."""
-    damaged = UserError("a waiting receipt does not fit the model: the file is damaged")
+    damaged = "a waiting receipt does not fit the model: the file is damaged"
     rows, rates = arrays["receipts"], arrays["rates"]
     graphs = [model_files.graph_of(about, arrays, f".{place}") for place, about in enumerate(header["graphs"])]
     if not all(graph.may_precede(model.graph) for graph in graphs):
-        raise damaged
+        raise UserError(damaged)
     if rows.dtype != np.int64 or rows.shape != (len(rates), len(RECEIPT)) or len(rows) > model.pending_limit:
-        raise damaged
+        raise UserError(damaged)
     if rates.dtype != np.float64 or not (np.isfinite(rates) & (rates >= 0.0)).all():
-        raise damaged
+        raise UserError(damaged)
     starts = dict.fromkeys(("indices", "values", "scores", "probabilities"), 0)
 
     def cut(name: str, size: int, dtype: type) -> NDArray[Any]:
@@ -773,7 +771,7 @@ def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Onlin
         starts[name] = start + size
         part = arrays[name][start : start + size]
         if part.shape != (size,) or part.dtype != dtype:
-            raise damaged
+            raise UserError(damaged)
         return part.copy()
 
     by_score = type(model.learner).choice is Learner.choice
@@ -783,16 +781,16 @@ def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Onlin
         indices, values = cut("indices", whole(size, "a size"), np.int32), cut("values", size, np.float64)
         squared = model._player.checker.is_fine(indices, values, model._player.width)
         if squared is None:
-            raise damaged
+            raise UserError(damaged)
         least = whole(serial, "a serial", least=least, most=model.rounds - 1) + 1
         whole(action, "an action", most=graph.n_actions - 1)
         probabilities = cut("probabilities", graph.n_actions, np.float64)
         scores = cut("scores", graph.n_classes, np.float64)
         if not _is_distribution(probabilities) or probabilities[action] <= 0.0 or not np.isfinite(scores).all():
-            raise damaged
+            raise UserError(damaged)
         whole(greedy, "a greedy class", most=graph.n_classes - 1)
         if by_score and int(np.argmax(scores)) != greedy:
-            raise damaged
+            raise UserError(damaged)
         record = new_record(graph.n_classes, graph.n_actions)
         record[:HEAD] = (serial, action, greedy, rate, squared)
         record[HEAD : HEAD + graph.n_actions] = probabilities
@@ -800,7 +798,7 @@ def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Onlin
         record[start : start + graph.n_classes] = scores
         yield serial, Turn(Vector(indices, values, squared), graph, model._player.width, record)
     if any(starts[name] != arrays[name].size for name in starts):
-        raise damaged
+        raise UserError(damaged)
 
 
 def _is_distribution(probabilities: Floats) -> bool:

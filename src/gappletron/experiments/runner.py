@@ -116,7 +116,8 @@ def stream_of(task: Task) -> Stream:
 
 @functools.lru_cache(maxsize=256)
 def _quietest(learner: Learner, root: int, repeats: int, seed: int) -> int:
-    return quietest_segment(learner, root, repeats=repeats, seed=seed, jobs=1).segment
+    losses = isinstance(learner, Gappletron)
+    return quietest_segment(learner, root, repeats=repeats, seed=seed, jobs=1, losses=losses).segment
 
 
 def _compared(learner: Gappletron, task: Task) -> Comparator:

@@ -137,16 +137,15 @@ class Store:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.path = Path(folder) / FILE
         self._lock = _locked(Path(folder))
-        try:
-            self._connection = _connected(self.path)
-        except (*ERRORS, UserError) as error:
-            _unlock(self._lock)
-            raise error if isinstance(error, UserError) else _unusable(self.path, error) from error
-        try:
-            self._prepare()
-        except (*ERRORS, UserError) as error:
-            self.__exit__()
-            raise error if isinstance(error, UserError) else _unusable(self.path, error) from error
+        with contextlib.ExitStack() as undo:
+            undo.callback(_unlock, self._lock)
+            try:
+                self._connection = _connected(self.path)
+                undo.callback(self._connection.close)
+                self._prepare()
+            except ERRORS as error:
+                raise _unusable(self.path, error) from error
+            undo.pop_all()
 
     def _prepare(self) -> None:
         """Create the table, or check that an existing file has this table and nothing else."""
@@ -363,7 +362,7 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
                 results = [result for _, _, result in _rows(connection)]
                 break
         except ERRORS as error:
-            reason: Exception = error
+            reason = _told(error)
     else:
         raise _unusable(path, reason)
     good = [result for result in results if result is not None]

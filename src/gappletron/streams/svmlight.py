@@ -176,9 +176,9 @@ class SvmlightFile(Stream):
             largest = max(largest, part.largest)
             norm = max(norm, largest_norm(part.chunk))
             if self._classes is not None:
-                error = self._positions(part)[1]
-                if error is not None:
-                    raise error
+                wrong = self._positions(part)[1]
+                if wrong is not None:
+                    raise UserError(wrong)
             else:
                 found = np.union1d(found, part.labels[_position_in(found, part.labels) < 0])
             if len(found) > MOST_CLASSES:
@@ -208,7 +208,7 @@ class SvmlightFile(Stream):
         left = self._most if self._most is not None else sys.maxsize
         rows = 0
         for part in self._parsed(features, None):
-            positions, error = self._positions(part)
+            positions, wrong = self._positions(part)
             rows += len(positions)
             keep = min(left, len(positions))
             indptr, indices, values, _ = part.chunk
@@ -218,22 +218,20 @@ class SvmlightFile(Stream):
             left -= keep
             if left == 0:
                 return
-            if error is not None:
-                raise error
+            if wrong is not None:
+                raise UserError(wrong)
         if self._scan is not None and rows != self._scan.rows:
             raise UserError(
                 f"{self.name} had {self._scan.rows} rows when it was scanned and now has {rows}: "
                 "the file has changed, open it again"
             )
 
-    def _positions(self, part: Parsed) -> tuple[NDArray[np.int64], UserError | None]:
-        """The labels as positions in the classes, up to the first that is not one of them, and then the error
-        for it.
-        """
+    def _positions(self, part: Parsed) -> tuple[NDArray[np.int64], str | None]:
+        """The labels as positions in the classes, up to the first that is not one of them, and then what is wrong."""
         numbers, places = self._numbers
         ranks = _position_in(numbers, part.labels)
         unknown = np.flatnonzero(ranks < 0)
-        error = None
+        wrong = None
         if len(unknown):
             row = int(unknown[0])
             ranks = ranks[:row]
@@ -243,11 +241,11 @@ class SvmlightFile(Stream):
                 else "it was not there when the file was scanned, open the file again"
             )
             name = _name(float(part.labels[row]))
-            error = UserError(
+            wrong = (
                 f"{self.name}, line {part.lines[row]}: the label {name!r} is not among the classes "
                 f"{listing(self.classes)}: {cure}"
             )
-        return places[ranks], error
+        return places[ranks], wrong
 
     @functools.cached_property
     def _numbers(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -458,7 +456,11 @@ def _new_rows(entries: int, doubtful: int) -> Rows:
 def _parse_blocks(
     blocks: Iterator[bytes], name: str, most: int, explain: Callable[[str, int, bool], str]
 ) -> Iterator[Parsed]:
-    """Rows from a text that comes in blocks, cut anywhere."""
+    """Rows from a text that comes in blocks, cut anywhere.
+
+    Errors are handed around as texts: a frame that holds the error it raised, and with it these large arrays, would
+    wait for the garbage collector.
+    """
     text = np.empty(2 * BLOCK, np.uint8)
     filled = 0
     rows = _new_rows(ENTRIES, 4096)
@@ -480,14 +482,14 @@ def _parse_blocks(
             before = cursor.position
             arguments = (text, cursor, rows, most, powers())
             cursor = Cursor(*specialised(parse, *arguments)(*arguments))
-            cursor, some_zero, error = _settle(text, cursor, rows, name)
+            cursor, some_zero, wrong = _settle(text, cursor, rows, name)
             zeros = zeros or some_zero
-            if error is None and cursor.status == WRONG:
-                error = _wrong(text, cursor, name, explain)
-            if error is not None:
+            if wrong is None and cursor.status == WRONG:
+                wrong = _wrong(text, cursor, name, explain)
+            if wrong is not None:
                 if cursor.rows:
                     yield _emitted(cursor, rows, zeros)
-                raise error
+                raise UserError(wrong)
             if cursor.status == CROWDED and cursor.position == before:
                 rows = rows._replace(doubtful=np.empty((2 * len(rows.doubtful), 3), np.int64))
             elif cursor.status == FULL and cursor.rows == 0:
@@ -527,7 +529,7 @@ def _emitted(cursor: Cursor, rows: Rows, zeros: bool) -> Parsed:
     return Parsed(chunk, rows.labels[: cursor.rows].copy(), rows.lines[: cursor.rows].copy(), cursor.largest)
 
 
-def _settle(text: NDArray[np.uint8], cursor: Cursor, rows: Rows, name: str) -> tuple[Cursor, bool, UserError | None]:
+def _settle(text: NDArray[np.uint8], cursor: Cursor, rows: Rows, name: str) -> tuple[Cursor, bool, str | None]:
     """Read the doubtful numbers with Python's float: how far the rows are good, whether a value is zero, and what is
     wrong.
     """
@@ -538,8 +540,8 @@ def _settle(text: NDArray[np.uint8], cursor: Cursor, rows: Rows, name: str) -> t
         row = -1 - slot if slot < 0 else int(np.searchsorted(rows.indptr[1 : cursor.rows + 1], slot, side="right"))
         if math.isinf(value):
             reason = f"{_shown(token)} is too large for a double: give a finite number"
-            error = UserError(f"{name}, line {rows.lines[row]}: {reason}")
-            return cursor._replace(rows=row, entries=int(rows.indptr[row])), zeros, error
+            wrong = f"{name}, line {rows.lines[row]}: {reason}"
+            return cursor._replace(rows=row, entries=int(rows.indptr[row])), zeros, wrong
         if slot < 0:
             rows.labels[row] = value
         else:
@@ -553,12 +555,12 @@ def _shown(token: bytes) -> str:
     return repr(text[:40] + "..." if len(text) > 40 else text)
 
 
-def _wrong(text: NDArray[np.uint8], cursor: Cursor, name: str, explain: Callable[[str, int, bool], str]) -> UserError:
-    """The error for the token that the parser stopped at."""
+def _wrong(text: NDArray[np.uint8], cursor: Cursor, name: str, explain: Callable[[str, int, bool], str]) -> str:
+    """What is wrong with the token that the parser stopped at."""
     before = text[cursor.position : cursor.token].tobytes().split()
     rest = re.split(
         rb"[ \t\n\v\f\r#]", text[cursor.token : min(cursor.stop, cursor.token + 4096)].tobytes(), maxsplit=1
     )[0]
     previous = before[-1].partition(b":")[0].lstrip(b"+0") if len(before) > 1 else b""
     reason = explain(rest.decode("ascii", "backslashreplace"), int(previous) if previous.isdigit() else 0, not before)
-    return UserError(f"{name}, line {cursor.lines + 1}: {reason}")
+    return f"{name}, line {cursor.lines + 1}: {reason}"
