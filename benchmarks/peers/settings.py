@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-OURS = ("gapsmh", "gaphin", "gaplog")
+OURS = ("auto", "gapsmh")
 """Our learners, by the names that `gappletron.play` takes."""
 
-PREPARED_OPTIONS: dict[str, object] = {}
+PREPARED_OPTIONS: dict[str, object] = {"normalize": None, "bias": False}
 """What `gappletron.play` is given beside a prepared stream: its features are to be taken as they are."""
 RAW_OPTIONS: dict[str, object] = {}
 """What `gappletron.play` is given beside a raw stream: nothing, the defaults are meant."""
