@@ -35,7 +35,6 @@ class Estimator(Learner, abstract=True):
     setting = "any graph, any costs"
     knows_classes = True
     new_class = "weights 0, as uncertain as at the start; exploration uses the new K"
-    tunings = ("only-t",)
 
     @property
     def uses_costs(self) -> bool:
