@@ -314,8 +314,10 @@ def follow(program: Program, observers: Flags, gaps: Floats, work: Any) -> None:
     for s in range(rivals.size):
         V = max(V, error(program, rivals[s], work) - gaps[rivals[s]])
     V += 1.0
-    terms = float(N + rivals.size)
-    tau = 1.0
+    terms, spread = float(N + rivals.size), 1.0
+    for i in range(N):
+        spread += p[i] * gaps[i]
+    tau = 1.0 / spread
     for _ in range(BARRIER_STEPS):
         cost = V
         for s in range(rivals.size):

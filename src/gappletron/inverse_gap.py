@@ -29,7 +29,8 @@ class InverseGap(Exploration):
 
         1/rho max_k V / (V + scale * n/K * (c_k - c_{y*})^2 * max(0.05, c_i - c_{y*}))
 
-    where k runs over the classes that i shows and y* does not. The rest is played as y*. So it explores where classes
+    where k runs over the classes that i shows and y* does not; for y* itself, which not every graph shows where it is
+    played, c_k is that of the next best class. The rest is played as y*. So it explores where classes
     are close together (the second factor), where the features are new (V), where exploring is cheap (the last factor),
     and as long as there are few labels per class. Nothing is explored where y* reveals.
 
@@ -66,10 +67,11 @@ class InverseGap(Exploration):
         if not graph.revealing[greedy]:
             rho, K = graph.dominating.size, graph.visible.shape[1]
             factor = self.scale * state.informed[0] / K
+            second = runner_up(state.prices, greedy, K)
             for s in range(rho):
                 i = graph.dominating[s]
                 if i != greedy:
-                    out[i] = most_contested(graph, state.prices, greedy, i, state.doubt[0], factor) / rho
+                    out[i] = most_contested(graph, state.prices, greedy, second, i, state.doubt[0], factor) / rho
                     explored += out[i]
         out[greedy] = max(0.0, 1.0 - explored)
         return explored
@@ -109,12 +111,16 @@ def runner_up(prices: Floats, greedy: int, classes: int) -> int:
 
 
 @helper
-def most_contested(graph: GraphArrays, prices: Floats, greedy: int, i: int, V: float, factor: float) -> float:
-    """max_k V / (V + factor (c_k - c_{y*})^2 (c_i - c_{y*})) over the classes that i shows and y* does not."""
+def most_contested(
+    graph: GraphArrays, prices: Floats, greedy: int, second: int, i: int, V: float, factor: float
+) -> float:
+    """max_k V / (V + factor (c_k - c_{y*})^2 (c_i - c_{y*})) over the classes that i shows and y* does not; `second` is
+    the class that y* is compared with.
+    """
     closest = -1.0
     for k in range(graph.visible.shape[1]):
-        if k != greedy and graph.visible[i, k] and not graph.visible[greedy, k]:
-            gap = abs(prices[k] - prices[greedy])
+        if graph.visible[i, k] and not graph.visible[greedy, k]:
+            gap = abs(prices[second if k == greedy else k] - prices[greedy])
             if closest < 0.0 or gap < closest:
                 closest = gap
     if closest < 0.0:

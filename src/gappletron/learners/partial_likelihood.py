@@ -30,14 +30,15 @@ class PartialLikelihood(Estimator):
     of the classes that action i shows. With their probability ``Q = sum_{k: A[i, k]} q_k`` the loss is ``-ln(1 - Q)``;
     its derivatives are ``q_k`` for the classes that i shows and ``-q_k Q / (1 - Q)`` for the others. 1 - Q is kept above
     1e-6. An action that shows no class teaches nothing. The second loss is not convex unless only one class is left, so
-    there is no theorem.
+    there is no theorem. Every round changes every class a little, so the optimizer becomes certain more slowly than that
+    of :class:`~gappletron.OneAgainstAll`.
 
     >>> from gappletron import play
     >>> play(PartialLikelihood(), "synthetic:K=3,d=40,noise=0,T=3000", "bandit")[0].error_rate < 0.2
     True
     """
 
-    optimizer: Optimizer = ConfidenceWeighted()
+    optimizer: Optimizer = ConfidenceWeighted(noise=0.01, shrink=0.01)
     exploration: Exploration = InverseGap()
 
     reference = "ours; the likelihood of partial labels is that of Jin, Ghahramani: Learning with multiple labels (2002)"
