@@ -435,9 +435,7 @@ def direction(gaps: Floats, rivals: int, tau: float, work: Any) -> tuple[float, 
         all_ones += ones[i]
         all_step += step[i]
         all_column += solved[i]
-    dV = (by_step - pull - all_column * all_step / all_ones) / (
-        bent - by_column + all_column * all_column / all_ones
-    )
+    dV = (by_step - pull - all_column * all_step / all_ones) / (bent - by_column + all_column * all_column / all_ones)
     nu = -(all_step + all_column * dV) / all_ones
     decrement = -dV * pull
     for i in range(N):

@@ -41,7 +41,9 @@ class PartialLikelihood(Estimator):
     optimizer: Optimizer = ConfidenceWeighted(noise=0.01, shrink=0.01)
     exploration: Exploration = InverseGap()
 
-    reference = "ours; the likelihood of partial labels is that of Jin, Ghahramani: Learning with multiple labels (2002)"
+    reference = (
+        "ours; the likelihood of partial labels is that of Jin, Ghahramani: Learning with multiple labels (2002)"
+    )
 
     @property
     def name(self) -> str:
