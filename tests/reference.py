@@ -458,3 +458,140 @@ def soba(X, y, K, rate, a, diagonal, draws):
             "skipped": skipped,
         },
     )
+
+
+# ----------------------------------------------------- estimators: learning from all that is shown, and exploring by it
+
+
+class ConfidenceWeighted:
+    """W and S (both K x d), straight from the formulas of the optimizer's docstring."""
+
+    def __init__(self, K, d, noise=0.03, shrink=0.3):
+        self.noise, self.shrink = noise, shrink
+        self.W, self.S = np.zeros((K, d)), np.ones((K, d))
+        self.squares = []
+
+    def step(self, x, direction, weight=1.0):
+        self.squares.append(float(x @ x))
+        r = self.noise * np.mean(self.squares)
+        for k in range(len(direction)):
+            if direction[k] != 0 and x.any():
+                V = (x**2 * self.S[k]).sum()
+                self.W[k] -= weight * direction[k] * self.S[k] * x / (r + weight * V)
+                self.S[k] = 1 / (1 / self.S[k] + self.shrink * weight * x**2 / r)
+
+    def uncertainty(self, x, a, b):
+        return ((self.S[a] + self.S[b]) / 2 * x**2).sum() / (x**2).sum() if x.any() else 1.0
+
+
+def of_dominating_set(A, S, star, share):
+    p = np.zeros(len(A))
+    p[star] = 1 - share
+    for i in S:
+        p[i] += share / len(S)
+    return p
+
+
+def never(A, S, star, t):
+    return of_dominating_set(A, S, star, 0.0)
+
+
+def in_a_share(epsilon):
+    return lambda A, S, star, t: of_dominating_set(A, S, star, 0.0 if A[star].all() else epsilon)
+
+
+def at_first(rounds):
+    return lambda A, S, star, t: of_dominating_set(A, S, star, 1.0 if t < rounds else 0.0)
+
+
+def inverse_gap(A, S, C, q, star, V, informed, scale):
+    """The formula of the docstring; k runs over the classes that i shows and y* does not."""
+    N, K = A.shape
+    c = C @ q / C.max()
+    p = np.zeros(N)
+    if not A[star].all():
+        second = min((k for k in range(K) if k != star), key=lambda k: (c[k], k))
+        for i in S:
+            hidden = [k for k in range(K) if A[i, k] and not A[star, k]]
+            if i != star and hidden:
+                gaps = [c[second if k == star else k] - c[star] for k in hidden]
+                price = max(0.05, c[i] - c[star])
+                p[i] = max(V / (V + scale * informed / K * gap**2 * price) for gap in gaps) / len(S)
+    p[star] = 1 - p.sum()
+    return p
+
+
+def runner_up(C, q, star):
+    c = C @ q
+    return min((k for k in range(len(q)) if k != star), key=lambda k: (c[k], k))
+
+
+def cheapest_class(C, q):
+    """The class of least expected cost; for costs of 0 and 1 the most likely one, whatever the estimates add up to."""
+    return int(np.argmin((C @ q)[: C.shape[1]]))
+
+
+def inverse_gaps(c, gamma):
+    """p_a = 1/(level + gamma (c_a - min c)), with the level by bisection."""
+    g = gamma * (c - c.min())
+    low, high = 1.0, float(len(c))
+    for _ in range(200):
+        level = (low + high) / 2
+        low, high = (level, high) if (1 / (level + g)).sum() > 1 else (low, level)
+    return 1 / (low + g) / (1 / (low + g)).sum()
+
+
+def derivatives(loss, s, A, action, label):
+    """Of what a round showed, by the scores; None where it showed nothing. `label` is None where it was not seen."""
+    K = len(s)
+    d = np.zeros(K)
+    if loss == "partial likelihood":
+        q = softmax(s)
+        if label is not None:
+            return q - np.eye(K)[label]
+        Q = min(q[A[action]].sum(), 1 - 1e-6)
+        return np.where(A[action], q, -q * Q / (1 - Q)) if A[action].any() else None
+    for k in range(K):
+        z = 1 if k == label else -1
+        if A[action, k]:
+            d[k] = {"squared hinge": -z * max(0.0, 1 - z * s[k]), "square": s[k] - z}[loss]
+    return d if d.any() else None
+
+
+def estimator(X, y, graph, loss, rule, draws, optimizer):
+    """`graph` is (A, S, C). A rule has (A, S, star, t), or, named, needs the estimates. Returns actions and W (K x d)."""
+    A, S, C = graph
+    actions, informed = [], 0
+    for t in range(len(y)):
+        s = optimizer.W @ X[t]
+        q = softmax(s) if loss == "partial likelihood" else (1 + s) / 2
+        mistakes_only = set(np.unique(C)) == {0.0, 1.0}
+        star = int(np.argmax(s)) if mistakes_only else cheapest_class(C, np.clip(q, 0, 1))
+        if rule[0] == "inverse gap":
+            V = optimizer.uncertainty(X[t], star, runner_up(C, q, star))
+            p = inverse_gap(A, S, C, q, star, V, informed, rule[1])
+        elif rule[0] == "squarecb":
+            p = inverse_gaps(1 - np.clip(q, 0, 1), rule[1] * math.sqrt(t + 1))
+        else:
+            p = rule[0](A, S, star, t)
+        action = draw(p, draws[t])
+        actions.append(action)
+        informed += bool(A[action].any())
+        d = derivatives(loss, s, A, action, y[t] if A[action, y[t]] else None)
+        if d is not None:
+            optimizer.step(X[t], d)
+    return actions, optimizer.W
+
+
+def gappletron_with_rule(X, y, graph, loss, rule, optimizer, draws):
+    """Algorithm 1 with a rule of (A, S, star, t) in place of its exploration."""
+    A, S = graph
+    actions = []
+    for t in range(len(y)):
+        s = optimizer.W @ X[t]
+        p = rule(A, S, int(np.argmax(s)), t)
+        action = draw(p, draws[t])
+        actions.append(action)
+        if A[action, y[t]]:
+            optimizer.take(np.outer(loss_gradient(loss, s, y[t]), X[t]) / (p @ A[:, y[t]]))
+    return actions, optimizer.W

@@ -64,7 +64,7 @@ class Cheapest(Learner):
     def scores(self, state, x, out):
         dot(state.weights, x, out)
 
-    def choice(self, plan, scores):
+    def choice(self, state, plan, scores):
         best, least = 0, math.inf
         for i in range(scores.size):
             expected = 0.0
@@ -75,7 +75,7 @@ class Cheapest(Learner):
         return best
 
     def distribution(self, state, plan, x, scores, out):
-        greedy = self.choice(plan, scores)
+        greedy = self.choice(state, plan, scores)
         for i in range(out.size):
             out[i] = self.gamma / out.size
         out[greedy] += 1.0 - self.gamma

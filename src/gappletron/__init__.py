@@ -29,8 +29,10 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     )
     from gappletron.graphs import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays, Plan as Plan
     from gappletron.history import Confusion as Confusion, Curve as Curve, Histories as Histories, History as History
+    from gappletron.inverse_gap import InverseGap as InverseGap
     from gappletron.learners import named as named, names as names
     from gappletron.learners.banditron import Banditron as Banditron, BanditronIW as BanditronIW
+    from gappletron.learners.estimators import Estimator as Estimator
     from gappletron.learners.exp3 import Exp3G as Exp3G
     from gappletron.learners.gappletron import Gappletron as Gappletron
     from gappletron.learners.gaptron import (
@@ -41,6 +43,8 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     )
     from gappletron.learners.learner import Decision as Decision, Learner as Learner, Problem as Problem, Round as Round
     from gappletron.learners.newtron import Newtron as Newtron, PNewtron as PNewtron
+    from gappletron.learners.one_against_all import OneAgainstAll as OneAgainstAll
+    from gappletron.learners.partial_likelihood import PartialLikelihood as PartialLikelihood
     from gappletron.learners.perceptron import (
         LabelEfficientPerceptron as LabelEfficientPerceptron,
         PassiveAggressive as PassiveAggressive,
@@ -57,6 +61,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         Soba as Soba,
         SobaDiag as SobaDiag,
     )
+    from gappletron.learners.squarecb import SquareCBG as SquareCBG
     from gappletron.losses import (
         Hinge as Hinge,
         LogisticBase2 as LogisticBase2,
@@ -68,6 +73,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.optimizers import (
         AdaGrad as AdaGrad,
         AdaptiveOGD as AdaptiveOGD,
+        ConfidenceWeighted as ConfidenceWeighted,
         FixedOGD as FixedOGD,
         Optimizer as Optimizer,
         ProjectedOGD as ProjectedOGD,
@@ -75,6 +81,8 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     )
     from gappletron.player import Player as Player, Turn as Turn
     from gappletron.runs import Runs as Runs, play as play
+    from gappletron.simple_rules import BurnIn as BurnIn, EpsilonGreedy as EpsilonGreedy, Greedy as Greedy
+    from gappletron.squarecb import SquareCB as SquareCB
     from gappletron.state import Field as Field, Scratch as Scratch
     from gappletron.streams import open_stream as open_stream
     from gappletron.streams.adversarial import FreshFeatures as FreshFeatures, Segments as Segments
@@ -98,21 +106,36 @@ _HOMES = {
     "exploration": ("Exploration", "Optimised", "Paper", "TopUp"),
     "graphs": ("FeedbackGraph", "GraphArrays", "Plan"),
     "history": ("Confusion", "Curve", "Histories", "History"),
+    "inverse_gap": ("InverseGap",),
     "learners": ("named", "names"),
     "learners.banditron": ("Banditron", "BanditronIW"),
+    "learners.estimators": ("Estimator",),
     "learners.exp3": ("Exp3G",),
     "learners.gappletron": ("Gappletron",),
     "learners.gaptron": ("Gaptron", "GaptronHinge", "GaptronLogistic", "GaptronMix"),
     "learners.learner": ("Decision", "Learner", "Problem", "Round"),
     "learners.newtron": ("Newtron", "PNewtron"),
+    "learners.one_against_all": ("OneAgainstAll",),
+    "learners.partial_likelihood": ("PartialLikelihood",),
     "learners.perceptron": ("LabelEfficientPerceptron", "PassiveAggressive", "Perceptron"),
     "learners.second_order": ("Arow", "SecondOrderPerceptron", "SecondOrderPerceptronDiag"),
     "learners.soba": ("AdaptiveRate", "FixedRate", "Soba", "SobaDiag"),
+    "learners.squarecb": ("SquareCBG",),
     "losses": ("Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"),
     "online": ("Online", "Receipt", "UNSEEN"),
-    "optimizers": ("AdaGrad", "AdaptiveOGD", "FixedOGD", "Optimizer", "ProjectedOGD", "ScaleFreeFTRL"),
+    "optimizers": (
+        "AdaGrad",
+        "AdaptiveOGD",
+        "ConfidenceWeighted",
+        "FixedOGD",
+        "Optimizer",
+        "ProjectedOGD",
+        "ScaleFreeFTRL",
+    ),
     "player": ("Player", "Turn"),
     "runs": ("Runs", "play"),
+    "simple_rules": ("BurnIn", "EpsilonGreedy", "Greedy"),
+    "squarecb": ("SquareCB",),
     "state": ("Field", "Scratch"),
     "streams": ("open_stream",),
     "streams.adversarial": ("FreshFeatures", "Segments"),

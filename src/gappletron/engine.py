@@ -326,7 +326,7 @@ def many_greedy(
         learner.scores(state, x, desk.scores)
         for k in range(desk.scores.size):
             scores[t, k] = desk.scores[k]
-        greedy[t] = learner.choice(plan, desk.scores)
+        greedy[t] = learner.choice(state, plan, desk.scores)
 
 
 def many_probabilities(learner: Learner, state: Any, plan: Plan, rows: Rows, desk: Desk, out: Floats) -> None:

@@ -85,9 +85,20 @@ class Exploration(Piece, abstract=True):
 
     @compiled
     def appraise(
-        self, state: Any, plan: Plan, optimizer: Any, memory: Any, x: Row, estimates: Floats, greedy: int
+        self,
+        state: Any,
+        plan: Plan,
+        optimizer: Any,
+        memory: Any,
+        x: Row,
+        estimates: Floats,
+        sharpness: float,
+        greedy: int,
     ) -> None:
-        """As :meth:`prepare`, for a learner that estimates how likely each label is; nothing by default."""
+        """As :meth:`prepare`, for a learner that estimates how likely each label is; nothing by default.
+
+        With costs the estimates are ``softmax(sharpness * scores)``.
+        """
 
     @compiled
     def label_weight(self, plan: Plan, y: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import helper
@@ -17,21 +18,30 @@ if TYPE_CHECKING:
 __all__ = ["InverseGap"]
 
 LEAST_PRICE = 0.05
-"""An action that explores is never taken for cheaper than this, in units of the largest cost."""
+"""An action that explores is never taken for cheaper than this; the unit is the cost of the worst class."""
+
+LEAST_COST = 1e-12
+"""What every action costs at least, in expectation."""
 
 
 class InverseGap(Exploration):
     """Explores with a probability that falls with the squared gap between the greedy class and the others.
 
-    Let q be the learner's estimates, ``c_i = sum_y C[i, y] q_y / max C`` the expected cost of action i, y* the greedy
-    class, V in (0, 1] the optimizer's uncertainty at x between y* and the next best class, and n the number of rounds
-    with feedback so far. An action i of the dominating set S is played with probability ::
+    Let q be the learner's estimates, y* the greedy class, ``d_k = q_{y*} - q_k`` the gap of class k, and e_i by how
+    much action i is expected to cost more than y*: ``e_k = d_k`` for a class and ``e_i = q_{y*}`` for a query. Let V in
+    (0, 1] be the optimizer's uncertainty at x between y* and the closest class, and n the number of rounds with
+    feedback so far. An action i of the dominating set S is played with probability ::
 
-        1/rho max_k V / (V + scale * n/K * (c_k - c_{y*})^2 * max(0.05, c_i - c_{y*}))
+        1/rho max_k V / (V + scale * n/K * d_k^2 * max(0.05, e_i))
 
-    where k runs over the classes that i shows and y* does not. The rest is played as y*. So it explores where classes
-    are close together (the second factor), where the features are new (V), where exploring is cheap (the last factor),
-    and as long as there are few labels per class. Nothing is explored where y* reveals.
+    where k runs over the classes that i shows and y* does not; for y* itself, which not every graph shows where it is
+    played, d_k is that of the closest class. The rest is played as y*. So it explores where classes are close together
+    (d), where the features are new (V), where exploring is cheap (e), and as long as there are few labels per class.
+    Nothing is explored where y* reveals.
+
+    With costs, let ``c_i = sum_y C[i, y] q_y`` for the probabilities ``q = softmax(b s)``. Then ``d_k = ln(c_k /
+    c_{y*}) / (2b)``, how far the scores are from where the two classes would cost the same, and ``e_i = (c_i - c_{y*})
+    / max_k c_k``.
 
     A heuristic without a theorem; the docs, page Default, have the evidence.
 
@@ -48,15 +58,32 @@ class InverseGap(Exploration):
         number(self.scale, "InverseGap's scale", least=0.0)
 
     def declare(self) -> Layout:
-        """n; and for one round V, and the expected costs of the actions."""
-        return {"informed": Field(dtype="int64", least=0), "doubt": Scratch(1), "prices": Scratch("actions")}
+        """n; and for one round V, the gaps of the classes, and what the actions cost more than y*."""
+        return {
+            "informed": Field(dtype="int64", least=0),
+            "doubt": Scratch(1),
+            "gaps": Scratch("classes"),
+            "prices": Scratch("actions"),
+        }
 
     def appraise(
-        self, state: Any, plan: Plan, optimizer: Any, memory: Any, x: Row, estimates: Floats, greedy: int
+        self,
+        state: Any,
+        plan: Plan,
+        optimizer: Any,
+        memory: Any,
+        x: Row,
+        estimates: Floats,
+        sharpness: float,
+        greedy: int,
     ) -> None:
-        if not plan.graph.revealing[greedy]:
-            expected_costs(plan.graph, estimates, state.prices)
-            state.doubt[0] = optimizer.uncertainty(memory, x, greedy, runner_up(state.prices, greedy, estimates.size))
+        graph = plan.graph
+        if not graph.revealing[greedy]:
+            if graph.largest_cost > 0.0:
+                compare_costs(graph, estimates, sharpness, greedy, state.gaps, state.prices)
+            else:
+                compare_mistakes(estimates, greedy, state.gaps, state.prices)
+            state.doubt[0] = optimizer.uncertainty(memory, x, greedy, closest_class(state.gaps, greedy))
 
     def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
         graph = plan.graph
@@ -64,12 +91,13 @@ class InverseGap(Exploration):
             out[i] = 0.0
         explored = 0.0
         if not graph.revealing[greedy]:
-            rho, K = graph.dominating.size, graph.visible.shape[1]
-            factor = self.scale * state.informed[0] / K
+            rho = graph.dominating.size
+            V, factor = state.doubt[0], self.scale * state.informed[0] / state.gaps.size
             for s in range(rho):
                 i = graph.dominating[s]
-                if i != greedy:
-                    out[i] = most_contested(graph, state.prices, greedy, i, state.doubt[0], factor) / rho
+                d = hidden_gap(graph, state.gaps, greedy, i)
+                if i != greedy and d >= 0.0:
+                    out[i] = V / (V + factor * (d * d) * max(LEAST_PRICE, state.prices[i])) / rho
                     explored += out[i]
         out[greedy] = max(0.0, 1.0 - explored)
         return explored
@@ -82,41 +110,53 @@ class InverseGap(Exploration):
 
 
 @helper
-def expected_costs(graph: GraphArrays, estimates: Floats, out: Floats) -> None:
-    """The expected cost of every action, up to a constant that all share, in units of the largest cost."""
+def compare_mistakes(estimates: Floats, greedy: int, gaps: Floats, prices: Floats) -> None:
+    """d_k and e_i where only mistakes count."""
     K = estimates.size
-    for i in range(out.size):
-        out[i] = 0.0
-    if graph.largest_cost > 0.0:
-        for i in range(out.size):
-            for y in range(K):
-                out[i] += graph.costs[i, y] * estimates[y]
-            out[i] /= graph.largest_cost
-    else:
-        # sum_{y != i} q_y for a class and sum_y q_y for another action, both without sum_y q_y
-        for k in range(K):
-            out[k] = -estimates[k]
+    for k in range(K):
+        gaps[k] = abs(estimates[greedy] - estimates[k])
+        prices[k] = gaps[k]
+    for i in range(K, prices.size):
+        prices[i] = estimates[greedy]
 
 
 @helper
-def runner_up(prices: Floats, greedy: int, classes: int) -> int:
-    """The cheapest class other than the greedy one; the lowest index on a tie."""
+def compare_costs(
+    graph: GraphArrays, estimates: Floats, sharpness: float, greedy: int, gaps: Floats, prices: Floats
+) -> None:
+    """d_k and e_i where actions have costs."""
+    K = estimates.size
+    worst = LEAST_COST
+    for i in range(prices.size):
+        prices[i] = LEAST_COST  # no expected cost is 0, so that its logarithm is finite
+        for y in range(K):
+            prices[i] += graph.costs[i, y] * estimates[y]
+        if i < K:
+            worst = max(worst, prices[i])
+    base = prices[greedy]
+    for k in range(K):
+        gaps[k] = abs(math.log(prices[k] / base)) / (2.0 * sharpness)
+    for i in range(prices.size):
+        prices[i] = (prices[i] - base) / worst
+
+
+@helper
+def closest_class(gaps: Floats, greedy: int) -> int:
+    """The class with the smallest gap other than the greedy one; the lowest index on a tie."""
     best = 1 if greedy == 0 else 0
-    for k in range(best + 1, classes):
-        if k != greedy and prices[k] < prices[best]:
+    for k in range(best + 1, gaps.size):
+        if k != greedy and gaps[k] < gaps[best]:
             best = k
     return best
 
 
 @helper
-def most_contested(graph: GraphArrays, prices: Floats, greedy: int, i: int, V: float, factor: float) -> float:
-    """max_k V / (V + factor (c_k - c_{y*})^2 (c_i - c_{y*})) over the classes that i shows and y* does not."""
-    closest = -1.0
-    for k in range(graph.visible.shape[1]):
-        if k != greedy and graph.visible[i, k] and not graph.visible[greedy, k]:
-            gap = abs(prices[k] - prices[greedy])
-            if closest < 0.0 or gap < closest:
-                closest = gap
-    if closest < 0.0:
-        return 0.0
-    return V / (V + factor * (closest * closest) * max(LEAST_PRICE, prices[i] - prices[greedy]))
+def hidden_gap(graph: GraphArrays, gaps: Floats, greedy: int, i: int) -> float:
+    """The smallest gap of the classes that i shows and y* does not; -1 where there are none."""
+    smallest = -1.0
+    for k in range(gaps.size):
+        if graph.visible[i, k] and not graph.visible[greedy, k]:
+            d = gaps[closest_class(gaps, greedy)] if k == greedy else gaps[k]
+            if smallest < 0.0 or d < smallest:
+                smallest = d
+    return smallest

@@ -21,6 +21,8 @@ __all__ = ["check_can_play", "named", "names"]
 
 ORDER = (
     "one_against_all",
+    "partial_likelihood",
+    "squarecb",
     "gappletron",
     "banditron",
     "newtron",
@@ -47,7 +49,7 @@ def names(graph: FeedbackGraph | None = None) -> list[str]:
     """The names that :func:`named` accepts; with a graph, of those that can play it.
 
     >>> names()[:4]
-    ['auto', 'gapsmh', 'gaphin', 'gaplog']
+    ['auto', 'partial-likelihood', 'squarecb-g', 'gapsmh']
     """
     return [
         name

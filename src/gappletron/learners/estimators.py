@@ -7,14 +7,15 @@ be weighted.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from gappletron._dispatch import compiled
+from gappletron._dispatch import compiled, helper
 from gappletron._validate import UserError
 from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.numerics import argmax, rival
-from gappletron.state import Scratch
+from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
     from gappletron.exploration import Exploration
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["Estimator"]
 
 
+SHARPNESS = tuple(2.0 ** (0.5 * power) for power in range(-2, 9))
+"""With costs the probabilities are ``softmax(b s)``, with that b of these, from 1/2 to 16, under which what was shown
+so far was most likely.
+"""
+
+LEAST_CHANCE = 1e-9
+"""What was shown is never taken for less likely than this when the values of b are compared."""
+
+
 class Estimator(Learner, abstract=True):
     """What the estimators share: the optimizer, the exploration rule, and the choice of least expected cost."""
 
@@ -35,7 +45,6 @@ class Estimator(Learner, abstract=True):
     setting = "any graph, any costs"
     knows_classes = True
     new_class = "weights 0, as uncertain as at the start; exploration uses the new K"
-    tunings = ("only-t",)
     default_normalize = "columns"
     default_bias = True
 
@@ -54,6 +63,7 @@ class Estimator(Learner, abstract=True):
         return {
             "optimizer": self.optimizer.declare(),
             "exploration": self.exploration.declare(),
+            "fit": Field(len(SHARPNESS), least=0),
             "estimates": Scratch("classes"),
             "direction": Scratch("classes"),
         }
@@ -64,21 +74,17 @@ class Estimator(Learner, abstract=True):
     def scores(self, state: Any, x: Row, out: Floats) -> None:
         self.optimizer.scores(state.optimizer, x, out)
 
-    @abstractmethod
-    @compiled
-    def chance(self, scores: Floats, top: int, k: int) -> float:
-        """How likely class k is the label, up to a factor that all classes share; `top` is the argmax of the scores."""
-
-    def choice(self, plan: Plan, scores: Floats) -> int:
+    def choice(self, state: Any, plan: Plan, scores: Floats) -> int:
         top = argmax(scores)
         if plan.graph.largest_cost == 0.0:
             return top
+        sharpness = best_sharpness(state.fit)
         best, least = 0, 0.0
         for i in range(scores.size):
             cost = 0.0
             for y in range(scores.size):
                 if plan.graph.costs[i, y] > 0.0:
-                    cost += plan.graph.costs[i, y] * self.chance(scores, top, y)
+                    cost += plan.graph.costs[i, y] * math.exp(sharpness * (scores[y] - scores[top]))
             if i == 0 or cost < least:
                 best, least = i, cost
         return best
@@ -86,12 +92,18 @@ class Estimator(Learner, abstract=True):
     @abstractmethod
     @compiled
     def estimate(self, scores: Floats, out: Floats) -> None:
-        """Fill `out` with the estimates q that exploration is made from."""
+        """Fill `out` with the estimates q that exploration is made from, where only mistakes count."""
 
     def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
-        greedy = self.choice(plan, scores)
-        self.estimate(scores, state.estimates)
-        self.exploration.appraise(state.exploration, plan, self.optimizer, state.optimizer, x, state.estimates, greedy)
+        greedy = self.choice(state, plan, scores)
+        sharpness = best_sharpness(state.fit)
+        if plan.graph.largest_cost == 0.0:
+            self.estimate(scores, state.estimates)
+        else:
+            sharpened_softmax(scores, sharpness, state.estimates)
+        self.exploration.appraise(
+            state.exploration, plan, self.optimizer, state.optimizer, x, state.estimates, sharpness, greedy
+        )
         r = rival(state.estimates, greedy)
         gap = min(1.0, max(0.0, 1.0 - (state.estimates[greedy] - state.estimates[r])))
         return Decision(greedy, self.exploration.explore(state.exploration, plan, greedy, gap, out))
@@ -101,6 +113,8 @@ class Estimator(Learner, abstract=True):
 
     def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         self.exploration.count_feedback(state.exploration, plan, played.action)
+        if plan.graph.largest_cost > 0.0:
+            compare_sharpness(state.fit, plan, played)
         if self.differentiate(plan, played, state.direction):
             self.optimizer.step(state.optimizer, x, state.direction, 1.0)
 
@@ -111,3 +125,41 @@ class Estimator(Learner, abstract=True):
 
     def weights(self, state: Any) -> Floats:
         return self.optimizer.weights(state.optimizer)
+
+
+@helper
+def best_sharpness(fit: Floats) -> float:
+    """The b with the least loss so far; the lowest one on a tie."""
+    best = 0
+    for b in range(1, fit.size):
+        if fit[b] < fit[best]:
+            best = b
+    return SHARPNESS[best]
+
+
+@helper
+def sharpened_softmax(scores: Floats, sharpness: float, out: Floats) -> None:
+    """out = softmax(sharpness * scores)."""
+    top = argmax(scores)
+    total = 0.0
+    for k in range(scores.size):
+        out[k] = math.exp(sharpness * (scores[k] - scores[top]))
+        total += out[k]
+    for k in range(scores.size):
+        out[k] /= total
+
+
+@helper
+def compare_sharpness(fit: Floats, plan: Plan, played: Round) -> None:
+    """Add the losses of the round: minus the logarithm of how likely it was under each b, the label or that it is none
+    of the classes shown.
+    """
+    scores, top = played.scores, argmax(played.scores)
+    for b in range(fit.size):
+        total, shown = 0.0, 0.0
+        for k in range(scores.size):
+            chance = math.exp(SHARPNESS[b] * (scores[k] - scores[top]))
+            total += chance
+            if k == played.label or (played.label < 0 and not plan.graph.visible[played.action, k]):
+                shown += chance
+        fit[b] -= math.log(max(LEAST_CHANCE, shown / total))

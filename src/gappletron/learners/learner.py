@@ -194,7 +194,7 @@ class Learner(Piece, abstract=True):
         """Fill `out` with a score for every class."""
 
     @compiled
-    def choice(self, plan: Plan, scores: Floats) -> int:
+    def choice(self, state: Any, plan: Plan, scores: Floats) -> int:
         """The greedy class y*, which is predicted without exploration: that of the largest score.
 
         A learner with probabilities may return the class of least expected cost. `distribution` must return the same

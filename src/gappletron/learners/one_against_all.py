@@ -15,10 +15,18 @@ if TYPE_CHECKING:
     from gappletron.learners.learner import Learner, Round
     from gappletron.numerics import Floats
 
-__all__ = ["OneAgainstAll"]
+__all__ = ["ByClass", "OneAgainstAll"]
 
 
-class OneAgainstAll(Estimator):
+class ByClass(Estimator, abstract=True):
+    """Estimators with a scorer for each class whose target is 1 for the label, and -1 for all other classes."""
+
+    def estimate(self, scores: Floats, out: Floats) -> None:
+        for k in range(scores.size):
+            out[k] = 0.5 + 0.5 * scores[k]
+
+
+class OneAgainstAll(ByClass):
     """A linear scorer for each class with the squared hinge ``max(0, 1 - z_k s_k)^2 / 2``, where z_k is 1 for the label
     and -1 for all other classes.
 
@@ -41,13 +49,6 @@ class OneAgainstAll(Estimator):
         if self == type(self)():
             return "auto"
         return f"one-against-all-{in_kebab_case(type(self.exploration).__name__)}"
-
-    def chance(self, scores: Floats, top: int, k: int) -> float:
-        return min(1.0, max(0.0, 0.5 + 0.5 * scores[k]))
-
-    def estimate(self, scores: Floats, out: Floats) -> None:
-        for k in range(scores.size):
-            out[k] = 0.5 + 0.5 * scores[k]
 
     def differentiate(self, plan: Plan, played: Round, out: Floats) -> bool:
         learned = False
