@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -143,11 +144,14 @@ def run(
     )
     with progress("reading") as show:
         stream.prepare(show)
-        norm = stream.max_norm if tuning is not None else None  # a file without --max-norm is scanned for it
+        # A file without --max-norm is scanned for it.
+        norm = None if tuning is None else 1.0 if normalize not in ("auto", "none") else stream.max_norm
+    if bias and norm is not None:
+        norm = math.hypot(1.0, norm)
     feedback = with_costs(open_graph(graph, stream.classes, revealing, classes_given=stream.classes_given), cost)
     if tuning is not None:
         learners = {
-            name: tuned(learner, tuning, feedback, rounds=stream.rounds, features=stream.features, max_norm=norm)
+            name: tuned(learner, tuning, feedback, rounds=stream.rounds, features=stream.features + bool(bias), max_norm=norm)
             for name, learner in learners.items()
         }
     with progress("compiling"):
