@@ -559,7 +559,7 @@ def derivatives(loss, s, A, action, label):
 
 
 def estimator(X, y, graph, loss, rule, draws, optimizer):
-    """`graph` is (A, S, C). A rule has (A, S, star, t), or, named, needs the estimates. Returns actions and W (K x d)."""
+    """`graph` is (A, S, C); a rule is a function of (A, S, star, t), or a name and its scale. The actions, and W."""
     A, S, C = graph
     actions, informed = [], 0
     for t in range(len(y)):

@@ -1,6 +1,7 @@
-"""OneAgainstAll, PartialLikelihood, SquareCBG, their optimizer, and the rules InverseGap, Greedy, EpsilonGreedy, BurnIn.
+"""OneAgainstAll, PartialLikelihood and SquareCBG, their optimizer, and the rules InverseGap, Greedy, EpsilonGreedy and
+BurnIn.
 
-Each against a naive transcription, and against what is known of it: finite differences, invariance, hand-computed cases.
+Each against a naive transcription, and against what is known of it: finite differences, invariance, examples by hand.
 """
 
 from __future__ import annotations
@@ -370,7 +371,7 @@ def test_feedback_that_shows_nothing_is_not_counted():
         assert 0 < queries < 60
 
 
-# --------------------------------------------------------------------------------------------------------------- refusals
+# ------------------------------------------------------------------------------------------------------------- refusals
 
 
 @pytest.mark.parametrize(

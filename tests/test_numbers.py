@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gappletron import (
+    ConfidenceWeighted,
     FeedbackGraph,
     FixedOGD,
     Gappletron,
@@ -46,7 +47,9 @@ def test_extreme_rows_break_no_learner(name):
 
 
 @pytest.mark.parametrize("rule", [TopUp(), TopUp(gamma=0), Paper()], ids=str)
-@pytest.mark.parametrize("optimizer", [optimizer for optimizer, _ in OPTIMIZERS.values()], ids=str)
+@pytest.mark.parametrize(
+    "optimizer", [*(optimizer for optimizer, _ in OPTIMIZERS.values()), ConfidenceWeighted()], ids=str
+)
 def test_extreme_rows_break_no_optimizer_and_no_exploration_rule(optimizer, rule):
     with interpreted():
         for number, graph in enumerate(CONTRACT_GRAPHS[:5:2]):
@@ -255,7 +258,7 @@ def test_a_state_that_is_not_finite_is_neither_saved_nor_loaded(name, tmp_path):
                     Player.restored(header, arrays)
 
 
-NEVER_NEGATIVE = {"total", "totals", "blind", "losses", "rounds", "credit", "volume", "squared"}
+NEVER_NEGATIVE = {"total", "totals", "blind", "losses", "rounds", "credit", "volume", "squared", "informed", "rows"}
 ABOVE_ZERO = {"precision", "diagonal", "variances", "inverse"}
 
 

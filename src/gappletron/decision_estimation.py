@@ -4,21 +4,21 @@ estimates do not exclude.
 Let q be estimates of how likely each label is. The cost of action i is ``c_i = b_i - sum_k D[i, k] q_k``, where b_i is
 its largest cost and ``D[i, k] = b_i - C[i, k]`` what it saves where the label is k; all in units of the largest cost of
 the graph. For costs of 0 and 1 this is 1 - q_i for a class, and 1 for an action that is no class: a cost that is known
-does not depend on the estimates. Let ``P_p(k)`` be the probability that p shows k. A true q' that is far from q shows in
-what is seen, at a price of ``gamma/4 sum_k P_p(k) (q'_k - q_k)^2``. The largest regret against action a, less that
-price, is attained by a q' that is known, and the program is the minimum over p of ::
+does not depend on the estimates. Let ``P_p(k)`` be the probability that p shows k. A true q' that is far from q is
+found out, at a price of ``gamma/4 sum_k P_p(k) (q'_k - q_k)^2``. The largest regret against action a, less that price,
+has a closed form, and the program is the minimum over p of ::
 
     max_a { sum_i p_i c_i - c_a + 1/gamma sum_k (sum_i p_i D[i, k] - D[a, k])^2 / P_p(k) }
 
 (Zhang, Zhang, Vrousgou, Luo, Mineiro 2023, whose gamma is this one; Foster, Rakhlin 2020 for bandits.) For costs of 0
-and 1 the last sum is ``(1 - p_a)^2 / P_p(a) + sum_{k != a} p_k^2 / P_p(k)``. a runs over the actions that no other action
-dominates, being as cheap at every label; so a query that costs as much as a mistake is played, but nobody's regret is
-measured against it.
+and 1 the last sum is ``(1 - p_a)^2 / P_p(a) + sum_{k != a} p_k^2 / P_p(k)``. a runs over the actions that no other
+action dominates by being as cheap at every label. So a query that costs as much as a mistake is played, but no regret
+is measured against it.
 
-All functions here take ``g_i = gamma (c_i - min c)`` and solve gamma times the program. There are closed forms for costs
-of 0 and 1 on three graphs: :func:`inverse_gaps` (bandit), :func:`water_level` (full information), and
-:func:`best_share`, a search in one dimension (one action shows everything, the others nothing). For all others there is
-an interior point method (:func:`follow`).
+All functions here take ``g_i = gamma (c_i - min c)`` and solve gamma times the program. For costs of 0 and 1 there are
+closed forms for the bandit graph (:func:`inverse_gaps`) and for full information (:func:`level_out`), and a search in
+one dimension where one action shows everything and the others nothing (:func:`best_share`). For all others there is an
+interior point method (:func:`follow`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import helper, seldom
+from gappletron._dispatch import seldom
 from gappletron.state import Scratch
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ GOLDEN = 0.6180339887498949
 """The golden section, (sqrt(5) - 1) / 2."""
 
 BARRIER_STEPS = 80
-"""At most so many steps of the interior point method: about thirty are needed."""
+"""At most so many steps of the interior point method: 25 to 50 are needed."""
 
-ACCURACY = 1e-7
+ACCURACY = 1e-6
 """Where the interior point method stops, relative to the larger of 1 and the regret."""
 
 GROWTH = 15.0
@@ -124,7 +124,7 @@ def work_space() -> Layout:
     return {"labels": Scratch(6, "classes"), "actions": Scratch(9, "actions"), "matrix": Scratch("actions", "actions")}
 
 
-@helper
+@seldom
 def best_play(program: Program, observers: Flags, gaps: Floats, work: Any, out: Floats) -> None:
     """Fill `out` with the p that solves the program.
 
@@ -137,7 +137,7 @@ def best_play(program: Program, observers: Flags, gaps: Floats, work: Any, out: 
     >>> work = State(work_space(), Sizes(1, 3, 3)).tuple
     >>> best_play(program_of(seen, 1.0 - np.eye(3)), seen, np.array([0.0, 1.0, 4.0]), work, out)
     >>> out.round(3), (1 / out - 1 / out[0]).round(3)
-    (array([0.549, 0.354, 0.172]), array([0., 1., 4.]))
+    (array([0.5  , 0.333, 0.167]), array([0., 1., 4.]))
     """
     if program.kind == BANDIT:
         inverse_gaps(gaps, out)
@@ -146,9 +146,7 @@ def best_play(program: Program, observers: Flags, gaps: Floats, work: Any, out: 
     elif program.kind == SOLE:
         best_share(program, gaps, out)
     elif not is_settled(program, observers, gaps, work, out):
-        follow(program, observers, gaps, work)
-        for i in range(out.size):
-            out[i] = work.actions[PLAY, i]
+        follow(program, observers, gaps, work, out)
     total = 0.0
     for i in range(out.size):
         total += out[i]
@@ -159,7 +157,7 @@ def best_play(program: Program, observers: Flags, gaps: Floats, work: Any, out: 
 # --------------------------------------------------------------------------------------------------------- closed forms
 
 
-@helper
+@seldom
 def inverse_gaps(gaps: Floats, out: Floats) -> None:
     """p_a = 1 / (lambda + g_a) with the lambda in [1, K] for which they add up to 1.
 
@@ -179,7 +177,7 @@ def inverse_gaps(gaps: Floats, out: Floats) -> None:
         level = higher
 
 
-@helper
+@seldom
 def water_level(gaps: Floats, classes: int, left_out: int, volume: float) -> float:
     """The theta with ``sum_k max(0, theta - g_k) = volume`` over the classes but one: all are in at first, and those
     that are above the level leave.
@@ -197,7 +195,7 @@ def water_level(gaps: Floats, classes: int, left_out: int, volume: float) -> flo
         level = lower
 
 
-@helper
+@seldom
 def level_out(gaps: Floats, left_out: int, mass: float, q: float, out: Floats) -> None:
     """p_k = max(0, theta - g_k) q/2, which add up to the mass; `left_out` gets nothing.
 
@@ -248,20 +246,21 @@ def best_share(program: Program, gaps: Floats, out: Floats) -> None:
 # ------------------------------------------------------------------------------------------------------------ any graph
 
 
-@helper
-def measure(program: Program, observers: Flags, p: Floats, work: Any) -> None:
-    """P_p(k), and what p saves where the label is k."""
+@seldom
+def measure(program: Program, observers: Flags, work: Any) -> None:
+    """P_p(k), and what p saves where the label is k, for the p in the row PLAY."""
+    actions, labels = work.actions, work.labels
     for k in range(observers.shape[0]):
         P = saving = 0.0
-        for i in range(p.size):
-            saving += p[i] * program.saved[k, i]
+        for i in range(observers.shape[1]):
+            saving += actions[PLAY, i] * program.saved[k, i]
             if observers[k, i]:
-                P += p[i]
-        work.labels[SEEN, k] = P
-        work.labels[SAVED, k] = saving
+                P += actions[PLAY, i]
+        labels[SEEN, k] = P
+        labels[SAVED, k] = saving
 
 
-@helper
+@seldom
 def error(program: Program, a: int, work: Any) -> float:
     """h_a(p), the sum over k of ``(sum_i p_i D[i, k] - D[a, k])^2 / P_p(k)``; 0/0 is 0."""
     total = 0.0
@@ -276,10 +275,11 @@ def error(program: Program, a: int, work: Any) -> float:
 @seldom
 def regret(program: Program, observers: Flags, gaps: Floats, p: Floats, work: Any) -> float:
     """gamma times the program's maximum over a."""
-    measure(program, observers, p, work)
     cost, most = 0.0, -math.inf
     for i in range(p.size):
+        work.actions[PLAY, i] = p[i]
         cost += p[i] * gaps[i]
+    measure(program, observers, work)
     for s in range(program.rivals.size):
         a = program.rivals[s]
         most = max(most, error(program, a, work) - gaps[a])
@@ -291,44 +291,41 @@ def is_settled(program: Program, observers: Flags, gaps: Floats, work: Any, out:
     """Whether the cheapest action alone has no regret, and so is the solution; then `out` is that play."""
     cheapest = 0
     for i in range(out.size):
+        out[i] = 0.0
         if gaps[i] < gaps[cheapest]:
             cheapest = i
-    for i in range(out.size):
-        out[i] = 1.0 if i == cheapest else 0.0
+    out[cheapest] = 1.0
     return regret(program, observers, gaps, out, work) <= 0.0
 
 
 @seldom
-def follow(program: Program, observers: Flags, gaps: Floats, work: Any) -> None:
+def follow(program: Program, observers: Flags, gaps: Floats, work: Any, out: Floats) -> None:
     """An interior point method for the least ``sum_i p_i g_i + V`` with ``V + g_a - h_a(p) > 0`` for every a.
 
     It follows the minimum of ``tau * objective - sum_a ln(slack_a) - sum_i ln p_i`` over the p that add up to 1, for a
     growing tau, by Newton steps. The number of logarithms over tau bounds the distance to the optimum.
     """
-    p, step, slack = work.actions[PLAY], work.actions[STEP], work.actions[SLACK]
-    N, rivals = p.size, program.rivals
+    actions, rivals = work.actions, program.rivals
+    N = out.size
     for i in range(N):
-        p[i] = 1.0 / N
-    measure(program, observers, p, work)
-    V = -math.inf
-    for s in range(rivals.size):
-        V = max(V, error(program, rivals[s], work) - gaps[rivals[s]])
-    V += 1.0
-    terms, spread = float(N + rivals.size), 1.0
+        out[i] = 1.0 / N
+    V = regret(program, observers, gaps, out, work) + 1.0
+    spread = 1.0
     for i in range(N):
-        spread += p[i] * gaps[i]
+        spread += out[i] * gaps[i]
+    V -= spread - 1.0
     tau = 1.0 / spread
     for _ in range(BARRIER_STEPS):
         cost = V
         for s in range(rivals.size):
-            slack[s] = V + gaps[rivals[s]] - error(program, rivals[s], work)
+            actions[SLACK, s] = V + gaps[rivals[s]] - error(program, rivals[s], work)
         for i in range(N):
-            cost += p[i] * gaps[i]
+            cost += out[i] * gaps[i]
         barrier(program, observers, work)
-        factorise(work.matrix, work.actions[PIVOTS])
+        factorise(work)
         dV, decrement = direction(gaps, rivals.size, tau, work)
         while decrement < 0.3:
-            if terms <= tau * ACCURACY * max(1.0, cost):
+            if N + rivals.size <= tau * ACCURACY * max(1.0, cost):
                 return
             tau *= GROWTH
             dV, decrement = direction(gaps, rivals.size, tau, work)
@@ -337,8 +334,9 @@ def follow(program: Program, observers: Flags, gaps: Floats, work: Any) -> None:
             return
         V += size * dV
         for i in range(N):
-            p[i] += size * step[i]
-        measure(program, observers, p, work)
+            actions[PLAY, i] += size * actions[STEP, i]
+            out[i] = actions[PLAY, i]
+        measure(program, observers, work)
 
 
 @seldom
@@ -348,57 +346,52 @@ def barrier(program: Program, observers: Flags, work: Any) -> None:
     With ``u = (sum_i p_i D[i, k] - D[a, k]) / P_p(k)`` the derivative of h_a by p_i is ``sum_k 2 u D[i, k] - u^2 A[i,
     k]``, and its second derivative ``sum_k 2/P_p(k) (D_k - u A_k) (D_k - u A_k)^T``.
     """
-    p, gradient, column, slope, slack = (
-        work.actions[PLAY],
-        work.actions[GRADIENT],
-        work.actions[COLUMN],
-        work.actions[SLOPE],
-        work.actions[SLACK],
-    )
+    actions, labels, matrix = work.actions, work.labels, work.matrix
     K, N = observers.shape
-    matrix = work.matrix
-    total = 0.0
     for k in range(K):
-        work.labels[PULL, k] = 0.0
-        work.labels[BEND, k] = 0.0
+        labels[PULL, k] = 0.0
+        labels[BEND, k] = 0.0
     for i in range(N):
-        gradient[i] = -1.0 / p[i]
-        column[i] = 0.0
+        actions[GRADIENT, i] = -1.0 / actions[PLAY, i]
+        actions[COLUMN, i] = 0.0
         for j in range(i):
             matrix[i, j] = 0.0
-        matrix[i, i] = 1.0 / (p[i] * p[i])
+        matrix[i, i] = 1.0 / (actions[PLAY, i] * actions[PLAY, i])
+    total = 0.0
     for s in range(program.rivals.size):
-        a, r = program.rivals[s], 1.0 / slack[s]
+        r = 1.0 / actions[SLACK, s]
         total += r
+        differentiate(program, observers, program.rivals[s], r, work)
         for i in range(N):
-            slope[i] = 0.0
-        for k in range(K):
-            u = (work.labels[SAVED, k] - program.saved[k, a]) / work.labels[SEEN, k]
-            work.labels[PULL, k] += r * u
-            work.labels[BEND, k] += r * u * u
-            for i in range(N):
-                slope[i] += 2.0 * u * program.saved[k, i]
-                if observers[k, i]:
-                    slope[i] -= u * u
-        for i in range(N):
-            gradient[i] += r * slope[i]
-            column[i] -= r * r * slope[i]
+            slope = r * actions[SLOPE, i]
+            actions[GRADIENT, i] += slope
+            actions[COLUMN, i] -= r * slope
             for j in range(i + 1):
-                matrix[i, j] += r * slope[i] * (r * slope[j])
+                matrix[i, j] += slope * (r * actions[SLOPE, j])
     for k in range(K):
-        factor = 2.0 / work.labels[SEEN, k]
-        pull, bend = factor * work.labels[PULL, k], factor * work.labels[BEND, k]
+        factor = 2.0 / labels[SEEN, k]
+        pull, bend = factor * labels[PULL, k], factor * labels[BEND, k]
         for i in range(N):
-            by_saving, by_seeing = factor * total * program.saved[k, i], -pull * program.saved[k, i]
-            if observers[k, i]:
-                by_saving -= pull
-                by_seeing += bend
-            if by_saving == 0.0 and by_seeing == 0.0:
-                continue
+            saved = program.saved[k, i]
+            by_saving = factor * total * saved - (pull if observers[k, i] else 0.0)
+            by_seeing = (bend if observers[k, i] else 0.0) - pull * saved
             for j in range(i + 1):
-                matrix[i, j] += by_saving * program.saved[k, j]
-                if observers[k, j]:
-                    matrix[i, j] += by_seeing
+                matrix[i, j] += by_saving * program.saved[k, j] + (by_seeing if observers[k, j] else 0.0)
+
+
+@seldom
+def differentiate(program: Program, observers: Flags, a: int, r: float, work: Any) -> None:
+    """The derivatives of h_a by p, and r times what its second derivatives need of u."""
+    actions, labels = work.actions, work.labels
+    K, N = observers.shape
+    for i in range(N):
+        actions[SLOPE, i] = 0.0
+    for k in range(K):
+        u = (labels[SAVED, k] - program.saved[k, a]) / labels[SEEN, k]
+        labels[PULL, k] += r * u
+        labels[BEND, k] += r * u * u
+        for i in range(N):
+            actions[SLOPE, i] += 2.0 * u * program.saved[k, i] - (u * u if observers[k, i] else 0.0)
 
 
 @seldom
@@ -408,39 +401,31 @@ def direction(gaps: Floats, rivals: int, tau: float, work: Any) -> tuple[float, 
     With M the second derivatives by p: ``M dp + column dV + nu 1 = -gradient``, ``<column, dp> + bent dV = -pull`` and
     ``<1, dp> = 0``.
     """
-    step, gradient, column, solved, ones, slack = (
-        work.actions[STEP],
-        work.actions[GRADIENT],
-        work.actions[COLUMN],
-        work.actions[SOLVED],
-        work.actions[ONES],
-        work.actions[SLACK],
-    )
-    N = step.size
+    actions = work.actions
+    N = gaps.size
     pull, bent = tau, 0.0
     for s in range(rivals):
-        pull -= 1.0 / slack[s]
-        bent += 1.0 / slack[s] / slack[s]
+        pull -= 1.0 / actions[SLACK, s]
+        bent += 1.0 / actions[SLACK, s] / actions[SLACK, s]
     for i in range(N):
-        step[i] = gradient[i] + tau * gaps[i]
-        solved[i] = column[i]
-        ones[i] = 1.0
-    back_substitute(work.matrix, work.actions[PIVOTS], step)
-    back_substitute(work.matrix, work.actions[PIVOTS], solved)
-    back_substitute(work.matrix, work.actions[PIVOTS], ones)
+        actions[STEP, i] = actions[GRADIENT, i] + tau * gaps[i]
+        actions[SOLVED, i] = actions[COLUMN, i]
+        actions[ONES, i] = 1.0
+    for row in (STEP, SOLVED, ONES):
+        back_substitute(work, row)
     by_step = by_column = all_ones = all_step = all_column = 0.0
     for i in range(N):
-        by_step += column[i] * step[i]
-        by_column += column[i] * solved[i]
-        all_ones += ones[i]
-        all_step += step[i]
-        all_column += solved[i]
+        by_step += actions[COLUMN, i] * actions[STEP, i]
+        by_column += actions[COLUMN, i] * actions[SOLVED, i]
+        all_ones += actions[ONES, i]
+        all_step += actions[STEP, i]
+        all_column += actions[SOLVED, i]
     dV = (by_step - pull - all_column * all_step / all_ones) / (bent - by_column + all_column * all_column / all_ones)
     nu = -(all_step + all_column * dV) / all_ones
     decrement = -dV * pull
     for i in range(N):
-        step[i] = -step[i] - solved[i] * dV - ones[i] * nu
-        decrement -= (gradient[i] + tau * gaps[i]) * step[i]
+        actions[STEP, i] = -actions[STEP, i] - actions[SOLVED, i] * dV - actions[ONES, i] * nu
+        decrement -= (actions[GRADIENT, i] + tau * gaps[i]) * actions[STEP, i]
     return dV, decrement
 
 
@@ -449,35 +434,27 @@ def step_size(
     program: Program, observers: Flags, gaps: Floats, V: float, dV: float, tau: float, decrement: float, work: Any
 ) -> float:
     """The length of a Newton step: at most 1, feasible, and not far behind the minimum along it; 0 where none is."""
-    p, step = work.actions[PLAY], work.actions[STEP]
+    actions, labels = work.actions, work.labels
     K, N = observers.shape
-    size, along = 1.0, dV
+    size, along = 1.0, tau * dV
     for i in range(N):
-        along += step[i] * gaps[i]
-        if step[i] < 0.0:
-            size = min(size, 0.99 * p[i] / -step[i])
+        along += tau * (actions[STEP, i] * gaps[i])
+        if actions[STEP, i] < 0.0:
+            size = min(size, 0.99 * actions[PLAY, i] / -actions[STEP, i])
     for k in range(K):
-        seen = saving = 0.0
+        labels[SEEN_STEP, k] = 0.0
+        labels[SAVED_STEP, k] = 0.0
         for i in range(N):
-            saving += step[i] * program.saved[k, i]
+            labels[SAVED_STEP, k] += actions[STEP, i] * program.saved[k, i]
             if observers[k, i]:
-                seen += step[i]
-        work.labels[SEEN_STEP, k] = seen
-        work.labels[SAVED_STEP, k] = saving
+                labels[SEEN_STEP, k] += actions[STEP, i]
     for _ in range(60):
-        slope = tau * along
+        slope = along
         for i in range(N):
-            slope -= step[i] / (p[i] + size * step[i])
+            slope -= actions[STEP, i] / (actions[PLAY, i] + size * actions[STEP, i])
         for s in range(program.rivals.size):
             a = program.rivals[s]
-            slack, rise = V + size * dV + gaps[a], dV
-            for k in range(K):
-                P = work.labels[SEEN, k] + size * work.labels[SEEN_STEP, k]
-                off = work.labels[SAVED, k] + size * work.labels[SAVED_STEP, k] - program.saved[k, a]
-                u = off / P
-                slack -= off * u
-                rise -= 2.0 * u * work.labels[SAVED_STEP, k] - u * u * work.labels[SEEN_STEP, k]
-            slope = slope - rise / slack if slack > 0.0 else math.inf
+            slope += slack_slope(program, a, V + size * dV + gaps[a], dV, size, work)
         if slope <= 0.5 * decrement:
             return size
         size *= 0.6
@@ -485,31 +462,46 @@ def step_size(
 
 
 @seldom
-def factorise(matrix: Floats, pivots: Floats) -> None:
+def slack_slope(program: Program, a: int, level: float, dV: float, size: float, work: Any) -> float:
+    """The derivative of ``-ln(level - h_a)`` along a step of this size; infinite where that is not feasible."""
+    labels = work.labels
+    slack, rise = level, dV
+    for k in range(program.saved.shape[0]):
+        off = labels[SAVED, k] + size * labels[SAVED_STEP, k] - program.saved[k, a]
+        u = off / (labels[SEEN, k] + size * labels[SEEN_STEP, k])
+        slack -= off * u
+        rise -= 2.0 * u * labels[SAVED_STEP, k] - u * u * labels[SEEN_STEP, k]
+    return -rise / slack if slack > 0.0 else math.inf
+
+
+@seldom
+def factorise(work: Any) -> None:
     """Cholesky's factor in the lower half; a pivot that rounding has eaten becomes so large that its row is fixed."""
-    for i in range(pivots.size):
+    matrix, actions = work.matrix, work.actions
+    for i in range(matrix.shape[0]):
         for j in range(i):
             entry = matrix[i, j]
             for k in range(j):
                 entry -= matrix[i, k] * matrix[j, k]
-            matrix[i, j] = entry / pivots[j]
+            matrix[i, j] = entry / actions[PIVOTS, j]
         entry = matrix[i, i]
         for k in range(i):
             entry -= matrix[i, k] * matrix[i, k]
-        pivots[i] = math.sqrt(entry) if entry > 1e-15 * matrix[i, i] else 1e100
+        actions[PIVOTS, i] = math.sqrt(entry) if entry > 1e-15 * matrix[i, i] else 1e100
 
 
 @seldom
-def back_substitute(matrix: Floats, pivots: Floats, vector: Floats) -> None:
-    """Solve for the vector in place, with the factor of :func:`factorise`."""
-    N = pivots.size
+def back_substitute(work: Any, row: int) -> None:
+    """Solve for a row of ``work.actions`` in place, with the factor of :func:`factorise`."""
+    matrix, actions = work.matrix, work.actions
+    N = matrix.shape[0]
     for i in range(N):
-        entry = vector[i]
+        entry = actions[row, i]
         for k in range(i):
-            entry -= matrix[i, k] * vector[k]
-        vector[i] = entry / pivots[i]
+            entry -= matrix[i, k] * actions[row, k]
+        actions[row, i] = entry / actions[PIVOTS, i]
     for i in range(N - 1, -1, -1):
-        entry = vector[i]
+        entry = actions[row, i]
         for k in range(i + 1, N):
-            entry -= matrix[k, i] * vector[k]
-        vector[i] = entry / pivots[i]
+            entry -= matrix[k, i] * actions[row, k]
+        actions[row, i] = entry / actions[PIVOTS, i]

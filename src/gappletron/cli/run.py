@@ -151,7 +151,9 @@ def run(
     feedback = with_costs(open_graph(graph, stream.classes, revealing, classes_given=stream.classes_given), cost)
     if tuning is not None:
         learners = {
-            name: tuned(learner, tuning, feedback, rounds=stream.rounds, features=stream.features + bool(bias), max_norm=norm)
+            name: tuned(
+                learner, tuning, feedback, rounds=stream.rounds, features=stream.features + bool(bias), max_norm=norm
+            )
             for name, learner in learners.items()
         }
     with progress("compiling"):

@@ -25,12 +25,12 @@ LEAST_REST = 1e-6
 class PartialLikelihood(Estimator):
     """Maximises the likelihood of what a round shows, with ``q = softmax(s)`` as the probabilities of the labels.
 
-    Where the label y is seen the loss is ``-ln q_y``, with the derivatives ``q - e_y``. Where it is not seen, it is none
-    of the classes that action i shows. With their probability ``Q = sum_{k: A[i, k]} q_k`` the loss is ``-ln(1 - Q)``;
-    its derivatives are ``q_k`` for the classes that i shows and ``-q_k Q / (1 - Q)`` for the others. 1 - Q is kept above
-    1e-6. An action that shows no class teaches nothing. The second loss is not convex unless only one class is left, so
-    there is no theorem. Every round changes every class a little, so the optimizer becomes certain more slowly than that
-    of :class:`~gappletron.OneAgainstAll`.
+    Where the label y is seen the loss is ``-ln q_y``, with the derivatives ``q - e_y``. Where it is not, it is none of
+    the classes that action i shows. With their probability ``Q = sum_{k: A[i, k]} q_k`` the loss is ``-ln(1 - Q)``.
+    Its derivatives are ``q_k`` for the classes that i shows and ``-q_k Q / (1 - Q)`` for the others, where 1 - Q counts
+    as at least 1e-6. An action that shows no class teaches nothing. The second loss is not convex unless only one class
+    is left, so there is no theorem. Every round changes every class a little, so the optimizer becomes certain more
+    slowly than that of :class:`~gappletron.OneAgainstAll`.
 
     >>> from gappletron import play
     >>> play(PartialLikelihood(), "synthetic:K=3,d=40,noise=0,T=3000", "bandit")[0].error_rate < 0.2

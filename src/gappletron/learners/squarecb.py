@@ -19,8 +19,8 @@ __all__ = ["SquareCBG"]
 
 
 class SquareCBG(ByClass):
-    """A linear regression for each class, with the squared error ``(s_k - z_k)^2 / 2``, where z_k is 1 for the label and
-    -1 for all other classes; explored by :class:`~gappletron.SquareCB`.
+    """A linear regression for each class with the squared error ``(s_k - z_k)^2 / 2``, where z_k is 1 for the label and
+    -1 for all other classes; it explores by :class:`~gappletron.SquareCB`.
 
     After action i the regressions of all classes with ``A[i, k]`` are updated. The estimate of class k is
     ``(1 + s_k) / 2``.
