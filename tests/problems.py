@@ -109,7 +109,7 @@ def play_one_at_a_time(
     learner, graph: FeedbackGraph, X: np.ndarray, y: np.ndarray, seed: int
 ) -> tuple[list[int], np.ndarray]:
     """Act and learn at once, round by round; the actions, and W (d x K)."""
-    model = Online(learner, graph, features=X.shape[1], seed=seed)
+    model = Online(learner, graph, features=X.shape[1], seed=seed, normalize=None, bias=False)
     actions = []
     for row, label in zip(X, y, strict=True):
         receipt = model.act(row)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_wine
 
-from gappletron import ArrayStream, FeedbackGraph, Online, SvmlightFile, named, play
+from gappletron import ArrayStream, BurnIn, FeedbackGraph, Greedy, Online, SvmlightFile, named, play
 from gappletron.learners.one_against_all import OneAgainstAll
-from gappletron.simple_rules import BurnIn, Greedy
 
 
 def errors(stream, graph, learner="auto", **options):

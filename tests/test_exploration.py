@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 import reference
 from gappletron import FeedbackGraph, FixedOGD, Gappletron, LogisticBaseK, Paper, Round, TopUp, UserError
-from gappletron.exploration import profiles
+from gappletron.exploration.gap_rules import profiles
 from gappletron.graphs import Plan
 from problems import LOSSES, random_graph, sparse_row, state_of
 

@@ -35,7 +35,7 @@ from gappletron import (
     play,
     tuned,
 )
-from gappletron.minimax import ANY, BANDIT, REVEALING, game_of, least_play, work_space
+from gappletron.exploration.minimax import ANY, BANDIT, REVEALING, game_of, least_play, work_space
 from gappletron.spelling import parsed, rebuilt, spelled
 from gappletron.state import Sizes, State
 from problems import (

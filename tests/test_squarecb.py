@@ -10,7 +10,16 @@ from hypothesis import given, settings, strategies as st
 from scipy import optimize
 
 from gappletron import FeedbackGraph, OneAgainstAll, PartialLikelihood, Player, SquareCB, interpreted, play
-from gappletron.decision_estimation import ANY, BANDIT, FULL, SOLE, best_play, program_of, regret, work_space
+from gappletron.exploration.decision_estimation import (
+    ANY,
+    BANDIT,
+    FULL,
+    SOLE,
+    best_play,
+    program_of,
+    regret,
+    work_space,
+)
 from gappletron.graphs import Plan
 from gappletron.state import Sizes, State
 from problems import GRAPHS, random_graph, small_stream, state_of

@@ -22,14 +22,18 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.experiments.store import Outcome as Outcome, Result as Result, read_results as read_results
     from gappletron.experiments.sweeps import Task as Task
     from gappletron.exploration import (
+        BurnIn as BurnIn,
+        EpsilonGreedy as EpsilonGreedy,
         Exploration as Exploration,
+        Greedy as Greedy,
+        InverseGap as InverseGap,
         Optimised as Optimised,
         Paper as Paper,
+        SquareCB as SquareCB,
         TopUp as TopUp,
     )
     from gappletron.graphs import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays, Plan as Plan
     from gappletron.history import Confusion as Confusion, Curve as Curve, Histories as Histories, History as History
-    from gappletron.inverse_gap import InverseGap as InverseGap
     from gappletron.learners import named as named, names as names
     from gappletron.learners.banditron import Banditron as Banditron, BanditronIW as BanditronIW
     from gappletron.learners.estimators import Estimator as Estimator
@@ -69,6 +73,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         Loss as Loss,
         SmoothHinge as SmoothHinge,
     )
+    from gappletron.normalization import Columns as Columns
     from gappletron.online import UNSEEN as UNSEEN, Online as Online, Receipt as Receipt
     from gappletron.optimizers import (
         AdaGrad as AdaGrad,
@@ -81,8 +86,6 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     )
     from gappletron.player import Player as Player, Turn as Turn
     from gappletron.runs import Runs as Runs, play as play
-    from gappletron.simple_rules import BurnIn as BurnIn, EpsilonGreedy as EpsilonGreedy, Greedy as Greedy
-    from gappletron.squarecb import SquareCB as SquareCB
     from gappletron.state import Field as Field, Scratch as Scratch
     from gappletron.streams import open_stream as open_stream
     from gappletron.streams.adversarial import FreshFeatures as FreshFeatures, Segments as Segments
@@ -103,10 +106,19 @@ _HOMES = {
     "experiments.store": ("Outcome", "Result", "read_results"),
     "experiments.sweeps": ("Task",),
     "theory": ("Bound", "bounds"),
-    "exploration": ("Exploration", "Optimised", "Paper", "TopUp"),
+    "exploration": (
+        "BurnIn",
+        "EpsilonGreedy",
+        "Exploration",
+        "Greedy",
+        "InverseGap",
+        "Optimised",
+        "Paper",
+        "SquareCB",
+        "TopUp",
+    ),
     "graphs": ("FeedbackGraph", "GraphArrays", "Plan"),
     "history": ("Confusion", "Curve", "Histories", "History"),
-    "inverse_gap": ("InverseGap",),
     "learners": ("named", "names"),
     "learners.banditron": ("Banditron", "BanditronIW"),
     "learners.estimators": ("Estimator",),
@@ -121,6 +133,7 @@ _HOMES = {
     "learners.second_order": ("Arow", "SecondOrderPerceptron", "SecondOrderPerceptronDiag"),
     "learners.soba": ("AdaptiveRate", "FixedRate", "Soba", "SobaDiag"),
     "learners.squarecb": ("SquareCBG",),
+    "normalization": ("Columns",),
     "losses": ("Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"),
     "online": ("Online", "Receipt", "UNSEEN"),
     "optimizers": (
@@ -134,8 +147,6 @@ _HOMES = {
     ),
     "player": ("Player", "Turn"),
     "runs": ("Runs", "play"),
-    "simple_rules": ("BurnIn", "EpsilonGreedy", "Greedy"),
-    "squarecb": ("SquareCB",),
     "state": ("Field", "Scratch"),
     "streams": ("open_stream",),
     "streams.adversarial": ("FreshFeatures", "Segments"),

@@ -199,7 +199,7 @@ def _number(value: str, key: str, text: str) -> int | float:
 
 
 def parsed(family: type[Piece], text: str, kind: str) -> Any:
-    """The piece that a text names: one that the module of the family defines, with its default numbers or those given.
+    """The piece that a text names, of those defined beside their family, with its default numbers or those given.
 
     >>> from gappletron import Exploration, Optimizer
     >>> parsed(Optimizer, "projected-ogd:radius=5", "optimizer")
@@ -209,10 +209,11 @@ def parsed(family: type[Piece], text: str, kind: str) -> Any:
     """
     from gappletron._dispatch import package_pieces
 
+    home = ".".join(family.__module__.split(".")[:2])  # gappletron.optimizers, or the package gappletron.exploration
     members = {
         in_kebab_case(name): cls
         for name, cls in package_pieces.items()
-        if issubclass(cls, family) and cls.__module__ == family.__module__
+        if issubclass(cls, family) and f"{cls.__module__}.".startswith(f"{home}.")
     }
     name, given = named_numbers(text)
     if name not in members:

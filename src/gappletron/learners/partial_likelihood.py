@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gappletron.inverse_gap import InverseGap
+from gappletron.exploration.inverse_gap import InverseGap
 from gappletron.learners.estimators import Estimator
 from gappletron.numerics import argmax, exponentials, log_partition
 from gappletron.optimizers import ConfidenceWeighted, Optimizer

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gappletron.exploration.squarecb import SquareCB
 from gappletron.learners.one_against_all import ByClass
 from gappletron.optimizers import ConfidenceWeighted, Optimizer
 from gappletron.spelling import in_kebab_case
-from gappletron.squarecb import SquareCB
 
 if TYPE_CHECKING:
     from gappletron.exploration import Exploration

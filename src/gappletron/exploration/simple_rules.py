@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import helper
 from gappletron._validate import number
-from gappletron.exploration import Exploration
+from gappletron.exploration.rule import Exploration
 from gappletron.state import Field
 
 if TYPE_CHECKING:

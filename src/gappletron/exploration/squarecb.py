@@ -7,8 +7,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gappletron._validate import number
-from gappletron.decision_estimation import Program, best_play, program_of, work_space
-from gappletron.exploration import Exploration
+from gappletron.exploration.decision_estimation import Program, best_play, program_of, work_space
+from gappletron.exploration.rule import Exploration
 from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class SquareCB(Exploration):
 
     least, where P_p(k) is the probability that p shows class k (Zhang, Zhang, Vrousgou, Luo, Mineiro 2023). On the
     bandit graph this is inverse gap weighting, ``p_a = 1 / (lambda + gamma_t (c_a - min c))``. A query has its known
-    cost, and for other costs than 0 and 1 the squares are those of the costs (:mod:`gappletron.decision_estimation`).
+    cost, and for other costs than 0 and 1 the squares are those of the costs (module decision_estimation).
 
     >>> SquareCB()
     SquareCB(scale=10.0)
