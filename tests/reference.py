@@ -504,30 +504,41 @@ def at_first(rounds):
     return lambda A, S, star, t: of_dominating_set(A, S, star, 1.0 if t < rounds else 0.0)
 
 
-def inverse_gap(A, S, C, q, star, V, informed, scale):
+def counts_mistakes(C):
+    return set(np.unique(C)) == {0.0, 1.0}
+
+
+def gaps_and_prices(C, q, star, sharpness):
+    """d and e of the docstring of InverseGap."""
+    N, K = C.shape
+    if counts_mistakes(C):
+        d = q[star] - q
+        return np.abs(d), np.concatenate([np.abs(d), np.full(N - K, q[star])])
+    c = C @ q + 1e-12
+    return np.abs(np.log(c[:K] / c[star])) / (2 * sharpness), (c - c[star]) / c[:K].max()
+
+
+def inverse_gap(A, S, d, e, star, V, informed, scale):
     """The formula of the docstring; k runs over the classes that i shows and y* does not."""
     N, K = A.shape
-    c = C @ q / C.max()
     p = np.zeros(N)
     if not A[star].all():
-        second = min((k for k in range(K) if k != star), key=lambda k: (c[k], k))
+        second = closest(d, star)
         for i in S:
             hidden = [k for k in range(K) if A[i, k] and not A[star, k]]
             if i != star and hidden:
-                gaps = [c[second if k == star else k] - c[star] for k in hidden]
-                price = max(0.05, c[i] - c[star])
-                p[i] = max(V / (V + scale * informed / K * gap**2 * price) for gap in gaps) / len(S)
+                gap = min(d[second if k == star else k] for k in hidden)
+                p[i] = V / (V + scale * informed / K * gap**2 * max(0.05, e[i])) / len(S)
     p[star] = 1 - p.sum()
     return p
 
 
-def runner_up(C, q, star):
-    c = C @ q
-    return min((k for k in range(len(q)) if k != star), key=lambda k: (c[k], k))
+def closest(d, star):
+    return min((k for k in range(len(d)) if k != star), key=lambda k: (d[k], k))
 
 
 def cheapest_class(C, q):
-    """The class of least expected cost; for costs of 0 and 1 the most likely one, whatever the estimates add up to."""
+    """The class of least expected cost."""
     return int(np.argmin((C @ q)[: C.shape[1]]))
 
 
@@ -562,14 +573,21 @@ def estimator(X, y, graph, loss, rule, draws, optimizer):
     """`graph` is (A, S, C); a rule is a function of (A, S, star, t), or a name and its scale. The actions, and W."""
     A, S, C = graph
     actions, informed = [], 0
+    sharpness = 2.0 ** (np.arange(-2, 9) / 2)
+    fit = np.zeros(len(sharpness))
     for t in range(len(y)):
         s = optimizer.W @ X[t]
-        q = softmax(s) if loss == "partial likelihood" else (1 + s) / 2
-        mistakes_only = set(np.unique(C)) == {0.0, 1.0}
-        star = int(np.argmax(s)) if mistakes_only else cheapest_class(C, np.clip(q, 0, 1))
+        b = sharpness[int(np.argmin(fit))]
+        if counts_mistakes(C):
+            q = softmax(s) if loss == "partial likelihood" else (1 + s) / 2
+            star = int(np.argmax(s))
+        else:
+            q = softmax(b * s)
+            star = cheapest_class(C, q)
         if rule[0] == "inverse gap":
-            V = optimizer.uncertainty(X[t], star, runner_up(C, q, star))
-            p = inverse_gap(A, S, C, q, star, V, informed, rule[1])
+            d, e = gaps_and_prices(C, q, star, b)
+            V = optimizer.uncertainty(X[t], star, closest(d, star))
+            p = inverse_gap(A, S, d, e, star, V, informed, rule[1])
         elif rule[0] == "squarecb":
             p = inverse_gaps(1 - np.clip(q, 0, 1), rule[1] * math.sqrt(t + 1))
         else:
@@ -577,9 +595,13 @@ def estimator(X, y, graph, loss, rule, draws, optimizer):
         action = draw(p, draws[t])
         actions.append(action)
         informed += bool(A[action].any())
-        d = derivatives(loss, s, A, action, y[t] if A[action, y[t]] else None)
-        if d is not None:
-            optimizer.step(X[t], d)
+        seen = A[action, y[t]]
+        if not counts_mistakes(C):
+            shown = np.eye(len(s), dtype=bool)[y[t]] if seen else ~A[action]
+            fit -= [math.log(max(1e-9, softmax(each * s)[shown].sum())) for each in sharpness]
+        derivative = derivatives(loss, s, A, action, y[t] if seen else None)
+        if derivative is not None:
+            optimizer.step(X[t], derivative)
     return actions, optimizer.W
 
 

@@ -71,7 +71,7 @@ def assert_plays(learner, graph, X, y, expected):
     actions, W = play_one_at_a_time(learner, graph, X, y, seed=3)
     assert actions == expected[0]
     np.testing.assert_allclose(W.T, expected[1], rtol=1e-9, atol=1e-9)
-    bulk = Player(learner, graph, X.shape[1], seed=3)
+    bulk = Player(learner, graph, X.shape[1], seed=3, normalize=None, bias=False)
     stream = ArrayStream(X, [graph.classes[label] for label in y], classes=graph.classes)
     for chunk in stream.chunks():
         bulk.advance(chunk)
@@ -293,7 +293,7 @@ def test_they_learn_what_a_blind_learner_cannot(name):
 # ---------------------------------------------------------------------------------------------------------- inverse gap
 
 
-def explored(graph, q, doubt=1.0, informed=0, scale=2.4, greedy=None):
+def explored(graph, q, doubt=1.0, informed=0, scale=2.4, greedy=None, sharpness=1.0):
     """The play of InverseGap for estimates q."""
     rule = InverseGap(scale)
     state, out = state_of(rule, 1, graph.n_classes, graph.n_actions), np.full(graph.n_actions, np.nan)
@@ -306,7 +306,7 @@ def explored(graph, q, doubt=1.0, informed=0, scale=2.4, greedy=None):
             return doubt
 
     plan = Plan(graph.arrays, rule.table(graph))
-    rule.appraise(state.tuple, plan, Known(), None, None, np.asarray(q, float), greedy)
+    rule.appraise(state.tuple, plan, Known(), None, None, np.asarray(q, float), sharpness, greedy)
     rate = rule.explore(state.tuple, plan, greedy, 0.0, out)
     assert rate == pytest.approx(1.0 - out[greedy])
     return out
@@ -324,12 +324,18 @@ def test_inverse_gap_by_hand():
     # A query costs the .8 that the greedy class would be right.
     p3 = 1 / (1 + 20 * 0.5**2 * 0.8)
     np.testing.assert_allclose(explored(FeedbackGraph.label_efficient(3), q, **rest), [1 - p3, 0, 0, p3])
-    # Half the doubt; and a query that is almost free counts with a price of .05.
+    # Half the doubt.
     p3 = 0.5 / (0.5 + 20 * 0.5**2 * 0.8)
     np.testing.assert_allclose(explored(FeedbackGraph.label_efficient(3), q, 0.5, **rest), [1 - p3, 0, 0, p3])
+    # With costs: a query that costs .3. The classes cost .4, .9 and 1.1, so the gap is ln(.9 / .4) / (2 b), and the query,
+    # which is cheaper than the greedy class, counts with a price of .05.
     cheap = FeedbackGraph.label_efficient(3, costs=np.vstack([1 - np.eye(3), np.full((1, 3), 0.3)]))
-    p3 = 1 / (1 + 20 * 0.5**2 * 0.05)
-    np.testing.assert_allclose(explored(cheap, q, **rest), [1 - p3, 0, 0, p3])  # it costs .36 against .4
+    p3 = 1 / (1 + 20 * (math.log(0.9 / 0.4) / 4) ** 2 * 0.05)
+    np.testing.assert_allclose(explored(cheap, q, sharpness=2.0, **rest), [1 - p3, 0, 0, p3])
+    # At .5 it costs .2 more than the greedy class, in units of the worst, 1.1.
+    dear = FeedbackGraph.label_efficient(3, costs=np.vstack([1 - np.eye(3), np.full((1, 3), 0.5)]))
+    p3 = 1 / (1 + 20 * (math.log(0.9 / 0.4) / 4) ** 2 * (0.6 - 0.4) / 1.1)
+    np.testing.assert_allclose(explored(dear, q, sharpness=2.0, **rest), [1 - p3, 0, 0, p3])
     for graph in (FeedbackGraph.full(3), FeedbackGraph.filtering(3), FeedbackGraph.disease_prevention(3)):
         np.testing.assert_array_equal(explored(graph, q, **rest), [1, 0, 0])
     # Apple tasting by the class 1.

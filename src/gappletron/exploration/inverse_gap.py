@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from gappletron._dispatch import helper
 from gappletron._validate import number
@@ -11,7 +14,9 @@ from gappletron.exploration.rule import Exploration
 from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
-    from gappletron.graphs import GraphArrays, Plan
+    from numpy.typing import NDArray
+
+    from gappletron.graphs import FeedbackGraph, GraphArrays, Plan
     from gappletron.numerics import Floats, Row
     from gappletron.state import Layout
 
@@ -66,6 +71,9 @@ class InverseGap(Exploration):
             "prices": Scratch("actions"),
         }
 
+    def table(self, graph: FeedbackGraph) -> Shown:
+        return shown_by(graph)
+
     def appraise(
         self,
         state: Any,
@@ -95,18 +103,37 @@ class InverseGap(Exploration):
             V, factor = state.doubt[0], self.scale * state.informed[0] / state.gaps.size
             for s in range(rho):
                 i = graph.dominating[s]
-                d = hidden_gap(graph, state.gaps, greedy, i)
-                if i != greedy and d >= 0.0:
+                d = hidden_gap(plan, state.gaps, greedy, s) if i != greedy else -1.0
+                if d >= 0.0:
                     out[i] = V / (V + factor * (d * d) * max(LEAST_PRICE, state.prices[i])) / rho
                     explored += out[i]
         out[greedy] = max(0.0, 1.0 - explored)
         return explored
 
     def count_feedback(self, state: Any, plan: Plan, action: int) -> None:
-        for k in range(plan.graph.visible.shape[1]):
-            if plan.graph.visible[action, k]:
-                state.informed[0] += 1
-                return
+        if plan.table.something[action]:
+            state.informed[0] += 1
+
+
+class Shown(NamedTuple):
+    """What actions show: classes ``first[s]`` to ``first[s + 1]`` are those of the dominating set's s-th member; and
+    whether each action shows something.
+    """
+
+    first: NDArray[np.int64]
+    classes: NDArray[np.int64]
+    something: NDArray[np.bool_]
+
+
+@functools.lru_cache(maxsize=32)
+def shown_by(graph: FeedbackGraph) -> Shown:
+    """What the actions of a graph show, once per graph."""
+    rows = graph.visible[list(graph.dominating_indices)]
+    first = np.concatenate([[0], np.cumsum(rows.sum(axis=1))]).astype(np.int64)
+    found = Shown(first, np.nonzero(rows)[1].astype(np.int64), graph.visible.any(axis=1))
+    for array in found:
+        array.setflags(write=False)
+    return found
 
 
 @helper
@@ -151,11 +178,12 @@ def closest_class(gaps: Floats, greedy: int) -> int:
 
 
 @helper
-def hidden_gap(graph: GraphArrays, gaps: Floats, greedy: int, i: int) -> float:
-    """The smallest gap of the classes that i shows and y* does not; -1 where there are none."""
+def hidden_gap(plan: Plan, gaps: Floats, greedy: int, s: int) -> float:
+    """The smallest gap of the classes that the dominating set's s-th member shows and y* does not; -1 without any."""
     smallest = -1.0
-    for k in range(gaps.size):
-        if graph.visible[i, k] and not graph.visible[greedy, k]:
+    for place in range(plan.table.first[s], plan.table.first[s + 1]):
+        k = plan.table.classes[place]
+        if not plan.graph.visible[greedy, k]:
             d = gaps[closest_class(gaps, greedy)] if k == greedy else gaps[k]
             if smallest < 0.0 or d < smallest:
                 smallest = d
