@@ -560,9 +560,9 @@ def derivatives(loss, s, A, action, label):
 
 def estimator(X, y, graph, loss, rule, draws, optimizer):
     """`graph` is (A, S, C); a rule is a function of (A, S, star, t), or a name and its scale. The actions, and W."""
-    A, S, C = graph
     actions, informed = [], 0
     for t in range(len(y)):
+        A, S, C = graph_at(graph, t)
         s = optimizer.W @ X[t]
         q = softmax(s) if loss == "partial likelihood" else (1 + s) / 2
         mistakes_only = set(np.unique(C)) == {0.0, 1.0}
