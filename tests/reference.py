@@ -571,11 +571,11 @@ def derivatives(loss, s, A, action, label):
 
 def estimator(X, y, graph, loss, rule, draws, optimizer):
     """`graph` is (A, S, C); a rule is a function of (A, S, star, t), or a name and its scale. The actions, and W."""
-    A, S, C = graph
     actions, informed = [], 0
     sharpness = 2.0 ** (np.arange(-2, 9) / 2)
     fit = np.zeros(len(sharpness))
     for t in range(len(y)):
+        A, S, C = graph_at(graph, t)
         s = optimizer.W @ X[t]
         b = sharpness[int(np.argmin(fit))]
         if counts_mistakes(C):
