@@ -327,8 +327,8 @@ def test_inverse_gap_by_hand():
     # Half the doubt.
     p3 = 0.5 / (0.5 + 20 * 0.5**2 * 0.8)
     np.testing.assert_allclose(explored(FeedbackGraph.label_efficient(3), q, 0.5, **rest), [1 - p3, 0, 0, p3])
-    # With costs: a query that costs .3. The classes cost .4, .9 and 1.1, so the gap is ln(.9 / .4) / (2 b), and the query,
-    # which is cheaper than the greedy class, counts with a price of .05.
+    # With costs: a query that costs .3. The classes cost .4, .9 and 1.1, so the gap is ln(.9 / .4) / (2 b). The query is
+    # cheaper than the greedy class: it counts with a price of .05.
     cheap = FeedbackGraph.label_efficient(3, costs=np.vstack([1 - np.eye(3), np.full((1, 3), 0.3)]))
     p3 = 1 / (1 + 20 * (math.log(0.9 / 0.4) / 4) ** 2 * 0.05)
     np.testing.assert_allclose(explored(cheap, q, sharpness=2.0, **rest), [1 - p3, 0, 0, p3])

@@ -20,6 +20,10 @@ __all__ = ["AsGiven", "Columns", "LogUnit", "Normalization", "Unit", "normalizat
 LONGEST_JUMP = 10.0
 """A value counts for at most this many times the mean size of its column so far: one outlier does not set the scale."""
 
+LEAST_DEVIATION = 1e-200
+"""A column whose deviations add up to less, as that of one never seen, has no scale: of its entries only signs are kept.
+"""
+
 DENSE = 0.5
 """A column whose share of entries that are not 0 is larger than this is centred, the more the larger the share."""
 
@@ -189,10 +193,10 @@ def note(columns: Floats, j: int, value: float, per_row: float) -> None:
 def standardized(columns: Floats, j: int, value: float, per_row: float, limit: float) -> float:
     """An entry of column j, less the centre, in mean deviations."""
     entries, deviations = columns[j, ENTRIES], columns[j, DEVIATIONS]
-    if deviations > 0.0:
+    if deviations > LEAST_DEVIATION:
         scaled = (value - centre(entries, columns[j, SUMS], per_row)) * (entries / deviations)
         return min(limit, max(-limit, scaled))
-    return math.copysign(1.0, value) if value != 0.0 else 0.0  # a column that was never seen
+    return math.copysign(1.0, value) if value != 0.0 else 0.0
 
 
 @helper

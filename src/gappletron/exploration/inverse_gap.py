@@ -130,7 +130,7 @@ def shown_by(graph: FeedbackGraph) -> Shown:
     """What the actions of a graph show, once per graph."""
     rows = graph.visible[list(graph.dominating_indices)]
     first = np.concatenate([[0], np.cumsum(rows.sum(axis=1))]).astype(np.int64)
-    found = Shown(first, np.nonzero(rows)[1].astype(np.int64), graph.visible.any(axis=1))
+    found = Shown(first, np.nonzero(rows)[1].astype(np.int64), np.asarray(graph.visible.any(axis=1)))
     for array in found:
         array.setflags(write=False)
     return found
