@@ -264,7 +264,7 @@ def test_of_two_classes_wrong_says_as_much_as_the_label():
     """With bandit feedback proper, without the edge that follows from the others."""
     graph, X_y = FeedbackGraph.full(2), small_stream(np.random.default_rng(4), 200, 5, 2)
     learner, X, y = PartialLikelihood(), *X_y
-    plans = [learner.plan(graph), Plan(graph.arrays._replace(visible=np.eye(2, dtype=bool)), ())]
+    plans = [learner.plan(graph), Plan(graph.arrays._replace(visible=np.eye(2, dtype=bool)), learner.table(graph))]
     states = [state_of(learner, 5, 2) for _ in plans]
     rng = np.random.default_rng(6)
     for row, label in zip(X, y, strict=True):
@@ -327,8 +327,8 @@ def test_inverse_gap_by_hand():
     # Half the doubt.
     p3 = 0.5 / (0.5 + 20 * 0.5**2 * 0.8)
     np.testing.assert_allclose(explored(FeedbackGraph.label_efficient(3), q, 0.5, **rest), [1 - p3, 0, 0, p3])
-    # With costs: a query that costs .3. The classes cost .4, .9 and 1.1, so the gap is ln(.9 / .4) / (2 b). The query is
-    # cheaper than the greedy class: it counts with a price of .05.
+    # With costs: a query that costs .3. The classes cost .4, .9 and 1.1, so the gap is ln(.9 / .4) / (2 b). The query
+    # is cheaper than the greedy class: it counts with a price of .05.
     cheap = FeedbackGraph.label_efficient(3, costs=np.vstack([1 - np.eye(3), np.full((1, 3), 0.3)]))
     p3 = 1 / (1 + 20 * (math.log(0.9 / 0.4) / 4) ** 2 * 0.05)
     np.testing.assert_allclose(explored(cheap, q, sharpness=2.0, **rest), [1 - p3, 0, 0, p3])

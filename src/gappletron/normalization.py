@@ -21,8 +21,7 @@ LONGEST_JUMP = 10.0
 """A value counts for at most this many times the mean size of its column so far: one outlier does not set the scale."""
 
 LEAST_DEVIATION = 1e-200
-"""A column whose deviations add up to less, as that of one never seen, has no scale: of its entries only signs are kept.
-"""
+"""A column whose deviations add up to less, or that was never seen, has no scale: of its entries only signs are kept."""
 
 DENSE = 0.5
 """A column whose share of entries that are not 0 is larger than this is centred, the more the larger the share."""
