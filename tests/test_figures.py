@@ -298,7 +298,7 @@ def test_exploration_sets_the_two_rules_side_by_side() -> None:
 
 @pytest.fixture(scope="module")
 def contested() -> list[Result]:
-    """The runs of the default learner and those that it is compared with; of these only two data sets per noise rate."""
+    """The runs of the default learner and those that it is compared with, these on two data sets per noise rate."""
     return [
         result
         for result in fakes("ours", repeats=2)
@@ -365,7 +365,7 @@ def test_ours_stands_beside_the_best(contested: list[Result]) -> None:
 def test_the_caption_of_ours_says_what_is_compared(contested: list[Result]) -> None:
     words = caption(BY_ID["ours"], contested)
     assert "auto is not in the paper, and has no theorem." in words
-    assert "beside the best Gappletron and the best baseline of the paper's figures" in words
+    assert "beside the best of the paper's Gappletrons and the best baseline" in words
     assert "columns scaled by what it has seen and a constant feature; the others see the rows as they are" in words
     assert "the mean of 2 runs of ours and 2 of the others" in words
     assert "T = 1,000" in words

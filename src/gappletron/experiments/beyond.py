@@ -1,4 +1,4 @@
-"""Beyond the paper: the default learner beside the best learners of the paper's figures, on the same data.
+"""Beyond the paper: the default learner beside the best of the paper's learners, on the same data.
 
 :func:`contests` finds, for each graph and cell, the best Gappletron and the best baseline among the stored runs of the
 paper's sweeps. The figure and the table of the report show them beside the runs of the sweep ``ours``.
@@ -164,7 +164,7 @@ def _panel(ax: Axes, here: Sequence[Contest], pairs: Sequence[tuple[int, int]], 
             style_of(name),
             rounds,
             hollow=[_is_theory(spread) for _, spread in some],
-            size=4.6,
+            size=7.0 if any(spread is contest.ours for contest in here for _, spread in some) else 4.6,
         )
     if not points:
         mark_empty(ax)
@@ -180,7 +180,7 @@ def beyond_caption(figure: Figure, results: Sequence[Result]) -> str:
     names = listed([label_of(name) for name in in_order(contest.ours.configuration.learner for contest in found)])
     ours, rivals = [contest.ours for contest in found], [spread for contest in found for spread in contest.rivals]
     hollow = " (hollow markers: theory)" * any(map(_is_theory, rivals))
-    beside = ", beside the best Gappletron and the best baseline of the paper's figures" * bool(rivals)
+    beside = ", beside the best of the paper's Gappletrons and the best baseline" * bool(rivals)
     chosen = (
         " The best are chosen afterwards, in every cell: the lowest mean of all learners, tunings and settings that "
         f"played there{hollow}. {names} has one setting for all cells."

@@ -418,8 +418,8 @@ SWEEPS: tuple[Sweep, ...] = PAPER + BOUNDS + LOWER_BOUNDS + OURS
 class Figure(NamedTuple):
     """A figure of the report and the runs it shows: those of `sweeps`, with one of `tunings` where these are given.
 
-    `paper` is the number of the corresponding figure of the paper. A figure `beyond` the paper is about a learner that is
-    not in it, and has a section of its own in the report.
+    `paper` is the number of the corresponding figure of the paper. A figure `beyond` the paper is about a learner that
+    is not in it, and has a section of its own in the report.
     """
 
     id: str
@@ -451,7 +451,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("lower-full", "The lower bound for full information", ("lower-full",)),
     Figure(
         "ours",
-        "The default learner beside the best of the paper's figures",
+        "The default learner beside the best of the paper's learners",
         ("ours", "bandit", "filtering", "label-efficient", "full"),
         beyond=True,
     ),
