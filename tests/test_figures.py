@@ -14,7 +14,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.container import ErrorbarContainer
 
 from gappletron._validate import UserError
-from gappletron.experiments.claims import verdicts
+from gappletron.experiments.claims import CLAIMS, verdicts
 from gappletron.experiments.drawing import STYLES, in_order, style_of
 from gappletron.experiments.figures import DRAWINGS, caption, draw, save
 from gappletron.experiments.report import render
@@ -101,7 +101,7 @@ def test_new_learners_look_different(new_learners: list[str]) -> None:
     assert style_of("unregistered") == style_of("unregistered:gamma=1")
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.id)
+@pytest.mark.parametrize("figure", [figure for figure in FIGURES if not figure.beyond], ids=lambda figure: figure.id)
 def test_a_new_learner_is_drawn(figure: Figure, new_learners: list[str]) -> None:
     """The runs of GapSmH once more under the names of two new learners."""
     rng = random.Random(0)
@@ -293,6 +293,96 @@ def test_exploration_sets_the_two_rules_side_by_side() -> None:
         assert f"{less} of {total} cases on the {name} graph" in words
 
 
+# ----------------------------------------------------------------------------------------------------- beyond the paper
+
+
+@pytest.fixture(scope="module")
+def contested() -> list[Result]:
+    """The runs of the default learner and those that it is compared with, these on two data sets per noise rate."""
+    return [
+        result
+        for result in fakes("ours", repeats=2)
+        if result.task.sweep == "ours" or (result.task.classes, result.task.features) in ((6, 120), (12, 120))
+    ]
+
+
+def test_ours_stands_beside_the_best(contested: list[Result]) -> None:
+    """Means and ranges once more, naively: of ours in every cell, of the others where they are the best."""
+    rates: dict[tuple[str, int, int, float], dict[tuple[str, str], list[float]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for result in contested:
+        task = result.task
+        rates[task.graph, task.classes, task.features, task.noise][task.learner, task.tuning].append(
+            result.outcome.error_rate
+        )
+    picture, words = draw(BY_ID["ours"], contested), caption(BY_ID["ours"], contested)
+    axes = panels(picture)
+    assert [ax.get_title() for ax in axes[:3]] == ["noise rate 0", "noise rate 0.05", "noise rate 0.1"]
+    graphs = {
+        "bandit": "bandit graph",
+        "filtering": "multiclass filtering",
+        "label-efficient": "label-efficient graph",
+        "full": "full information",
+    }
+    assert [text.get_text() for text in picture.texts if text.get_text() in graphs.values()] == list(graphs.values())
+    cells = [(K, d) for K in (6, 9, 12) for d in (80, 120, 160)]
+    won: dict[str, list[bool]] = defaultdict(list)
+    for (graph, noise), ax in zip(
+        ((graph, noise) for graph in graphs for noise in (0.0, 0.05, 0.1)), axes, strict=True
+    ):
+        wanted = {}
+        for place, (K, d) in enumerate(cells):
+            found = {key: spread(some) for key, some in rates[graph, K, d, noise].items()}
+            for offset, some in enumerate(
+                [key for key in found if key[0].startswith(part)]
+                for part in ("auto", "gap", ("p", "soba", "banditron", "second", "label-efficient"))
+            ):
+                if some:
+                    best = min(some, key=lambda key: found[key][0])
+                    wanted[place, offset] = (best[0].partition(":")[0], best[1], *found[best])
+            if (place, 1) in wanted:
+                won[graph].append(wanted[place, 0][2] < min(wanted[place, 1][2], wanted[place, 2][2]))
+        holes = hollows(ax)
+        seen = {
+            (round(x), round((x - round(x)) / 0.27) + 1): (
+                learner,
+                "theory" if (x, numbers[0]) in holes else "",
+                *numbers,
+            )
+            for learner, points in bars(ax).items()
+            for x, numbers in points.items()
+        }
+        assert set(seen) == set(wanted)
+        for key, (learner, tuning, *numbers) in seen.items():
+            assert (learner, tuning == "theory") == (wanted[key][0], wanted[key][1] == "theory")
+            assert numbers == pytest.approx(wanted[key][2:], rel=1e-12)
+    for graph, name in graphs.items():
+        assert len(won[graph]) == 6
+        assert f"{sum(won[graph])} of 6 cells ({name})" in words
+
+
+def test_the_caption_of_ours_says_what_is_compared(contested: list[Result]) -> None:
+    words = caption(BY_ID["ours"], contested)
+    assert "auto is not in the paper, and has no theorem." in words
+    assert "beside the best of the paper's Gappletrons and the best baseline" in words
+    assert "columns scaled by what it has seen and a constant feature; the others see the rows as they are" in words
+    assert "the mean of 2 runs of ours and 2 of the others" in words
+    assert "T = 1,000" in words
+    alone = [result for result in contested if result.task.sweep == "ours" and result.task.repeat == 0]
+    words = caption(BY_ID["ours"], alone)
+    assert "Markers show one run each." in words
+    assert "best" not in words
+    assert [text.get_text() for text in draw(BY_ID["ours"], alone).legends[0].get_texts()] == ["auto"]
+
+
+def test_ours_changes_nothing_of_the_paper() -> None:
+    """No claim needs its runs, and no other figure shows them."""
+    assert not any(need.partition(":")[0] == "ours" for claim in CLAIMS for need in claim.needs)
+    assert [figure.id for figure in FIGURES if "ours" in figure.sweeps] == ["ours"]
+    assert FIGURES[-1].id == "ours"
+
+
 # ----------------------------------------------------------------------------------------------------------- odd tables
 
 
@@ -365,6 +455,7 @@ def test_captions_of_single_runs() -> None:
         "bounds",
         "lower-filtering",
         "lower-full",
+        "ours",
     ],
 )
 def test_nothing_is_cut_off_and_the_legend_is_free(name: str, everything: list[Result]) -> None:

@@ -65,8 +65,25 @@ def test_both_kinds_of_pictures(folder):
         assert not re.findall(r'(?:href|src)="http', svg)
 
 
-# One of each kind of drawing: those of the paper's grids are drawn by the same code, and all are drawn above.
-KINDS = [figure.id for figure in FIGURES if figure.paper is None or figure.paper in (1, 3, 7)]
+def test_ours_has_a_section_after_the_paper_s_figures(folder):
+    text = (folder / "report.html").read_text()
+    figures, beyond = text.split('<section id="figures">')[1].split("</section>")[:2]
+    assert "<h2>Beyond the paper</h2>" in beyond
+    assert re.findall(r'<figure id="figure-(.*?)"', beyond) == ["ours"]
+    assert re.findall(r'<figure id="figure-(.*?)"', figures) == [figure.id for figure in FIGURES[:-1]]
+    assert "auto is not in the paper, and has no theorem." in beyond
+    assert beyond.count("<tr><td>") == 3 * 27 + 9
+    assert "auto" not in text.split('<section id="claims">')[1].split("</section>")[0]
+
+
+def test_no_section_without_ours(tmp_path):
+    reproduce(tmp_path, figures=["lower-full"], rounds=30, repeats=1)
+    assert "beyond" not in (tmp_path / "report.html").read_text()
+
+
+# One of each kind of drawing: those of the paper's grids are drawn by the same code, and all are drawn above. The one
+# beyond the paper needs the runs of nearly all others.
+KINDS = [figure.id for figure in FIGURES if not figure.beyond and (figure.paper is None or figure.paper in (1, 3, 7))]
 
 
 @pytest.mark.parametrize("figure", KINDS)

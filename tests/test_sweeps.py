@@ -34,6 +34,15 @@ def test_the_paper_s_sweeps_have_the_runs_of_the_notes():
     assert Counter(task.repeat for task in BY_SWEEP["full"] if task.learner == "perceptron") == {0: 27}
 
 
+def test_the_default_learner_plays_the_data_of_the_paper_s_figures():
+    for graph, repeats in (("bandit", 3), ("filtering", 3), ("label-efficient", 3), ("full", 1)):
+        ours = [task for task in BY_SWEEP["ours"] if task.graph == graph]
+        assert {task.stream for task in ours} == {task.stream for task in BY_SWEEP[graph]}
+        assert set(Counter(task.stream for task in ours).values()) == {repeats}
+    assert {task.learner for task in BY_SWEEP["ours"]} == {"auto"}
+    assert learner_of(BY_SWEEP["ours"][0]) == named("auto")
+
+
 def test_ids_are_unique_and_stay_as_they_are():
     assert len({task.id for task in ALL}) == len(ALL)
     for known in (
@@ -44,6 +53,7 @@ def test_ids_are_unique_and_stay_as_they_are():
         "exploration/filtering/K=9,d=80,noise=0.1,T=100000/gaphin,only-t,top-up/05",
         "lower-filtering/filtering:revealing=1/segments:R=22,turned=quietest/exp3-g,theory/19",
         "lower-full/full/fresh:K=3,B=8,T=100000/arow/39",
+        "ours/label-efficient/K=9,d=120,noise=0.05,T=100000/auto/02",
     ):
         assert any(task.id == known for task in ALL), known
     assert [task.id for task in ALL] == sorted(task.id for task in ALL)

@@ -27,7 +27,7 @@ def reproduce(
     repeats: Annotated[
         int | None,
         typer.Option(
-            help="Runs of each randomized learner. Default: 10 as in the paper, 20 and 40 against the adversaries."
+            help="Runs of each randomized learner. Default: 10 as in the paper; 20, 40 against adversaries; 3 of ours."
         ),
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Runs at the same time. Default: one per core.")] = None,

@@ -83,6 +83,7 @@ GREY = "#777777"
 """Also for everything that does not belong to a learner."""
 
 STYLES: dict[str, Style] = {
+    "auto": Style("auto", "#882255", (4, 1, 0)),
     "gaplog": Style("GapLog", GREEN, "^"),
     "gaphin": Style("GapHin", VERMILION, "s"),
     "gapsmh": Style("GapSmH", BLUE, "o"),
@@ -104,10 +105,10 @@ STYLES: dict[str, Style] = {
 }
 """The learners of the sweeps, in the order of the legends. :func:`style_of` gives other learners a style."""
 
-OTHER_COLOURS = ("#882255", "#332288", "#44AA99", "#DDCC77", "#AA4499", "#117733", "#88CCEE", "#CC6677")
-OTHER_MARKERS: tuple[Marker, ...] = ((4, 1, 0), (6, 1, 0), (5, 1, 36), (4, 1, 45), (5, 0, 180), (8, 1, 0), (7, 0, 0))
+OTHER_COLOURS = ("#661100", "#332288", "#44AA99", "#DDCC77", "#AA4499", "#117733", "#88CCEE", "#CC6677")
+OTHER_MARKERS: tuple[Marker, ...] = ((7, 1, 0), (6, 1, 0), (5, 1, 36), (4, 1, 45), (5, 0, 180), (8, 1, 0), (7, 0, 0))
 OTHER_LINES: tuple[Line, ...] = ("--", "-.", ":")
-"""For learners that are not in STYLES: Paul Tol's muted palette, and markers that STYLES does not use."""
+"""For learners that are not in STYLES: a brown and Paul Tol's muted palette, and markers that STYLES does not use."""
 
 DASHED = (0.0, (4.0, 2.0))
 """The line of an upper bound."""
@@ -131,8 +132,8 @@ def style_of(learner: str) -> Style:
 
     >>> style_of("label-efficient-perceptron:b=0.1").label
     'label-efficient Perceptron'
-    >>> style_of("soba")
-    Style(label='soba', colour='#44AA99', marker=(5, 1, 36), line=':')
+    >>> style_of("soba").label
+    'soba'
     """
     name = learner.partition(":")[0]
     if name in STYLES:

@@ -1,8 +1,9 @@
-"""The figures of the paper and of its theorems, drawn from the stored runs only.
+"""The figures of the paper, of its theorems and beyond, drawn from the stored runs only.
 
 :func:`draw` is a pure function of the results: the same rows give the same SVG file, byte for byte. :func:`caption`
 describes a figure; all its numbers are computed from the rows. :data:`DRAWINGS` maps the id of a figure to its drawing.
-The drawings of the paper's figures are here, those of the theorems in :mod:`gappletron.experiments.theorem_figures`.
+The drawings of the paper's figures are here, those of the theorems in :mod:`gappletron.experiments.theorem_figures`
+and that of the default learner in :mod:`gappletron.experiments.beyond`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron import _files
 from gappletron._validate import UserError
+from gappletron.experiments.beyond import beyond_caption, beyond_picture
 from gappletron.experiments.drawing import (
     DPI,
     EMPTY,
@@ -498,5 +500,6 @@ DRAWINGS: dict[str, Drawing] = {
     "bounds": Drawing(bounds_picture, bounds_caption),
     "lower-filtering": Drawing(lower_filtering_picture, lower_filtering_caption),
     "lower-full": Drawing(lower_full_picture, lower_full_caption),
+    "ours": Drawing(beyond_picture, beyond_caption),
 }
 """The drawing of each figure, by its id."""

@@ -7,6 +7,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gappletron import _files
+from gappletron.experiments.beyond import contests
 from gappletron.experiments.claims import CLAIMS, OURS
 from gappletron.experiments.drawing import label_of
 from gappletron.experiments.sweeps import SWEEPS, probes
@@ -120,11 +121,14 @@ def render(
         resources.files(__package__).joinpath("report.html.jinja").read_text(encoding="utf-8")
     )
     judged = [verdict.claim for verdict in verdicts]
+    drawn = list(pictures)
     return template.render(
         facts=_facts(results),
         sweeps=_sweeps(results),
         choices=_choices(results),
-        pictures=list(pictures),
+        pictures=[picture for picture in drawn if not picture.figure.beyond],
+        beyond=[picture for picture in drawn if picture.figure.beyond],
+        contests=contests(summary),
         verdicts=verdicts,
         paper=[verdict for verdict in verdicts if verdict.claim.source != OURS],
         unjudged=[claim.id for claim in CLAIMS if claim not in judged],

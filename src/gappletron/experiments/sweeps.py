@@ -399,14 +399,27 @@ LOWER_BOUNDS = (
 COMPARED = ("bounds",)
 """The sweeps whose runs are compared with the best comparator in hindsight."""
 
-SWEEPS: tuple[Sweep, ...] = PAPER + BOUNDS + LOWER_BOUNDS
+# --------------------------------------------------------------------------------------------------- beyond the paper
+
+OURS = (
+    *(
+        Sweep("ours", graph, cells, (Entrant("auto"),), repeats=3)
+        for graph, cells in (("bandit", CELLS), ("filtering", CELLS), ("label-efficient", MIDDLE))
+    ),
+    # With full information it explores nothing, so it draws nothing.
+    Sweep("ours", "full", CELLS, (Entrant("auto", draws=False),)),
+)
+"""The default learner on the data of the paper's figures."""
+
+SWEEPS: tuple[Sweep, ...] = PAPER + BOUNDS + LOWER_BOUNDS + OURS
 """All experiments."""
 
 
 class Figure(NamedTuple):
     """A figure of the report and the runs it shows: those of `sweeps`, with one of `tunings` where these are given.
 
-    `paper` is the number of the corresponding figure of the paper.
+    `paper` is the number of the corresponding figure of the paper. A figure `beyond` the paper is about a learner that
+    is not in it, and has a section of its own in the report.
     """
 
     id: str
@@ -414,6 +427,7 @@ class Figure(NamedTuple):
     sweeps: tuple[str, ...]
     tunings: tuple[str, ...] | None = None
     paper: int | None = None
+    beyond: bool = False
 
 
 FIGURES: tuple[Figure, ...] = (
@@ -435,6 +449,12 @@ FIGURES: tuple[Figure, ...] = (
     Figure("bounds", "Mistakes and the bounds of the theorems", ("bounds",)),
     Figure("lower-filtering", "The lower bound for filtering", ("lower-filtering",)),
     Figure("lower-full", "The lower bound for full information", ("lower-full",)),
+    Figure(
+        "ours",
+        "The default learner beside the best of the paper's learners",
+        ("ours", "bandit", "filtering", "label-efficient", "full"),
+        beyond=True,
+    ),
 )
 """All figures, in the order of the report."""
 
