@@ -28,6 +28,7 @@ from problems import ended
 
 SMALL = "synthetic:K=3,d=40,noise=0.05,T=120,seed=0"
 COMMAND = [sys.executable, "-m", "gappletron"]
+GAPSMH = ("--learner", "gapsmh")
 
 
 def result(tmp_path, *arguments):
@@ -145,7 +146,7 @@ def test_the_table(tmp_path):
     assert header.split() == ["learner", "mean", "error", "min", "max", "labels", "seen", "ns", "per", "round"]
     nanoseconds = sum(run["seconds"] for run in runs) / 360 * 1e9
     assert row.split() == [
-        "gapsmh",
+        "auto",
         f"{sum(rates) / 3:.4f}",
         f"{min(rates):.4f}",
         f"{max(rates):.4f}",
@@ -168,17 +169,17 @@ def test_the_same_command_gives_the_same_numbers(tmp_path):
 def test_repeats_and_seed(tmp_path):
     once, thrice = (mistakes(result(tmp_path, SMALL, "--repeats", n)) for n in (1, 3))
     assert thrice[:1] == once
-    assert thrice == by_library("gapsmh", SMALL, "bandit", repeats=3)
+    assert thrice == by_library("auto", SMALL, "bandit", repeats=3)
     other = result(tmp_path, SMALL, "--repeats", 3, "--seed", 7)
     assert {run["seed"] for run in other["runs"]} == {7}
-    assert mistakes(other) == by_library("gapsmh", SMALL, "bandit", repeats=3, seed=7) != thrice
+    assert mistakes(other) == by_library("auto", SMALL, "bandit", repeats=3, seed=7) != thrice
     assert mistakes(result(tmp_path, SMALL, "--repeats", 3, "--jobs", 1)) == thrice
 
 
 def test_rounds(tmp_path):
     document = result(tmp_path, SMALL, "--rounds", 50)
     assert document["data"]["rounds"] == document["runs"][0]["rounds"] == 50
-    assert mistakes(document) == by_library("gapsmh", SMALL, "bandit", rounds=50)
+    assert mistakes(document) == by_library("auto", SMALL, "bandit", rounds=50)
     assert result(tmp_path, SMALL, "--rounds", 10**18)["data"]["rounds"] == 120
 
 
@@ -200,13 +201,11 @@ def test_graphs_and_the_revealing_class(tmp_path):
     seen = {}
     for preset in ("bandit", "full", "filtering", "label-efficient", "disease-prevention"):
         seen[preset] = mistakes(result(tmp_path, SMALL, "--graph", preset))
-        assert seen[preset] == by_library("gapsmh", SMALL, preset)
+        assert seen[preset] == by_library("auto", SMALL, preset)
     assert seen["full"][0][3] == 120
     document = result(tmp_path, SMALL, "--graph", "filtering", "--revealing", 2)
     assert document["graph"]["revealing"] == [2]
-    assert (
-        mistakes(document) == by_library("gapsmh", SMALL, FeedbackGraph.filtering(3, revealing=2)) != seen["filtering"]
-    )
+    assert mistakes(document) == by_library("auto", SMALL, FeedbackGraph.filtering(3, revealing=2)) != seen["filtering"]
 
 
 def test_the_revealing_class_of_a_file_must_be_named(svm, tmp_path):
@@ -222,7 +221,7 @@ def test_the_revealing_class_of_a_file_must_be_named(svm, tmp_path):
 
 def test_exploration_by_optimisation(tmp_path):
     options = ("--graph", "label-efficient", "--optimizer", "ada-grad", "--exploration", "optimised:caution=0.2")
-    document = result(tmp_path, SMALL, *options)
+    document = result(tmp_path, SMALL, *GAPSMH, *options)
     learner = Gappletron(optimizer=gappletron.AdaGrad(), exploration=gappletron.Optimised(0.2))
     assert document["runs"][0]["parameters"]["exploration"] == {"piece": "Optimised", "caution": 0.2}
     assert mistakes(document) == by_library(learner, SMALL, FeedbackGraph.label_efficient(3))
@@ -245,7 +244,7 @@ def test_exploration_gamma_and_tuning(tmp_path):
     }
     gammas = set()
     for options, learner in expected.items():
-        document = result(tmp_path, SMALL, "--graph", "filtering", *options)
+        document = result(tmp_path, SMALL, *GAPSMH, "--graph", "filtering", *options)
         exploration = document["runs"][0]["parameters"]["exploration"]
         assert exploration == {"piece": type(learner.exploration).__name__, "gamma": learner.exploration.gamma}
         gammas.add(exploration["gamma"])
@@ -267,24 +266,44 @@ def test_optimizers(tmp_path):
     }
     found = []
     for spelling, optimizer in expected.items():
-        document = result(tmp_path, SMALL, "--optimizer", spelling)
+        document = result(tmp_path, SMALL, *GAPSMH, "--optimizer", spelling)
         assert document["runs"][0]["parameters"]["optimizer"]["piece"] == type(optimizer).__name__
         found.append(mistakes(document))
         assert found[-1] == by_library(Gappletron(optimizer=optimizer), SMALL, "bandit")
     assert len({tuple(one) for one in found}) > 3
-    assert result(tmp_path, SMALL, "--optimizer", "fixed-ogd")["runs"][0]["parameters"]["optimizer"]["radius"] == "inf"
+    assert (
+        result(tmp_path, SMALL, *GAPSMH, "--optimizer", "fixed-ogd")["runs"][0]["parameters"]["optimizer"]["radius"]
+        == "inf"
+    )
 
 
 def test_normalize_and_bias(svm, tmp_path):
     found = []
-    for normalize in ("none", "unit", "log1p-unit"):
+    for normalize in ("none", "unit", "log1p-unit", "columns"):
         for bias in (False, True):
-            document = result(tmp_path, svm, "--normalize", normalize, *(["--bias"] if bias else []))
-            assert document["data"]["features"] == 6 + bias
+            options = ("--normalize", normalize, *(["--bias"] if bias else []))
+            document = result(tmp_path, svm, *GAPSMH, *options)
             found.append(mistakes(document))
             stream = open_stream(svm, normalize=normalize, bias=bias)
             assert found[-1] == by_library("gapsmh", stream, "bandit")
     assert len({tuple(one) for one in found}) > 3
+    # By default each learner gets what it is made for.
+    both = mistakes(result(tmp_path, svm, "--learner", "auto", *GAPSMH))
+    assert both == by_library(["auto", "gapsmh"], svm, "bandit")
+    assert both[1] == found[0][0]
+    plain = mistakes(result(tmp_path, svm, "--normalize", "none", "--no-bias"))
+    assert plain == by_library("auto", svm, "bandit", normalize=None, bias=False) != both[:1]
+
+
+def test_the_norm_of_a_tuning_is_that_of_the_normalized_rows(svm, tmp_path):
+    def gamma(*options):
+        document = result(tmp_path, svm, *GAPSMH, "--tuning", "expectation", *options)
+        return document["runs"][0]["parameters"]["exploration"]["gamma"]
+
+    # gamma = h sqrt(K rho L) / 2 with L = 4 X^2, h = 1 and K = rho = 3: 3 X.
+    assert gamma("--normalize", "unit") == pytest.approx(3.0)
+    assert gamma("--normalize", "unit", "--bias") == pytest.approx(3.0 * math.sqrt(2.0))
+    assert gamma() == pytest.approx(3.0 * open_stream(svm).max_norm)
 
 
 def test_features_classes_and_the_largest_norm(svm, tmp_path):
@@ -295,8 +314,8 @@ def test_features_classes_and_the_largest_norm(svm, tmp_path):
     assert mistakes(told) == mistakes(scanned)
     turned = result(tmp_path, svm, "--classes", "2,1,0,7", "--graph", "filtering")
     assert turned["data"]["classes"] == 4
-    assert mistakes(turned) == by_library("gapsmh", open_stream(svm, classes=[2, 1, 0, 7]), "filtering")
-    small, large = (result(tmp_path, svm, "--tuning", "expectation", "--max-norm", norm) for norm in (1, 3))
+    assert mistakes(turned) == by_library("auto", open_stream(svm, classes=[2, 1, 0, 7]), "filtering")
+    small, large = (result(tmp_path, svm, *GAPSMH, "--tuning", "expectation", "--max-norm", norm) for norm in (1, 3))
     gammas = [document["runs"][0]["parameters"]["exploration"]["gamma"] for document in (small, large)]
     assert gammas[1] == pytest.approx(3 * gammas[0])
 
@@ -335,7 +354,7 @@ def test_plain_gzip_and_arrays_agree(svm, tmp_path):
     rows = [line.split() for line in svm.read_text().splitlines()]
     X = np.array([[float(entry.partition(":")[2]) for entry in row[1:]] for row in rows])
     y = [int(row[0]) for row in rows]
-    expected = by_library("gapsmh", (X, y), "bandit")
+    expected = by_library("auto", (X, y), "bandit")
     assert mistakes(result(tmp_path, svm)) == mistakes(result(tmp_path, packed)) == expected
 
 
@@ -347,7 +366,7 @@ def test_a_graph_file(svm, tmp_path):
     assert (document["graph"]["revealing"], document["graph"]["rho"]) == (["1"], 1)
     with interpreted():
         stream = open_stream(svm, classes=[2, 0, 1])
-        assert mistakes(document) == by_library("gapsmh", stream, FeedbackGraph.filtering([2, 0, 1], revealing=1))
+        assert mistakes(document) == by_library("auto", stream, FeedbackGraph.filtering([2, 0, 1], revealing=1))
 
 
 def test_version_and_help():
@@ -462,7 +481,7 @@ def graph_file(tmp_path, document):
     [
         (
             ["--learner", "gapsnh"],
-            "there is no learner 'gapsnh', did you mean 'gapsmh'? Choose one of 'gapsmh', 'gaphin'",
+            "there is no learner 'gapsnh', did you mean 'gapsmh'? Choose one of 'auto', 'partial-likelihood'",
         ),
         (["--learner", ""], "there is no learner ''"),
         (["--learner", "gapsmh", "--learner", "gapsmh"], "given twice"),
@@ -471,11 +490,14 @@ def graph_file(tmp_path, document):
         (["--graph", "filtering", "--revealing", "9"], "there is no class '9': choose one of 0, 1, 2"),
         (["--graph", "x.json", "--revealing", "1"], "omit it"),
         (["--revealing", "1"], "revealing"),
-        (["--exploration", "epsilon"], "'epsilon': choose one of"),
-        (["--exploration", "optimised", "--gamma", "1"], "none of 'gapsmh' has one: omit it"),
+        (["--exploration", "epsilon"], "'epsilon', did you mean 'epsilon-greedy'? Choose one of"),
+        ([*GAPSMH, "--exploration", "optimised", "--gamma", "1"], "none of 'gapsmh' has one: omit it"),
+        (["--gamma", "1"], "none of 'auto' has one: omit it"),
         (["--exploration", "optimised:caution=-1"], "caution must be"),
-        (["--exploration", "optimised", "--optimizer", "scale-free-ftrl"], "states its stability"),
-        (["--tuning", "best"], "'best': choose one of 'expectation'"),
+        (["--exploration", "optimised"], "use it with Gappletron, or choose another exploration rule"),
+        ([*GAPSMH, "--exploration", "inverse-gap"], "use it with OneAgainstAll or PartialLikelihood"),
+        ([*GAPSMH, "--exploration", "optimised", "--optimizer", "scale-free-ftrl"], "states its stability"),
+        ([*GAPSMH, "--tuning", "best"], "'best': choose one of 'expectation'"),
         (["--optimizer", "adam"], "there is no optimizer 'adam'"),
         (["--optimizer", "fixed-ogd:rate"], "expected key=value in 'fixed-ogd:rate', not 'rate'"),
         (["--exploration", "top-up:rate=1"], "there is no setting 'rate': choose one of 'gamma'"),
@@ -486,9 +508,9 @@ def graph_file(tmp_path, document):
         (["--optimizer", "fixed-ogd:rate=-1"], "above 0"),
         (["--normalize", "l2"], "there is no normalization 'l2'"),
         (["--gamma", "1", "--tuning", "theory"], "--gamma and --tuning were both given"),
-        (["--gamma", "nan"], "gamma must be a number"),
-        (["--gamma", "inf"], "finite"),
-        (["--gamma=-1"], "at least 0"),
+        ([*GAPSMH, "--gamma", "nan"], "gamma must be a number"),
+        ([*GAPSMH, "--gamma", "inf"], "finite"),
+        ([*GAPSMH, "--gamma=-1"], "at least 0"),
         (["--rounds", "0"], "rounds must be at least 1"),
         (["--rounds=-5"], "rounds must be at least 1"),
         (["--repeats", "0"], "repeats must be at least 1"),
@@ -545,7 +567,7 @@ def test_what_would_not_fit_is_refused_at_once(svm, tmp_path):
     big.write_text("\n".join(f"{label} 1:1" for label in range(3000)))
     start = time.monotonic()
     assert "would take" in sentence("run", big, "--features", 2**31 - 1)
-    assert "100000 runs of 'gapsmh' would take" in sentence("run", svm, "--features", 2**22, "--repeats", 100_000)
+    assert "100000 runs of 'auto' would take" in sentence("run", svm, "--features", 2**22, "--repeats", 100_000)
     assert "features must be at most" in sentence("run", svm, "--features", 2**31)
     assert time.monotonic() - start < 10.0
 
@@ -590,7 +612,7 @@ def test_outputs_are_replaced_whole(tmp_path, monkeypatch):
         patch.setattr(os, "replace", lambda *arguments: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         code, out, err = ended("run", SMALL, "--json", path)
     assert code == 2
-    assert "gapsmh" in out  # what was measured is not lost
+    assert "auto" in out  # what was measured is not lost
     assert "No space left on device" in err
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
@@ -680,7 +702,7 @@ def test_a_process(tmp_path):
     ran = process("run", "synthetic:T=3000", "--json", path)
     assert (ran.returncode, ran.stderr) == (0, b"")
     run = json.loads(path.read_text())["runs"][0]
-    expected = play("gapsmh", "synthetic:T=3000", "bandit")[0]
+    expected = play("auto", "synthetic:T=3000", "bandit")[0]
     assert (run["mistakes"], run["labels_seen"]) == (expected.mistakes, expected.labels_seen)
     assert b"\x1b" not in ran.stdout
 
@@ -699,7 +721,7 @@ def test_a_pipe(svm, tmp_path):
     assert (ran.returncode, ran.stderr) == (0, b"")
     document = json.loads(path.read_text())
     assert document["data"] == {"name": "standard input", "rounds": 80, "features": 6, "classes": 3}
-    assert mistakes(document) == by_library("gapsmh", svm, "bandit")
+    assert mistakes(document) == by_library("auto", svm, "bandit")
 
 
 def test_a_pipe_that_breaks_late_leaves_what_was_measured(svm, tmp_path):
@@ -709,8 +731,8 @@ def test_a_pipe_that_breaks_late_leaves_what_was_measured(svm, tmp_path):
     assert ran.returncode == 2
     assert b"standard input, line 81" in ran.stderr
     assert ran.stderr.count(b"\n") == 1
-    assert b"gapsmh" in ran.stdout
-    assert mistakes(json.loads(path.read_text())) == by_library("gapsmh", svm, "bandit")
+    assert b"auto" in ran.stdout
+    assert mistakes(json.loads(path.read_text())) == by_library("auto", svm, "bandit")
 
 
 def stopping_with(patch, error, after=1):
@@ -732,7 +754,7 @@ def test_an_error_while_playing_is_reported_after_what_was_measured(command, tmp
     stopping_with(monkeypatch, gappletron.UserError("the stream broke: repair it"))
     code, out, err = ended(*command)
     assert (code, err) == (2, "gappletron: the stream broke: repair it\n")
-    assert out.count("gapsmh") == 1
+    assert out.count("auto") == 1
     stopping_with(monkeypatch, gappletron.UserError("it broke at once: repair it"), after=0)
     assert ended(*command) == (2, "", "gappletron: it broke at once: repair it\n")
 
@@ -742,7 +764,7 @@ def test_ctrl_c_while_playing(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     stopping_with(monkeypatch, KeyboardInterrupt())
     code, out, err = ended(*command)
-    assert (code, out.count("gapsmh")) == (130, 1)
+    assert (code, out.count("auto")) == (130, 1)
     assert "stopped: what follows is what was measured" in err
     stopping_with(monkeypatch, KeyboardInterrupt(), after=0)
     assert ended(*command) == (130, "", "stopped before anything was measured\n")
@@ -753,7 +775,7 @@ def test_a_full_disk_does_not_hide_what_ended_playing(error, tmp_path, monkeypat
     stopping_with(monkeypatch, error)
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     code, out, err = ended("run", SMALL, "--json", tmp_path / "result.json")
-    assert "gapsmh" in out
+    assert "auto" in out
     assert "No space left on device" in err
     if isinstance(error, KeyboardInterrupt):
         assert code == 130
@@ -898,7 +920,7 @@ def test_an_output_file_that_fails_leaves_the_others(tmp_path, monkeypatch):
     monkeypatch.setattr("gappletron.cli.run.write_json", full)
     code, out, err = ended("run", SMALL, "--json", tmp_path / "x.json", "--plot", tmp_path / "x.png")
     assert (code, err) == (2, "gappletron: the disk is full: make space\n")
-    assert "gapsmh" in out
+    assert "auto" in out
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -967,7 +989,7 @@ def test_a_graph_file_with_escape_sequences(tmp_path):
 def test_odd_terminals(environment):
     code, text = on_terminal("run", SMALL, **environment)
     assert code == 0
-    assert "gapsmh" in text
+    assert "auto" in text
 
 
 def test_an_odd_backend_of_matplotlib(tmp_path):
@@ -1022,7 +1044,7 @@ ODD = st.one_of(
             "label-efficient",
             "apple-tasting",
             "disease-prevention",
-            "gapsmh",
+            "auto",
             "gaplog",
             "paper",
             "top-up",
@@ -1229,7 +1251,7 @@ def test_json_on_the_standard_output(tmp_path):
     with (tmp_path / "out.txt").open("ab") as file:
         subprocess.run([*COMMAND, "run", SMALL, "--json", "/dev/stdout"], stdout=file, check=True)
     parts = (tmp_path / "out.txt").read_text().split("\n}\n")  # JSON, then a table and JSON, then a table
-    assert json.loads(parts[0] + "}")["runs"][0]["learner"] == "gapsmh"
+    assert json.loads(parts[0] + "}")["runs"][0]["learner"] == "auto"
     assert [part.count("mean error") for part in parts] == [0, 1, 1]
 
 

@@ -406,11 +406,15 @@ def test_observability_by_hand(visible, expected):
 @given(graphs())
 def test_arrays_are_what_kernels_expect(graph):
     found = graph.arrays
-    assert GraphArrays._fields == ("visible", "observers", "revealing", "dominating", "sole_observer", "costs")
-    for array in found:
+    fields = ("visible", "observers", "revealing", "dominating", "sole_observer", "costs", "largest_cost")
+    assert GraphArrays._fields == fields
+    assert found.largest_cost == 0.0
+    assert graph.with_costs(3.0 * graph.costs).arrays.largest_cost == 3.0
+    *found_arrays, _ = found
+    for array in found_arrays:
         assert array.flags.c_contiguous
         assert not array.flags.writeable
-    assert [array.dtype for array in found] == [np.bool_, np.bool_, np.bool_, np.int64, np.int64, np.float64]
+    assert [array.dtype for array in found_arrays] == [np.bool_, np.bool_, np.bool_, np.int64, np.int64, np.float64]
     assert (found.observers == graph.visible.T).all()
     assert tuple(np.flatnonzero(found.revealing)) == graph.revealing_indices
     assert tuple(found.dominating) == graph.dominating_indices

@@ -268,7 +268,7 @@ def test_an_empty_row_changes_no_weights(name):
             if named(name).setting == "any graph, ignores the features":
                 continue
             X, y = small_stream(np.random.default_rng(13), 30, FEATURES, graph.n_classes)
-            model = Online(name, graph, FEATURES, seed=1)
+            model = Online(name, graph, FEATURES, seed=1, bias=False)
             play_online(model, X, [graph.classes[k] for k in y])
             before = model.weights
             play_online(model, np.zeros((5, FEATURES)), [graph.classes[0]] * 5)

@@ -381,7 +381,6 @@ def test_waiting_receipts_are_bounded_and_the_oldest_expire(folder, plain):
         {"learner": SmoothHinge()},
         {"learner": Gappletron},
         {"graph": "bandit"},
-        {"graph": None},
         {"graph": np.eye(3)},
         {"features": 2**31 - 1, "graph": FeedbackGraph.bandit(3000)},
     ],

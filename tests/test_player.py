@@ -314,7 +314,7 @@ def test_a_graph_that_changes_every_round_equals_the_naive_reference(name):
     draws = np.random.Generator(np.random.PCG64(np.random.SeedSequence(3, spawn_key=(0,)))).random(120)
     expected = naive(name, X, y, graphs, draws)
     with interpreted():
-        single, bulk = (Player(name, graphs[0], FEATURES, seed=3) for _ in range(2))
+        single, bulk = (Player(name, graphs[0], FEATURES, seed=3, normalize=None, bias=False) for _ in range(2))
         actions = one_by_one(single, X, y, graphs)
         tally = new_tally(NO_MARKS, 6, 4)
         bulk.advance(chunk_of(graphs[0], X, y), tally, graphs=graphs)

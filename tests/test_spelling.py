@@ -103,7 +103,9 @@ def test_only_the_rules_of_the_family_are_offered():
     """Gaptron's own way to explore is an exploration rule too, but it is a part of Gaptron."""
     named("gaptron-log")
     with pytest.raises(
-        UserError, match=r"no exploration rule 'gaptron-mix': choose one of 'optimised', 'paper', 'top-up'\Z"
+        UserError,
+        match=r"'gaptron-mix': choose one of 'burn-in', 'epsilon-greedy', 'greedy', 'inverse-gap', 'optimised', "
+        r"'paper', 'square-cb', 'top-up'\Z",
     ):
         parsed(Exploration, "gaptron-mix", "exploration rule")
 

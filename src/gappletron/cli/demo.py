@@ -26,7 +26,7 @@ def demo(
     repeats: Annotated[int, typer.Option(help="Runs of each learner.")] = 5,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the plot goes.")] = Path("demo"),
 ) -> None:
-    """Play four feedback graphs with the three Gappletrons of the paper and draw the error curves."""
+    """Play four feedback graphs with the default learner and the paper's three Gappletrons, and draw the error curves."""
     from matplotlib.figure import Figure
 
     from gappletron._files import cannot_write, check_writable, save_figure
@@ -45,7 +45,7 @@ def demo(
     try:
         for (preset, what), ax in zip(DEMO.items(), panels, strict=True):
             with progress("compiling"):
-                runs = Runs(["gaplog", "gaphin", "gapsmh"], data, preset, repeats=repeats)
+                runs = Runs(["auto", "gaplog", "gaphin", "gapsmh"], data, preset, repeats=repeats)
             play_and_report(runs, lambda histories, _: played.append(histories))
             runs.histories().plot(ax=ax)
             ax.set_title(f"{preset}: {what}", fontsize=10)
