@@ -26,7 +26,7 @@ def demo(
     repeats: Annotated[int, typer.Option(help="Runs of each learner.")] = 5,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the plot goes.")] = Path("demo"),
 ) -> None:
-    """Play four feedback graphs with the default learner and the paper's three Gappletrons, and draw the error curves."""
+    """Play four feedback graphs with the default learner and the Gappletrons of the paper; draw the error curves."""
     from matplotlib.figure import Figure
 
     from gappletron._files import cannot_write, check_writable, save_figure
