@@ -501,7 +501,7 @@ def in_a_share(epsilon):
 
 
 def at_first(rounds):
-    return lambda A, S, star, t: of_dominating_set(A, S, star, 1.0 if t < rounds else 0.0)
+    return lambda A, S, star, t: of_dominating_set(A, S, star, 1.0 if t < rounds and not A[star].all() else 0.0)
 
 
 def counts_mistakes(C):
@@ -514,22 +514,23 @@ def gaps_and_prices(C, q, star, sharpness):
     if counts_mistakes(C):
         d = q[star] - q
         return np.abs(d), np.concatenate([np.abs(d), np.full(N - K, q[star])])
-    c = C @ q + 1e-12
-    return np.abs(np.log(c[:K] / c[star])) / (2 * sharpness), (c - c[star]) / c[:K].max()
+    c = C @ q / (C @ q)[:K].max()
+    return np.abs(np.log((c[:K] + 1e-12) / (c[star] + 1e-12))) / (2 * sharpness), c - c[star]
 
 
 def inverse_gap(A, S, d, e, star, V, informed, scale):
     """The formula of the docstring; k runs over the classes that i shows and y* does not."""
     N, K = A.shape
     p = np.zeros(N)
-    if not A[star].all():
+    chosen = star if A[star].all() else min([star, *range(K, N)], key=lambda i: e[i])
+    if not A[chosen].all():
         second = closest(d, star)
         for i in S:
             hidden = [k for k in range(K) if A[i, k] and not A[star, k]]
-            if i != star and hidden:
+            if i != chosen and hidden:
                 gap = min(d[second if k == star else k] for k in hidden)
                 p[i] = V / (V + scale * informed / K * gap**2 * max(0.05, e[i])) / len(S)
-    p[star] = 1 - p.sum()
+    p[chosen] = 1 - p.sum()
     return p
 
 

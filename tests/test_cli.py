@@ -494,8 +494,11 @@ def graph_file(tmp_path, document):
         ([*GAPSMH, "--exploration", "optimised", "--gamma", "1"], "none of 'gapsmh' has one: omit it"),
         (["--gamma", "1"], "none of 'auto' has one: omit it"),
         (["--exploration", "optimised:caution=-1"], "caution must be"),
-        (["--exploration", "optimised"], "use it with Gappletron, or choose another exploration rule"),
-        ([*GAPSMH, "--exploration", "inverse-gap"], "use it with OneAgainstAll or PartialLikelihood"),
+        (["--exploration", "optimised"], "use it with Gappletron (gapsmh), or choose another exploration rule"),
+        (
+            [*GAPSMH, "--exploration", "inverse-gap"],
+            "use it with OneAgainstAll (auto) or PartialLikelihood (partial-likelihood)",
+        ),
         ([*GAPSMH, "--exploration", "optimised", "--optimizer", "scale-free-ftrl"], "states its stability"),
         ([*GAPSMH, "--tuning", "best"], "'best': choose one of 'expectation'"),
         (["--optimizer", "adam"], "there is no optimizer 'adam'"),

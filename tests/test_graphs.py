@@ -406,10 +406,12 @@ def test_observability_by_hand(visible, expected):
 @given(graphs())
 def test_arrays_are_what_kernels_expect(graph):
     found = graph.arrays
-    fields = ("visible", "observers", "revealing", "dominating", "sole_observer", "costs", "largest_cost")
+    fields = ("visible", "observers", "revealing", "dominating", "sole_observer", "costs", "has_costs")
     assert GraphArrays._fields == fields
-    assert found.largest_cost == 0.0
-    assert graph.with_costs(3.0 * graph.costs).arrays.largest_cost == 3.0
+    assert (found.has_costs, found.costs.shape) == (False, (0, 0))
+    priced = graph.with_costs(3.0 * graph.costs).arrays
+    assert priced.has_costs
+    assert priced.costs.tolist() == (3.0 * graph.costs).tolist()
     *found_arrays, _ = found
     for array in found_arrays:
         assert array.flags.c_contiguous
@@ -420,7 +422,7 @@ def test_arrays_are_what_kernels_expect(graph):
     assert tuple(found.dominating) == graph.dominating_indices
     observers = [np.flatnonzero(column).tolist() for column in graph.visible.T]
     assert found.sole_observer.tolist() == [each[0] if len(each) == 1 else -1 for each in observers]
-    assert found.costs.tolist() == [[float(i != y) for y in range(graph.n_classes)] for i in range(graph.n_actions)]
+    assert graph.costs.tolist() == [[float(i != y) for y in range(graph.n_classes)] for i in range(graph.n_actions)]
     assert graph.arrays is found
 
 

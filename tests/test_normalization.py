@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -14,6 +15,7 @@ from problems import small_stream
 
 GRAPH = FeedbackGraph.filtering(["a", "b", "c"])
 SCALES = np.array([1e-3, 1.0, 50.0, 7.0, 1.0, 2e4])
+RAW = np.random.default_rng(7).normal(size=(60, 4))
 
 
 def mixed_rows(rng, rounds):
@@ -41,17 +43,19 @@ def columns(rows, limit=3.0):
             else:
                 z = math.copysign(1.0, v)
             scaled.append(min(limit, max(-limit, z)))
-        norm = math.sqrt(math.fsum(z * z for z in scaled))
-        out.append([z / norm if norm > 0.0 else 0.0 for z in scaled])
-        if t > 1024 and t % 8 != 0:
-            continue
-        noted += 1
+        entries = sum(v != 0.0 for v in row)
+        out.append([z / math.sqrt(max(1, entries)) for z in scaled])
+        follows = t <= 1024 or (t * (math.sqrt(5) - 1) / 2) % 1 < 1 / 8
+        noted += follows
         for j, v in enumerate(row):
-            if v != 0.0:
+            if v != 0.0 and (follows or not seen[j]):
                 most = 10.0 * np.mean(np.abs(seen[j])) if seen[j] else math.inf
                 seen[j].append(min(most, max(-most, v)))
-                share = max(0.0, 2.0 * len(seen[j]) / noted - 1.0) if noted >= 2 else 0.0
-                centres[j] = share * math.fsum(seen[j]) / noted
+                density = len(seen[j]) / noted
+                share = min(1.0, max(0.0, (density - 0.5) / 0.45)) if noted >= 2 else 0.0
+                centres[j] = share * np.mean(seen[j])
+                if len(seen[j]) == 2:
+                    deviations[j] = abs(seen[j][0] - centres[j])
                 deviations[j] += abs(seen[j][-1] - centres[j])
     return np.array(out)
 
@@ -133,6 +137,64 @@ def test_one_at_a_time_with_a_growing_number_of_features(tmp_path):
         assert fixed.weights.shape == (7, 3)
         assert np.isfinite(model.weights).all()
         assert (model.weights[7:] == 0.0).all()
+
+
+def test_zeros_that_are_written_down_are_no_entries():
+    X, _ = mixed_rows(np.random.default_rng(8), 60)
+    with interpreted():
+        model = Online(graph=GRAPH, features=6)
+        for row in X:
+            model.act(row)
+        written = {j: float(v) for j, v in enumerate(X[0])}
+        assert 0.0 in written.values()
+        twins = [copy.copy(model).act(x) for x in (X[0], written, (list(written), list(written.values())))]
+        assert len({receipt._turn.scores.tobytes() for receipt in twins}) == 1
+
+
+def test_looking_at_features_that_are_not_there_yet():
+    """A growing model predicts as it would if it had grown."""
+    X, y = mixed_rows(np.random.default_rng(9), 60)
+    with interpreted():
+        model = Online(graph=GRAPH)
+        for row, label in zip(X, y, strict=True):
+            receipt = model.act(row)
+            model.learn(receipt, GRAPH.classes[label] if GRAPH.classes[label] in receipt.reveals else UNSEEN)
+        wide = sparse.csr_array(np.hstack([X[:9], np.zeros((9, 3000)), RAW[:9]]))
+        grown = copy.copy(model)
+        grown.grow(wide.shape[1])
+        np.testing.assert_allclose(model.scores(wide), grown.scores(wide), rtol=1e-12)
+        assert not np.allclose(model.scores(wide), model.scores(X[:9]))
+        assert model.predict_many(wide) == [model.predict(wide[[t]]) for t in range(9)]
+        assert model.predict_many(wide) == [copy.copy(model).act(wide[[t]]).greedy for t in range(9)]
+        assert model.features == 1024
+
+
+def test_a_column_that_keeps_step_with_the_rows_gets_a_scale():
+    for parity in (0, 1):
+        rows = np.ones((3000, 2))
+        rows[:1100, 1] = 0.0
+        rows[1100 + parity :: 2, 1] = np.random.default_rng(0).normal(500, 1, len(rows[1100 + parity :: 2]))
+        rows[1101 - parity :: 2, 1] = 0.0
+        (chunk,) = transformed(ArrayStream(rows, np.arange(3000) % 2), "columns").chunks()
+        late = chunk.values[chunk.indptr[2000] : chunk.indptr[3000]]
+        assert np.abs(late).max() < 3.0
+
+
+def test_a_dense_column_with_some_zeros_far_from_0():
+    """Its mean is a hundred times its deviation, and one entry in a hundred is missing."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(2000, 6))
+    y = (X[:, 0] > 0.0).astype(int)
+    X[:, 0] += 100.0
+    X[rng.random(2000) < 0.01, 0] = 0.0
+    assert play("auto", (X, y), "full")[0].error_rate < 0.05
+
+
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_few_columns_and_a_threshold_away_from_the_mean(width):
+    X = np.random.default_rng(2).normal(size=(3000, width))
+    y = (X.sum(axis=1) > math.sqrt(width)).astype(int)  # 16 percent
+    assert play("auto", (X, y), "full")[0].error_rate < 0.04
 
 
 def test_a_transformed_stream_is_not_transformed_again():

@@ -250,7 +250,7 @@ def play_until(
         blind += not graph.revealing[decision.greedy]
         rates += decision.rate
         losses += record.measure(learner, desk.scores, decision.greedy, y)
-        costs += graph.costs[action, y]
+        costs += graph.costs[action, y] if graph.has_costs else 1.0 * (action != y)
         tally.confusion[action, y] += 1
 
         learner.update(state, plan, x, Round(desk.scores, desk.probabilities, decision.greedy, action, label))
@@ -309,11 +309,19 @@ def learn(player: Packed, indices: NDArray[np.int32], values: Floats, record: Fl
 # ------------------------------------------------------------------------------------------------ looking, for a batch
 
 
-def scale_rows(desk: Desk, rows: Rows) -> None:
-    """Scale every row, and measure it; nothing is remembered of them."""
+def scale_rows(desk: Desk, rows: Rows, width: int) -> None:
+    """Scale every row, and measure it; nothing is remembered of them.
+
+    Features beyond the width, which a growing model does not have yet, count when a row is scaled. Their weights are 0:
+    they become entries of 0.
+    """
     for t in range(rows.labels.size):
         first, last = rows.indptr[t], rows.indptr[t + 1]
         desk.normalization.apply(desk.scales, rows.indices, rows.values, first + desk.bias, last)
+        for p in range(first, last):
+            if rows.indices[p] >= width:
+                rows.indices[p] = 0
+                rows.values[p] = 0.0
         rows.squared[t] = squared_size(rows.values, first, last)
 
 

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["FeedbackGraph", "GraphArrays", "Plan", "class_positions", "open_graph"]
 
 
+NO_COSTS = np.zeros((0, 0))
+NO_COSTS.flags.writeable = False
+
+
 class GraphArrays(NamedTuple):
     """A graph for compiled code: C-contiguous and read-only arrays.
 
@@ -47,9 +51,9 @@ class GraphArrays(NamedTuple):
     sole_observer: NDArray[np.int64]
     """K: the only action that reveals the class; -1 where there are several."""
     costs: NDArray[np.float64]
-    """N x K: what the action (row) costs where the label is the class (column)."""
-    largest_cost: float
-    """The largest of them; 0 where they are 0 and 1, so that only mistakes count."""
+    """N x K: what the action (row) costs where the label is the class (column); empty where only mistakes count."""
+    has_costs: bool
+    """Whether there are other costs than 0 and 1."""
 
 
 class Plan(NamedTuple):
@@ -311,8 +315,8 @@ class FeedbackGraph:
             _frozen(np.asarray(self.visible.all(axis=1))),
             _frozen(np.array(self.dominating_indices, dtype=np.int64)),
             _frozen(np.where(self.visible.sum(axis=0) == 1, self.visible.argmax(axis=0), -1).astype(np.int64)),
-            self.costs,
-            float(self.costs.max()) if self.has_costs else 0.0,
+            self.costs if self.has_costs else NO_COSTS,
+            self.has_costs,
         )
 
     @property

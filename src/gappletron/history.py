@@ -107,7 +107,7 @@ class History:
         return self.cost / self.rounds if self.rounds else 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Confusion:
     """How often each action (row) was played at each label (column); prints as a table, and converts to pandas.
 

@@ -178,10 +178,10 @@ def _array(given: Any) -> NDArray[Any]:
         ) from None
 
 
-def batches_of(X: Any, features: int) -> Iterator[Chunk]:
+def batches_of(X: Any, features: int, may_have_more: bool = False) -> Iterator[Chunk]:
     """The rows of a dense 2-D array or a sparse matrix, in chunks whose labels mean nothing."""
     rows = len(X) if not hasattr(X, "shape") else X.shape[0] if X.shape else 0
     stream = ArrayStream(X, np.zeros(rows, np.int64), classes=(0, 1))
-    if stream.features != features:
+    if stream.features != features and not may_have_more:
         raise UserError(f"X has {stream.features} columns and the model {features} features: give one for each")
     return stream.chunks()

@@ -23,11 +23,14 @@ LONGEST_JUMP = 10.0
 LEAST_DEVIATION = 1e-200
 """A column whose deviations add up to less, or that was never seen, has no scale: the signs of its entries count."""
 
-DENSE = 0.5
-"""A column whose share of entries that are not 0 is larger than this is centred, the more the larger the share."""
+SPARSE, DENSE = 0.5, 0.95
+"""A column whose share of entries that are not 0 is between these is centred in part; above, by its mean."""
 
-ALL_ROWS, EVERY = 1024, 8
+ALL_ROWS, ONE_IN = 1024, 8
 """The scales follow all of the first rows, and then one row in eight, which is enough and costs less."""
+
+GOLDEN = 0.6180339887498949
+"""Multiples of this, modulo 1, are spread evenly: rows chosen by them do not keep step with a periodic stream."""
 
 
 class Room(NamedTuple):
@@ -129,13 +132,14 @@ class LogUnit(Normalization):
 
 
 class Columns(Normalization):
-    """Each column is centred where it is dense and divided by its mean deviation so far; then the row gets norm 1.
+    """Each column is centred where it is dense and divided by its mean deviation so far; then the row is divided by the
+    root of the number of its entries.
 
     The deviation of a column is the mean of ``|v - m|`` over its entries that are not 0. The centre m is the mean of
-    the column, times a factor that grows from 0 for a column with half of its entries 0 to 1 for one without zeros:
-    entries that are 0 are not stored, so a sparse column cannot be centred. Values are cut to `limit` deviations.
-    Multiplying a column by any number does not matter; counts, texts and numbers need no other preparation. After 1,024
-    rows the scales follow one row in eight.
+    these entries for a column with at most one zero in twenty, and falls to 0 for one where half of the entries are 0:
+    zeros are not stored, so a sparse column cannot be centred. Values are cut to `limit` deviations. Multiplying a
+    column by any number does not matter; counts, texts and numbers need no other preparation. After 1,024 rows the
+    scales follow one row in eight.
 
     >>> Columns()
     Columns(limit=3.0)
@@ -148,30 +152,27 @@ class Columns(Normalization):
 
     def declare(self) -> Layout:
         """The numbers of rows, and of those that the scales follow; for each column what :func:`note` keeps."""
-        return {"rows": Field(dtype="int64", least=0), "noted": Field(least=0), "columns": Field("features", 6)}
+        return {"rows": Field(least=0), "noted": Field(least=0), "columns": Field("features", 6)}
 
     def apply(self, state: Any, indices: Ints, values: Floats, start: int, stop: int) -> None:
-        total = 0.0
+        factor = 1.0 / root_of_entries(values, start, stop)
         for p in range(start, stop):
-            values[p] = standardized(state.columns, indices[p], values[p], self.limit)
-            total += values[p] * values[p]
-        divide(values, start, stop, total)
+            values[p] = factor * standardized(state.columns, indices[p], values[p], self.limit)
 
     def take(
         self, state: Any, indices: Ints, values: Floats, start: int, stop: int, bias: int, squared: float
     ) -> float:
-        state.rows[0] += 1
-        if state.rows[0] <= ALL_ROWS or state.rows[0] % EVERY == 0:
+        state.rows[0] += 1.0
+        is_noted = state.rows[0] <= ALL_ROWS or (state.rows[0] * GOLDEN) % 1.0 < 1.0 / ONE_IN
+        if is_noted:
             state.noted[0] += 1.0
-            total = 0.0
-            for p in range(start + bias, stop):
-                value = values[p]
-                values[p] = standardized(state.columns, indices[p], value, self.limit)
-                total += values[p] * values[p]
-                note(state.columns, indices[p], value, 1.0 / state.noted[0])
-            divide(values, start + bias, stop, total)
-        else:
-            self.apply(state, indices, values, start + bias, stop)
+        per_row = 1.0 / state.noted[0]
+        factor = 1.0 / root_of_entries(values, start + bias, stop)
+        for p in range(start + bias, stop):
+            j, value = indices[p], values[p]
+            values[p] = factor * standardized(state.columns, j, value, self.limit)
+            if is_noted or state.columns[j, SCALE] == 0.0:
+                note(state.columns, j, value, per_row)
         return squared_size(values, start, stop)
 
 
@@ -183,17 +184,17 @@ def note(columns: Floats, j: int, value: float, per_row: float) -> None:
     """Take note of an entry of column j: the number of entries, the sums of their sizes, values and deviations, and the
     centre and the scale that follow from these.
     """
-    value = min(LARGEST_VALUE, max(-LARGEST_VALUE, value))
+    value = min(LARGEST_VALUE, max(-LARGEST_VALUE, value))  # rows of a stream are checked after they are transformed
     if value != 0.0:
         entries, sizes = columns[j, ENTRIES], columns[j, SIZES]
         if abs(value) * entries > LONGEST_JUMP * sizes and entries > 0.0:
             value = math.copysign(LONGEST_JUMP * sizes / entries, value)
         entries += 1.0
         sums = columns[j, SUMS] + value
-        share = (entries * per_row - DENSE) / (1.0 - DENSE)
-        # The first row has nothing to be compared with.
-        centre = share * (sums * per_row) if share > 0.0 and per_row <= 0.5 else 0.0
-        deviations = columns[j, DEVIATIONS] + abs(value - centre)
+        centre = centred_share(entries, per_row) * (sums / entries)
+        # The first entry had nothing to be compared with: its deviation is that from the centre which the second gives.
+        before = abs(columns[j, SUMS] - centre) if entries == 2.0 else columns[j, DEVIATIONS]
+        deviations = before + abs(value - centre)
         columns[j, ENTRIES] = entries
         columns[j, SIZES] = sizes + abs(value)
         columns[j, SUMS] = sums
@@ -203,21 +204,33 @@ def note(columns: Floats, j: int, value: float, per_row: float) -> None:
 
 
 @helper
-def standardized(columns: Floats, j: int, value: float, limit: float) -> float:
-    """An entry of column j, less the centre, in mean deviations."""
-    scale = columns[j, SCALE]
-    if scale > 0.0:
-        return min(limit, max(-limit, (value - columns[j, CENTRE]) * scale))
-    return math.copysign(1.0, value) if value != 0.0 else 0.0
+def centred_share(entries: float, per_row: float) -> float:
+    """How much of its mean is subtracted from a column with so many entries that are not 0; none in the first row."""
+    if per_row > 0.5:
+        return 0.0
+    return min(1.0, max(0.0, (entries * per_row - SPARSE) / (DENSE - SPARSE)))
 
 
 @helper
-def divide(values: Floats, start: int, stop: int, total: float) -> None:
-    """Scale a row to norm 1, where `total` is the sum of its squares and not beyond the range of doubles."""
-    if total > 0.0:
-        factor = 1.0 / math.sqrt(total)
-        for p in range(start, stop):
-            values[p] *= factor
+def standardized(columns: Floats, j: int, value: float, limit: float) -> float:
+    """An entry of column j, less the centre, in mean deviations; its sign where the column has no scale, or is one that
+    a growing model does not have yet.
+    """
+    if value == 0.0:
+        return 0.0
+    scale = columns[j, SCALE] if j < columns.shape[0] else 0.0
+    if scale > 0.0:
+        return min(limit, max(-limit, (value - columns[j, CENTRE]) * scale))
+    return math.copysign(1.0, value)
+
+
+@helper
+def root_of_entries(values: Floats, start: int, stop: int) -> float:
+    """The root of the number of entries that are not 0, at least 1."""
+    entries = 0
+    for p in range(start, stop):
+        entries += values[p] != 0.0
+    return math.sqrt(max(1, entries))
 
 
 @helper
@@ -269,6 +282,6 @@ def normalization_of(given: Any, default: str) -> Normalization:
     if isinstance(given, Normalization):
         return given
     name = "none" if given is None else default if given == "auto" else given
-    if name not in NORMALIZATIONS:
+    if not isinstance(name, str) or name not in NORMALIZATIONS:
         raise unknown(name, "normalization", ["auto", *NORMALIZATIONS])
     return NORMALIZATIONS[name]

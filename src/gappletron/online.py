@@ -230,6 +230,8 @@ class Online:
         pending_bytes: int = 2**28,
         feature_limit: int = 2**24,
     ) -> None:
+        if not isinstance(learner, Learner | str) and graph is None:
+            raise UserError(f"{learner!r} is not a learner, which comes first: write Online(graph=...)")
         if graph is None:
             raise UserError(
                 "there is no feedback graph: say what is seen after which prediction, for example "
@@ -253,6 +255,7 @@ class Online:
 
     def _bind(self) -> None:
         """What is not saved: the lock, what a signal may interrupt, and machine code, now rather than in a round."""
+        self._player.may_have_more = self.feature_limit is not None
         self._lock = threading.RLock()  # reentrant: a signal handler may save in the middle of a call
         self._acting: Turn | None = None
         self._learning: Receipt | None = None
@@ -289,7 +292,7 @@ class Online:
 
     @property
     def weights(self) -> Floats:
-        """W as a matrix of features x classes."""
+        """W as a matrix of features x classes; with a bias, its weights are the first row."""
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
@@ -499,10 +502,7 @@ class Online:
             self._look(is_nested)
             if self.feature_limit is None:
                 return self.graph.classes[self._player.predict(x, graph)]
-            vector = self._vector(x, MOST_FEATURES)
-            known = int(np.searchsorted(vector.indices, self.features))  # the weights of other features are 0
-            inside = Vector(vector.indices[:known], vector.values[:known], 0.0)
-            return self.graph.classes[self._player.predict_on(inside, graph)]
+            return self.graph.classes[self._player.predict_on(self._vector(x, MOST_FEATURES), graph)]
 
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> list[Label]:
         """The greedy class of every row of a dense array or a sparse matrix.
@@ -514,21 +514,21 @@ class Online:
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            return [self.graph.classes[k] for k in self._player.predict_many(self._columns(X), graph)]
+            return [self.graph.classes[k] for k in self._player.predict_many(X, graph)]
 
     def scores(self, X: Any) -> Floats:
         """The scores of every row, one column per class of the graph; most learners predict that of the largest."""
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            return self._player.scores(self._columns(X))
+            return self._player.scores(X)
 
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """The probability of every action, one column per action of the graph, if the row came next."""
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            return self._player.probabilities(self._columns(X), graph)
+            return self._player.probabilities(X, graph)
 
     # ---------------------------------------------------------------------------------------------------------- growing
 
@@ -579,16 +579,6 @@ class Online:
         if needed > self.features:
             self._player.grow(min(limit, max(2 * self.features, needed)))
         return vector
-
-    def _columns(self, X: Any) -> Any:
-        """X with a column for each feature of a growing model: others have weights 0, and missing ones are 0."""
-        if self.feature_limit is None:
-            return X
-        from scipy import sparse
-
-        rows = sparse.csr_array(X) if not sparse.issparse(X) else sparse.csr_array(X, copy=True)
-        rows.resize((rows.shape[0], self.features))
-        return rows
 
     # ----------------------------------------------------------------------------------------------------------- copies
 

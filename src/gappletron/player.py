@@ -150,9 +150,9 @@ def _with_prefix(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDAr
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def _rows_of(header: dict[str, Any]) -> tuple[Normalization, bool]:
+def _rows_of(header: dict[str, Any], pieces: Iterable[type[Piece]]) -> tuple[Normalization, bool]:
     """The normalization and the bias of a saved player; those of version 0.1 had none."""
-    normalization = rebuilt(header.get("normalization", spelled(AS_GIVEN)), ())
+    normalization = rebuilt(header.get("normalization", spelled(AS_GIVEN)), tuple(pieces))
     bias = header.get("bias", False)
     if not isinstance(normalization, Normalization) or type(bias) is not bool:
         raise UserError("the normalization or the bias is not one: the file is damaged")
@@ -201,6 +201,9 @@ class Player:
     """
 
     graph: FeedbackGraph
+    may_have_more: bool = False
+    """Whether :meth:`predict_many`, :meth:`scores` and :meth:`probabilities` take rows with more features than there
+    are: that of a growing model."""
     _state: State
     _plan: Plan
     _desk: Desk
@@ -564,10 +567,11 @@ class Player:
         return self.predict_on(self.checker.vector(x, self.features), graph)
 
     def predict_on(self, vector: Vector, graph: FeedbackGraph | None = None) -> int:
-        """As :meth:`predict`, for a vector that was checked for this number of features."""
+        """As :meth:`predict`, for a vector that was checked; features that the player does not have have weights 0."""
         indptr, label = np.array([0, vector.indices.size]), np.zeros(1, np.int64)
         chunk = frozen(indptr, vector.indices, vector.values, label)
-        checked = Prepared(chunk, np.array([vector.squared]), self.features, 1)
+        features = int(vector.indices[-1]) + 1 if vector.indices.size else 0
+        checked = Prepared(chunk, np.array([vector.squared]), features, 1)
         return int(self._looked(self._scaled(checked), graph)[1][0])
 
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> NDArray[np.int64]:
@@ -596,18 +600,18 @@ class Player:
 
     def _batches(self, X: Any) -> Iterator[Rows]:
         """The rows of X, some at a time, without draws."""
-        for chunk in batches_of(X, self.features):
+        for chunk in batches_of(X, self.features, may_have_more=self.may_have_more):
             yield self._scaled(prepared(chunk, "X"))
 
     def _scaled(self, checked: Prepared) -> Rows:
         """The rows of a chunk as the learner would see them if they came next, without draws."""
         ready = checked.biased() if self.bias else checked
         room = self._room(NO_ROWS.indptr)
-        if self.normalization == AS_GIVEN:
+        if self._desk.normalization == AS_GIVEN and ready.features <= self.width:
             return Rows(*ready.chunk, ready.squared, np.zeros(0), room)
-        own = ready.chunk._replace(values=ready.chunk.values.copy())
+        own = ready.chunk._replace(indices=ready.chunk.indices.copy(), values=ready.chunk.values.copy())
         rows = Rows(*own, ready.squared.copy(), np.zeros(0), room)
-        self._kernel(scale_rows, self._desk, rows)(self._desk, rows)
+        self._kernel(scale_rows, self._desk, rows, self.width)(self._desk, rows, self.width)
         return rows
 
     def _looked(self, rows: Rows, graph: FeedbackGraph | None = None) -> tuple[Floats, NDArray[np.int64]]:
@@ -695,7 +699,7 @@ class Player:
         graph = model_files.graph_of(header["graph"], arrays)
         learner = learner_of(rebuilt(header["learner"], tuple(pieces)))
         features = whole(header["features"], "features", least=1, most=MOST_FEATURES)
-        normalization, bias = _rows_of(header)
+        normalization, bias = _rows_of(header, pieces)
         rounds = whole(header["rounds"], "the rounds", most=MOST_ROUNDS)
         random = _checked_random(header["random"])
         state, scales = _with_prefix(arrays, "state."), _with_prefix(arrays, "scales.")

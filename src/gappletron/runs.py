@@ -228,7 +228,7 @@ class Runs:
         return Histories([run.history(self._losses, self._has_costs) for run in self._runs], title)
 
     def weights(self, name: str | None = None, repeat: int = 0) -> Floats:
-        """W of one run as it is now, features x classes; by default of the first learner."""
+        """W of one run as it is now, features x classes, with a bias first; by default of the first learner."""
         first = next(iter(self.learners)) if name is None else name
         for run in self._runs:
             if (run.name, run.repeat) == (first, repeat):

@@ -68,9 +68,9 @@ def run(
         str | None,
         typer.Option(
             help="The exploration rule, for auto and Gappletron. For auto: inverse-gap (default), greedy, "
-            "epsilon-greedy or burn-in:rounds=100. For Gappletron: top-up (default: the minimum that reveals every "
-            "label often enough), paper (exactly Algorithm 1) or optimised (the minimiser of the bound, best with "
-            "--optimizer ada-grad). Parameters as in top-up:gamma=2."
+            "epsilon-greedy, burn-in:rounds=100 or square-cb. For Gappletron: top-up (default: the minimum that "
+            "reveals every label often enough), paper (exactly Algorithm 1) or optimised (the minimiser of the bound, "
+            "best with --optimizer ada-grad). Parameters as in top-up:gamma=2."
         ),
     ] = None,
     gamma: Annotated[

@@ -26,7 +26,7 @@ LEAST_PRICE = 0.05
 """An action that explores is never taken for cheaper than this; the unit is the cost of the worst class."""
 
 LEAST_COST = 1e-12
-"""What every action costs at least, in expectation."""
+"""What every action costs at least, in expectation and in units of the worst class."""
 
 
 class InverseGap(Exploration):
@@ -42,7 +42,8 @@ class InverseGap(Exploration):
     where k runs over the classes that i shows and y* does not; for y* itself, which not every graph shows where it is
     played, d_k is that of the closest class. The rest is played as y*. So it explores where classes are close together
     (d), where the features are new (V), where exploring is cheap (e), and as long as there are few labels per class.
-    Nothing is explored where y* reveals.
+    Nothing is explored where y* reveals. Where an action that is not a class, such as a query, is expected to cost less
+    than y*, it is played in place of y*.
 
     With costs, let ``c_i = sum_y C[i, y] q_y`` for the probabilities ``q = softmax(b s)``. Then ``d_k = ln(c_k /
     c_{y*}) / (2b)``, how far the scores are from where the two classes would cost the same, and ``e_i = (c_i - c_{y*})
@@ -87,7 +88,7 @@ class InverseGap(Exploration):
     ) -> None:
         graph = plan.graph
         if not graph.revealing[greedy]:
-            if graph.largest_cost > 0.0:
+            if graph.has_costs:
                 compare_costs(graph, estimates, sharpness, greedy, state.gaps, state.prices)
             else:
                 compare_mistakes(estimates, greedy, state.gaps, state.prices)
@@ -98,17 +99,20 @@ class InverseGap(Exploration):
         for i in range(out.size):
             out[i] = 0.0
         explored = 0.0
+        chosen = greedy
         if not graph.revealing[greedy]:
+            chosen = cheapest(state.prices, greedy, state.gaps.size)
+        if not graph.revealing[chosen]:
             rho = graph.dominating.size
             V, factor = state.doubt[0], self.scale * state.informed[0] / state.gaps.size
             for s in range(rho):
                 i = graph.dominating[s]
-                d = hidden_gap(plan, state.gaps, greedy, s) if i != greedy else -1.0
+                d = hidden_gap(plan, state.gaps, greedy, s) if i != chosen else -1.0
                 if d >= 0.0:
                     out[i] = V / (V + factor * (d * d) * max(LEAST_PRICE, state.prices[i])) / rho
                     explored += out[i]
-        out[greedy] = max(0.0, 1.0 - explored)
-        return explored
+        out[chosen] = max(0.0, 1.0 - explored)
+        return 1.0 - out[greedy]
 
     def count_feedback(self, state: Any, plan: Plan, action: int) -> None:
         if plan.table.something[action]:
@@ -153,18 +157,31 @@ def compare_costs(
 ) -> None:
     """d_k and e_i where actions have costs."""
     K = estimates.size
-    worst = LEAST_COST
+    worst = 0.0
     for i in range(prices.size):
-        prices[i] = LEAST_COST  # no expected cost is 0, so that its logarithm is finite
+        prices[i] = 0.0
         for y in range(K):
             prices[i] += graph.costs[i, y] * estimates[y]
         if i < K:
             worst = max(worst, prices[i])
-    base = prices[greedy]
+    if worst == 0.0:
+        worst = 1.0  # no class costs anything
+    base = prices[greedy] / worst
     for k in range(K):
-        gaps[k] = abs(math.log(prices[k] / base)) / (2.0 * sharpness)
+        # No cost is taken for 0, so that its logarithm is finite.
+        gaps[k] = abs(math.log((prices[k] / worst + LEAST_COST) / (base + LEAST_COST))) / (2.0 * sharpness)
     for i in range(prices.size):
-        prices[i] = (prices[i] - base) / worst
+        prices[i] = prices[i] / worst - base
+
+
+@helper
+def cheapest(prices: Floats, greedy: int, classes: int) -> int:
+    """The action of least expected cost among y* and those that are no classes; y* on a tie."""
+    best = greedy
+    for i in range(classes, prices.size):
+        if prices[i] < prices[best]:
+            best = i
+    return best
 
 
 @helper

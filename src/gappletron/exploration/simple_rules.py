@@ -67,7 +67,8 @@ class EpsilonGreedy(Exploration):
 
 
 class BurnIn(Exploration):
-    """Plays the dominating set, uniformly, in the first rounds; then always the greedy class.
+    """Plays the dominating set, uniformly, in those of the first rounds whose greedy class does not reveal; then always
+    the greedy class.
 
     >>> BurnIn(rounds=30)
     BurnIn(rounds=30.0)
@@ -84,7 +85,7 @@ class BurnIn(Exploration):
         return {"played": Field(dtype="int64", least=0)}
 
     def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
-        share = 1.0 if state.played[0] < self.rounds else 0.0
+        share = 1.0 if state.played[0] < self.rounds and not plan.graph.revealing[greedy] else 0.0
         mix_in_dominating(plan.graph, greedy, share, out)
         return share
 

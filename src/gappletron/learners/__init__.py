@@ -59,7 +59,7 @@ def names(graph: FeedbackGraph | None = None) -> list[str]:
 
 
 def named(name: str) -> Learner:
-    """The learner of this name, with default parameters or those given; every learner that explores has a gamma.
+    """The learner of this name, with default parameters or those given.
 
     >>> named("banditron:gamma=0.1")
     Banditron(gamma=0.1)

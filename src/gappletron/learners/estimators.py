@@ -55,9 +55,18 @@ class Estimator(Learner, abstract=True):
     def check(self) -> None:
         if self.exploration.needs_stability:
             raise UserError(
-                f"{self.exploration!r} needs a loss and the stability of an optimizer: use it with Gappletron, or "
-                "choose another exploration rule, for example InverseGap()"
+                f"{self.exploration!r} needs a loss and the stability of an optimizer: use it with Gappletron "
+                "(gapsmh), or choose another exploration rule, for example InverseGap() (inverse-gap)"
             )
+
+    @property
+    def has_gamma(self) -> bool:
+        return self.exploration.has_gamma
+
+    def with_gamma(self, gamma: float) -> Estimator:
+        if not self.has_gamma:
+            raise UserError(f"{self.exploration!r} has no gamma to set: leave it out")
+        return self.replace(exploration=self.exploration.tuned(gamma))
 
     def declare(self) -> Layout:
         return {
@@ -76,7 +85,7 @@ class Estimator(Learner, abstract=True):
 
     def choice(self, state: Any, plan: Plan, scores: Floats) -> int:
         top = argmax(scores)
-        if plan.graph.largest_cost == 0.0:
+        if not plan.graph.has_costs:
             return top
         sharpness = best_sharpness(state.fit)
         best, least = 0, 0.0
@@ -97,7 +106,7 @@ class Estimator(Learner, abstract=True):
     def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = self.choice(state, plan, scores)
         sharpness = best_sharpness(state.fit)
-        if plan.graph.largest_cost == 0.0:
+        if not plan.graph.has_costs:
             self.estimate(scores, state.estimates)
         else:
             sharpened_softmax(scores, sharpness, state.estimates)
@@ -113,7 +122,7 @@ class Estimator(Learner, abstract=True):
 
     def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         self.exploration.count_feedback(state.exploration, plan, played.action)
-        if plan.graph.largest_cost > 0.0:
+        if plan.graph.has_costs:
             compare_sharpness(state.fit, plan, played)
         if self.differentiate(plan, played, state.direction):
             self.optimizer.step(state.optimizer, x, state.direction, 1.0)

@@ -48,7 +48,7 @@ class Composed(Learner, abstract=True):
         if self.exploration.needs_estimates:
             raise UserError(
                 f"{self.exploration!r} needs a learner that estimates how likely each label is: use it with "
-                "OneAgainstAll or PartialLikelihood"
+                "OneAgainstAll (auto) or PartialLikelihood (partial-likelihood)"
             )
         if self.exploration.needs_stability and not self.optimizer.has_stability():
             raise UserError(
