@@ -599,7 +599,8 @@ def estimator(X, y, graph, loss, rule, draws, optimizer):
         seen = A[action, y[t]]
         if not counts_mistakes(C):
             shown = np.eye(len(s), dtype=bool)[y[t]] if seen else ~A[action]
-            fit -= [math.log(max(1e-9, softmax(each * s)[shown].sum())) for each in sharpness]
+            stake = C[: len(s), y[t]].max() if seen else C[action][~A[action]].max(initial=0.0)
+            fit -= [stake * math.log(max(1e-9, softmax(each * s)[shown].sum())) for each in sharpness]
         derivative = derivatives(loss, s, A, action, y[t] if seen else None)
         if derivative is not None:
             optimizer.step(X[t], derivative)

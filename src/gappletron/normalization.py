@@ -50,6 +50,10 @@ class Normalization(Piece, abstract=True):
         """What is remembered of the rows so far; nothing by default."""
         return {}
 
+    def longest(self) -> float | None:
+        """An upper bound on the norm of a scaled row; None where there is none."""
+        return 1.0
+
     @abstractmethod
     @compiled
     def apply(self, state: Any, indices: Ints, values: Floats, start: int, stop: int) -> None:
@@ -84,6 +88,9 @@ class AsGiven(Normalization):
     AsGiven()
     """
 
+    def longest(self) -> None:
+        return None
+
     def apply(self, state: Any, indices: Ints, values: Floats, start: int, stop: int) -> None:
         pass
 
@@ -102,6 +109,9 @@ class Copied(Normalization):
     >>> Copied()
     Copied()
     """
+
+    def longest(self) -> None:
+        return None
 
     def apply(self, state: Any, indices: Ints, values: Floats, start: int, stop: int) -> None:
         pass
@@ -149,6 +159,9 @@ class Columns(Normalization):
 
     def check(self) -> None:
         number(self.limit, "Columns' limit", above=0.0)
+
+    def longest(self) -> float:
+        return self.limit
 
     def declare(self) -> Layout:
         """The numbers of rows, and of those that the scales follow; for each column what :func:`note` keeps."""

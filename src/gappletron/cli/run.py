@@ -127,6 +127,7 @@ def run(
     """Play a stream with one or more learners and print their error rates."""
     from gappletron.graphs import open_graph
     from gappletron.history import Histories
+    from gappletron.normalization import normalization_of
     from gappletron.runs import Runs
     from gappletron.streams import open_stream
     from gappletron.tuning import tuned
@@ -145,7 +146,7 @@ def run(
     with progress("reading") as show:
         stream.prepare(show)
         # A file without --max-norm is scanned for it.
-        norm = None if tuning is None else 1.0 if normalize not in ("auto", "none") else stream.max_norm
+        norm = None if tuning is None else normalization_of(normalize, "none").longest() or stream.max_norm
     if bias and norm is not None:
         norm = math.hypot(1.0, norm)
     feedback = with_costs(open_graph(graph, stream.classes, revealing, classes_given=stream.classes_given), cost)

@@ -29,7 +29,8 @@ __all__ = ["Estimator"]
 
 SHARPNESS = tuple(2.0 ** (0.5 * power) for power in range(-2, 9))
 """With costs the probabilities are ``softmax(b s)``, with that b of these, from 1/2 to 16, under which what was shown
-so far was most likely.
+so far was most likely, each round weighted by what was at stake: the largest cost of a class at the label, or that of
+the action at the labels that are left.
 """
 
 LEAST_CHANCE = 1e-9
@@ -161,9 +162,15 @@ def sharpened_softmax(scores: Floats, sharpness: float, out: Floats) -> None:
 @helper
 def compare_sharpness(fit: Floats, plan: Plan, played: Round) -> None:
     """Add the losses of the round: minus the logarithm of how likely it was under each b, the label or that it is none
-    of the classes shown.
+    of the classes shown, times what was at stake.
     """
     scores, top = played.scores, argmax(played.scores)
+    stake = 0.0
+    for k in range(scores.size):
+        if played.label >= 0:
+            stake = max(stake, plan.graph.costs[k, played.label])
+        elif not plan.graph.visible[played.action, k]:
+            stake = max(stake, plan.graph.costs[played.action, k])
     for b in range(fit.size):
         total, shown = 0.0, 0.0
         for k in range(scores.size):
@@ -171,4 +178,4 @@ def compare_sharpness(fit: Floats, plan: Plan, played: Round) -> None:
             total += chance
             if k == played.label or (played.label < 0 and not plan.graph.visible[played.action, k]):
                 shown += chance
-        fit[b] -= math.log(max(LEAST_CHANCE, shown / total))
+        fit[b] -= stake * math.log(max(LEAST_CHANCE, shown / total))

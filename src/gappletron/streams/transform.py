@@ -68,8 +68,8 @@ class Transformed(Wrapped):
 
     @property
     def max_norm(self) -> float | None:  # type: ignore[override]
-        """1 for normalized rows, else that of the stream; with a bias the root of 1 + its square."""
-        norm = 1.0 if self._normalizes else self._stream.max_norm
+        """That of normalized rows, else that of the stream; with a bias the root of 1 + its square."""
+        norm = self._normalization.longest() if self._normalizes else self._stream.max_norm
         return math.hypot(1.0, norm) if self._bias and norm is not None else norm
 
     @property
