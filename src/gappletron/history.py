@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from gappletron import _files
@@ -90,9 +90,9 @@ class History:
     rate_sum: float
     loss_sum: float | None
     seconds: float
-    curve: Curve
+    curve: Curve = field(repr=False)
     graph: FeedbackGraph
-    confusion: NDArray[np.int64]
+    confusion: NDArray[np.int64] = field(repr=False)
     cost: float
     has_costs: bool
 
@@ -338,14 +338,14 @@ def error_curves(histories: Histories, path: str | Path | None, ax: Axes | None,
     if ax is not None:
         figure: Figure = ax.get_figure(root=True)  # type: ignore[assignment]
         _draw_curves(histories, ax, of or "error_rate")
-        ax.set_title(histories.title, parse_math=False)
+        ax.set_title(histories.title, parse_math=False, wrap=True)
     else:
         panels = [of] if of is not None else ["error_rate", "mean_cost"] if histories.has_costs else ["error_rate"]
         figure = Figure(figsize=(7.0 * len(panels), 4.2), layout="constrained")
         for place, panel in enumerate(panels, start=1):
             drawn = figure.add_subplot(1, len(panels), place)
             _draw_curves(histories, drawn, panel)
-            drawn.set_title(histories.title if place == 1 else "", parse_math=False)
+            drawn.set_title(histories.title if place == 1 else "", parse_math=False, wrap=True)
     if path is not None:
         _files.save_figure(figure, path)
     return figure
