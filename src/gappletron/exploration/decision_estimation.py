@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import seldom
+from gappletron.exploration.cholesky import back_substitute, factorise
 from gappletron.state import Scratch
 
 if TYPE_CHECKING:
@@ -322,7 +323,7 @@ def follow(program: Program, observers: Flags, gaps: Floats, work: Any, out: Flo
         for i in range(N):
             cost += out[i] * gaps[i]
         barrier(program, observers, work)
-        factorise(work)
+        factorise(work.matrix, work.actions[PIVOTS])
         dV, decrement = direction(gaps, rivals.size, tau, work)
         while decrement < 0.3:
             if N + rivals.size <= tau * ACCURACY * max(1.0, cost):
@@ -412,7 +413,7 @@ def direction(gaps: Floats, rivals: int, tau: float, work: Any) -> tuple[float, 
         actions[SOLVED, i] = actions[COLUMN, i]
         actions[ONES, i] = 1.0
     for row in (STEP, SOLVED, ONES):
-        back_substitute(work, row)
+        back_substitute(work.matrix, work.actions[PIVOTS], work.actions[row])
     by_step = by_column = all_ones = all_step = all_column = 0.0
     for i in range(N):
         by_step += actions[COLUMN, i] * actions[STEP, i]
@@ -472,36 +473,3 @@ def slack_slope(program: Program, a: int, level: float, dV: float, size: float, 
         slack -= off * u
         rise -= 2.0 * u * labels[SAVED_STEP, k] - u * u * labels[SEEN_STEP, k]
     return -rise / slack if slack > 0.0 else math.inf
-
-
-@seldom
-def factorise(work: Any) -> None:
-    """Cholesky's factor in the lower half; a pivot that rounding has eaten becomes so large that its row is fixed."""
-    matrix, actions = work.matrix, work.actions
-    for i in range(matrix.shape[0]):
-        for j in range(i):
-            entry = matrix[i, j]
-            for k in range(j):
-                entry -= matrix[i, k] * matrix[j, k]
-            matrix[i, j] = entry / actions[PIVOTS, j]
-        entry = matrix[i, i]
-        for k in range(i):
-            entry -= matrix[i, k] * matrix[i, k]
-        actions[PIVOTS, i] = math.sqrt(entry) if entry > 1e-15 * matrix[i, i] else 1e100
-
-
-@seldom
-def back_substitute(work: Any, row: int) -> None:
-    """Solve for a row of ``work.actions`` in place, with the factor of :func:`factorise`."""
-    matrix, actions = work.matrix, work.actions
-    N = matrix.shape[0]
-    for i in range(N):
-        entry = actions[row, i]
-        for k in range(i):
-            entry -= matrix[i, k] * actions[row, k]
-        actions[row, i] = entry / actions[PIVOTS, i]
-    for i in range(N - 1, -1, -1):
-        entry = actions[row, i]
-        for k in range(i + 1, N):
-            entry -= matrix[k, i] * actions[row, k]
-        actions[row, i] = entry / actions[PIVOTS, i]

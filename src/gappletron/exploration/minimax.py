@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import helper, seldom
+from gappletron.exploration.cholesky import back_substitute, factorise
 from gappletron.state import Scratch
 
 if TYPE_CHECKING:
@@ -560,37 +561,6 @@ def add_label(game: Game, observers: Flags, y: int, work: Any) -> None:
     for i in range(gradient.size):
         for j in range(i + 1):
             work.matrix[i, j] += first[i] * first[j] + second[i] * second[j]
-
-
-@seldom
-def factorise(matrix: Floats, pivots: Floats) -> None:
-    """Cholesky's factor in the lower half; a pivot that rounding has eaten becomes so large that its row is fixed."""
-    for i in range(pivots.size):
-        for j in range(i):
-            entry = matrix[i, j]
-            for k in range(j):
-                entry -= matrix[i, k] * matrix[j, k]
-            matrix[i, j] = entry / pivots[j]
-        entry = matrix[i, i]
-        for k in range(i):
-            entry -= matrix[i, k] * matrix[i, k]
-        pivots[i] = math.sqrt(entry) if entry > 1e-15 * matrix[i, i] else 1e100
-
-
-@seldom
-def back_substitute(matrix: Floats, pivots: Floats, vector: Floats) -> None:
-    """Solve for the vector in place, with the factor of :func:`factorise`."""
-    N = pivots.size
-    for i in range(N):
-        entry = vector[i]
-        for k in range(i):
-            entry -= matrix[i, k] * vector[k]
-        vector[i] = entry / pivots[i]
-    for i in range(N - 1, -1, -1):
-        entry = vector[i]
-        for k in range(i + 1, N):
-            entry -= matrix[k, i] * vector[k]
-        vector[i] = entry / pivots[i]
 
 
 @seldom
