@@ -135,7 +135,7 @@ def new_tally(marks: NDArray[np.int64], actions: int, classes: int) -> Tally:
     """All zero, for a graph of this size, to be copied at the given rounds (sorted, counted from 1)."""
     n = marks.size
     marks = marks.view()
-    marks.flags.writeable = False  # whoever made them: kernels are compiled for one type
+    marks.flags.writeable = False  # kernels are compiled for one type of array
     return Tally(
         np.zeros(4, np.int64),
         np.zeros(3),

@@ -452,7 +452,7 @@ def solo_guarantee(radius: float) -> float:
 
 
 class ConfidenceWeighted(Optimizer):
-    """Steps that end where the error is gone, each weight moved by as much as it is uncertain; there is no rate to set.
+    """Steps of at most the size of the error, larger for weights that are less certain; there is no rate to set.
 
     The update of AROW (Crammer, Kulesza, Dredze 2009) with a diagonal covariance, for any derivatives d of the loss
     with respect to the scores. With ``V_k = sum_j x_j^2 S_jk``, an importance weight v, and ``r = noise * mean

@@ -472,7 +472,7 @@ class Player:
         return self.learner, self._state.tuple, self._plan, rows, self._desk, tally, record
 
     def _new_tally(self) -> Tally:
-        """Totals that nobody asks for."""
+        """Totals for a call that was given none."""
         return new_tally(NO_MARKS, self.graph.n_actions, self.graph.n_classes)
 
     def _kernel(self, function: Any, *arguments: Any) -> Any:

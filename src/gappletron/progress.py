@@ -43,7 +43,7 @@ def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
                 last = time.monotonic()
                 print_line(f"{what}: {done:,}" + (f" of {total:,}" if total else ""))
 
-        # Something that takes long and tells nothing, such as compiling, is told of once.
+        # Long work without progress of its own, such as compiling, is announced once.
         def tell() -> None:
             if last == start:
                 print_line(f"{what} ...")

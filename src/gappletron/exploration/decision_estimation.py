@@ -64,7 +64,7 @@ ACCURACY = 1e-6
 """Where the interior point method stops, relative to the larger of 1 and the regret."""
 
 GROWTH = 15.0
-"""How fast the interior point method turns from the barrier to the objective."""
+"""The factor by which the weight of the objective, against the barrier, grows from step to step."""
 
 
 class Program(NamedTuple):

@@ -54,7 +54,7 @@ LARGEST = 1e10
 """Where a stability is larger than this, the interior point method is left out."""
 
 GROWTH = 12.0
-"""How fast the interior point method turns from the barrier to the objective."""
+"""The factor by which the weight of the objective, against the barrier, grows from step to step."""
 
 
 class Game(NamedTuple):
@@ -518,7 +518,7 @@ def direction(tau: float, pull: float, bent: float, free: bool, work: Any) -> tu
 def barrier(game: Game, observers: Flags, V: float, free: bool, work: Any) -> bool:
     """The gradient of the barrier by p, its second derivatives (the lower half) and those by p and V.
 
-    False where rounding errors have eaten what is left of a constraint.
+    False where a constraint is met to within rounding errors only.
     """
     p, gradient, column = work.actions[PLAY], work.actions[GRADIENT], work.actions[COLUMN]
     N, K = observers.shape[1], observers.shape[0]

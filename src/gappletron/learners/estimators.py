@@ -106,11 +106,12 @@ class Estimator(Learner, abstract=True):
 
     def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = self.choice(state, plan, scores)
-        sharpness = best_sharpness(state.fit)
-        if not plan.graph.has_costs:
-            self.estimate(scores, state.estimates)
-        else:
+        sharpness = 1.0
+        if plan.graph.has_costs:
+            sharpness = best_sharpness(state.fit)
             sharpened_softmax(scores, sharpness, state.estimates)
+        else:
+            self.estimate(scores, state.estimates)
         self.exploration.appraise(
             state.exploration, plan, self.optimizer, state.optimizer, x, state.estimates, sharpness, greedy
         )

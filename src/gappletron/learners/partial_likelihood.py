@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gappletron.exploration.inverse_gap import InverseGap
-from gappletron.learners.estimators import Estimator
-from gappletron.numerics import argmax, exponentials, log_partition
+from gappletron.learners.estimators import Estimator, sharpened_softmax
+from gappletron.numerics import argmax, log_partition
 from gappletron.optimizers import ConfidenceWeighted, Optimizer
 from gappletron.spelling import in_kebab_case
 
@@ -52,12 +52,7 @@ class PartialLikelihood(Estimator):
         return f"partial-likelihood-{in_kebab_case(type(self.exploration).__name__)}"
 
     def estimate(self, scores: Floats, out: Floats) -> None:
-        exponentials(scores, argmax(scores), out)
-        total = 0.0
-        for k in range(out.size):
-            total += out[k]
-        for k in range(out.size):
-            out[k] /= total
+        sharpened_softmax(scores, 1.0, out)
 
     def differentiate(self, plan: Plan, played: Round, out: Floats) -> bool:
         self.estimate(played.scores, out)

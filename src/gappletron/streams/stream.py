@@ -160,7 +160,7 @@ class Stream(abc.ABC):
     max_norm: float | None
     """The largest Euclidean norm of a row, or an upper bound of it; None if unknown."""
     is_transformed: bool = False
-    """Whether the rows were normalized, or have a bias, because somebody asked for it: see :func:`transformed`."""
+    """Whether the rows were normalized, or have a bias on request: see :func:`transformed`."""
 
     @abc.abstractmethod
     def chunks(self) -> Iterator[Chunk]:
@@ -444,7 +444,7 @@ class Wrapped(Stream):
 
     @property
     def is_transformed(self) -> bool:  # type: ignore[override]
-        """Whether the stream's rows were normalized, or have a bias, because somebody asked for it."""
+        """Whether the stream's rows were normalized, or have a bias on request."""
         return self._stream.is_transformed
 
     @property
