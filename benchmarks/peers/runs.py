@@ -27,7 +27,7 @@ ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Every run has one thread: on rows as short as these, more of them make scikit-learn ten times as slow."""
 SEEDS = range(5)
 PEER_SEEDS = range(3)
-PATIENCE = {"--graph_feedback": 3.0}
+PATIENCE = {"--graph_feedback": 6.0}
 """Methods that are slow: how many allowances a run has. They are played once."""
 BAD_START = 50
 """How many messages of the class that hides come first in the stream that begins badly."""
@@ -77,7 +77,7 @@ class Options(NamedTuple):
     rounds: int | None = None
     seeds: int | None = None
     with_peers: bool = True
-    seconds: float = 60.0
+    seconds: float = 20.0
     """The allowance of each run."""
 
 
