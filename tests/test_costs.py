@@ -40,6 +40,7 @@ from gappletron import (
 from gappletron.engine import new_tally
 from gappletron.graphs import open_graph
 from gappletron.learners import check_can_play
+from gappletron.learners.learner import cost_of
 from gappletron.numerics import dot
 from gappletron.player import NO_MARKS
 from gappletron.spelling import costs as parsed_costs
@@ -69,7 +70,7 @@ class Cheapest(Learner):
         for i in range(scores.size):
             expected = 0.0
             for y in range(scores.size):
-                expected += math.exp(scores[y]) * plan.graph.costs[i, y]
+                expected += math.exp(scores[y]) * cost_of(plan, i, y)
             if expected < least:
                 best, least = i, expected
         return best

@@ -21,7 +21,7 @@ import numpy as np
 from gappletron._dispatch import Piece, compiled, helper
 from gappletron._packed import unpacked
 from gappletron._vectors import lanes_for
-from gappletron.learners.learner import Decision, Round
+from gappletron.learners.learner import Decision, Round, cost_of
 from gappletron.normalization import squared_size
 from gappletron.numerics import UNSEEN_LABEL, Row
 
@@ -250,7 +250,7 @@ def play_until(
         blind += not graph.revealing[decision.greedy]
         rates += decision.rate
         losses += record.measure(learner, desk.scores, decision.greedy, y)
-        costs += graph.costs[action, y] if graph.has_costs else 1.0 * (action != y)
+        costs += cost_of(plan, action, y)
         tally.confusion[action, y] += 1
 
         learner.update(state, plan, x, Round(desk.scores, desk.probabilities, decision.greedy, action, label))

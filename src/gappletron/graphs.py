@@ -51,7 +51,8 @@ class GraphArrays(NamedTuple):
     sole_observer: NDArray[np.int64]
     """K: the only action that reveals the class; -1 where there are several."""
     costs: NDArray[np.float64]
-    """N x K: what the action (row) costs where the label is the class (column); empty where only mistakes count."""
+    """N x K: what the action (row) costs where the label is the class (column); empty where only mistakes count. In
+    compiled code use :func:`gappletron.learners.learner.cost_of`."""
     has_costs: bool
     """Whether there are other costs than 0 and 1."""
 

@@ -110,6 +110,12 @@ def propensity(plan: Plan, played: Round, y: int) -> float:
 
 
 @helper
+def cost_of(plan: Plan, action: int, y: int) -> float:
+    """C[action, y]: 1 for a mistake where the graph has no costs, which then keeps no matrix."""
+    return plan.graph.costs[action, y] if plan.graph.has_costs else 1.0 * (action != y)
+
+
+@helper
 def action_probability(played: Round) -> float:
     """p_t of the action that was drawn, at least 2^-53, so that dividing by it is safe."""
     return max(LEAST_PROBABILITY, played.probabilities[played.action])
