@@ -111,7 +111,7 @@ def test_peers_see_what_the_graph_shows(library):
     pytest.importorskip(LIBRARIES[library], reason="not installed; .venv-bench, which make bench sets up, has it")
     for graph, classes in itertools.product(GRAPHS, (2, K)):
         for setting in settings.default_peers(graph, classes):
-            if setting.library == library:
+            if setting.package == library:
                 check_what_a_peer_sees(game_of(setting, graph, classes))
 
 

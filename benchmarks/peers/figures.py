@@ -54,10 +54,10 @@ def save(figure: Figure, path: Path) -> None:
 
 def picture_name(setting: Setting) -> str:
     """A player's ordinary name."""
-    if setting.library == "Ours":
+    if setting.package == "Ours":
         return f"Gappletron ({setting.method})"
-    library = LIBRARY_WORDS[setting.library]
-    return f"{library}, deliver the first {setting.amount:g}" if setting.policy == "first" else f"{library}, greedy"
+    package = LIBRARY_WORDS[setting.package]
+    return f"{package}, deliver the first {setting.amount:g}" if setting.policy == "first" else f"{package}, greedy"
 
 
 def bad_start(runs: list[Run], path: Path) -> bool:
@@ -71,7 +71,7 @@ def bad_start(runs: list[Run], path: Path) -> bool:
         groups.setdefault(run.task.setting, []).append(run)
     if not groups:
         return False
-    drawn = [setting for setting in groups if setting.library != "Ours" or setting.method == OURS[0]]
+    drawn = [setting for setting in groups if setting.package != "Ours" or setting.method == OURS[0]]
     figure = new_figure(7.5, 4.2)
     axes = figure.add_subplot()
     for colour, dashes, setting in zip(COLOURS, LINES, drawn, strict=False):
@@ -79,7 +79,7 @@ def bad_start(runs: list[Run], path: Path) -> bool:
         rounds = group[0].outcome.rounds
         errors = np.array([run.outcome.mistakes for run in group]) / np.array(rounds)
         seen = statistics.mean(run.outcome.labels_seen[-1] for run in group)
-        width = 2.5 if setting.library == "Ours" else 1.5
+        width = 2.5 if setting.package == "Ours" else 1.5
         label = f"{picture_name(setting)}: error {errors[:, -1].mean():.3f}, labels seen: {seen:,.0f}"
         axes.plot(rounds, errors.mean(axis=0), color=colour, linestyle=dashes, linewidth=width, label=label)
     is_mail = picture_stream() == "sms_spam"

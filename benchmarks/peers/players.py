@@ -373,7 +373,7 @@ def play_ours(game: Game) -> Outcome:
 
 def play_game(game: Game, allowance: Allowance) -> Outcome:
     """One run of anybody."""
-    if game.setting.library == "Ours":
+    if game.setting.package == "Ours":
         return play_ours(game)
     most = MOST_ROUNDS.get(game.setting.method, game.stream.rounds)
     part = game._replace(stream=game.stream.first(most))

@@ -81,7 +81,7 @@ def ratio_part(runs: list[Run], ratios: list[Ratio]) -> str:
     """The table of ratios, with the number of seeds behind it."""
     if not ratios:
         return "The recorded errors of peers were not there when this was written."
-    seeds = len({run.task.seed for run in runs if run.task.setting.library == "Ours"})
+    seeds = len({run.task.seed for run in runs if run.task.setting.package == "Ours"})
     return f"Our errors are means over {seeds} seed{'s' * (seeds > 1)}.\n\n{ratio_table(ratios)}"
 
 

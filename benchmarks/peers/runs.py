@@ -60,7 +60,7 @@ def seeds_of(setting: Setting, count: int | None) -> list[int]:
     """The seeds of a player: one where seeds make no difference, or where a run takes minutes."""
     if not setting.is_random or setting.method in PATIENCE:
         return [0]
-    return list(SEEDS if setting.library == "Ours" else PEER_SEEDS)[:count]
+    return list(SEEDS if setting.package == "Ours" else PEER_SEEDS)[:count]
 
 
 def interleaved(stream: str, form: str, graph: str, players: list[Setting], options: Options) -> Iterator[Task]:
@@ -187,7 +187,7 @@ def sources() -> str:
 
 def key_of(task: Task, code: str) -> str:
     """What a run is found by in the file."""
-    mark = code if task.setting.library == "Ours" else ""
+    mark = code if task.setting.package == "Ours" else ""
     return json.dumps([*task._replace(setting=list(task.setting)), mark])
 
 

@@ -16,7 +16,7 @@ RAW_OPTIONS: dict[str, object] = {}
 class Setting(NamedTuple):
     """A player with its parameters."""
 
-    library: str
+    package: str
     """Ours, VW, River or scikit-learn."""
     method: str
     """Which adapter plays it, as in `players.ADAPTERS`; for ours the learner's name."""
@@ -32,7 +32,7 @@ class Setting(NamedTuple):
     @property
     def name(self) -> str:
         """What tables and legends say."""
-        words = [self.library, self.method, self.options]
+        words = [self.package, self.method, self.options]
         if self.policy == "eps":
             words.append(f"+ look with probability {self.amount:g}")
         if self.policy == "first":
@@ -42,7 +42,7 @@ class Setting(NamedTuple):
     @property
     def is_random(self) -> bool:
         """Whether seeds make a difference. Vowpal Wabbit's --cbify draws the same numbers for every seed."""
-        ours_or_drawn = self.library == "Ours" or self.method == "--graph_feedback" or "--bag" in self.options
+        ours_or_drawn = self.package == "Ours" or self.method == "--graph_feedback" or "--bag" in self.options
         return ours_or_drawn or self.policy == "eps" or self.method == "--active"
 
 

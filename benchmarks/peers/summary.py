@@ -88,7 +88,7 @@ def ratios(runs: list[Run], bests: list[Best]) -> list[Ratio]:
     groups: dict[tuple[str, str, str], list[Run]] = {}
     for run in runs:
         task = run.task
-        if task.setting.library == "Ours" and task.form == "prepared":
+        if task.setting.package == "Ours" and task.form == "prepared":
             groups.setdefault((task.setting.method, task.stream, task.graph), []).append(run)
     found = []
     for (learner, stream, graph), group in groups.items():
@@ -147,8 +147,8 @@ def duels(found: list[Line], bests: list[Best]) -> list[Duel]:
             groups.setdefault((line.stream, line.graph), []).append(line)
     result = []
     for (stream, graph), group in groups.items():
-        ours = [line for line in group if line.setting.library == "Ours"]
-        theirs = [line for line in group if line.setting.library != "Ours"]
+        ours = [line for line in group if line.setting.package == "Ours"]
+        theirs = [line for line in group if line.setting.package != "Ours"]
         if ours:
             rounds = ours[0].rounds
             fixed = least([line for line in theirs if not line.setting.tuned], rounds)
