@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -27,6 +28,10 @@ __all__ = ["Confusion", "Curve", "Histories", "History"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
 """The palette of Okabe and Ito, ordered so that the first lines differ most in print."""
+
+
+TITLE_WIDTH = 64
+"""Characters in a line of a plot's title."""
 
 
 @dataclass(frozen=True)
@@ -338,14 +343,14 @@ def error_curves(histories: Histories, path: str | Path | None, ax: Axes | None,
     if ax is not None:
         figure: Figure = ax.get_figure(root=True)  # type: ignore[assignment]
         _draw_curves(histories, ax, of or "error_rate")
-        ax.set_title(histories.title, parse_math=False, wrap=True)
+        ax.set_title(histories.title, parse_math=False)
     else:
         panels = [of] if of is not None else ["error_rate", "mean_cost"] if histories.has_costs else ["error_rate"]
         figure = Figure(figsize=(7.0 * len(panels), 4.2), layout="constrained")
         for place, panel in enumerate(panels, start=1):
             drawn = figure.add_subplot(1, len(panels), place)
             _draw_curves(histories, drawn, panel)
-            drawn.set_title(histories.title if place == 1 else "", parse_math=False, wrap=True)
+            drawn.set_title(textwrap.fill(histories.title, TITLE_WIDTH) if place == 1 else "", parse_math=False)
     if path is not None:
         _files.save_figure(figure, path)
     return figure
