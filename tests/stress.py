@@ -31,9 +31,15 @@ def playable():
 
 
 def rounds(folder):
-    """4,000 strikes in act and learn, over four learners."""
+    """5,000 strikes in act and learn, over five learners."""
     for seed, (learner, graph) in enumerate(
-        [("gapsmh", GRAPHS[0]), ("gaplog", GRAPHS[2]), ("soba-diag", GRAPHS[0]), ("gaphin", GRAPHS[3])]
+        [
+            ("gapsmh", GRAPHS[0]),
+            ("gaplog", GRAPHS[2]),
+            ("soba-diag", GRAPHS[0]),
+            ("gaphin", GRAPHS[3]),
+            ("auto", GRAPHS[2]),
+        ]
     ):
         print(storms.interrupted_rounds(1000, seed, learner, graph))
 
