@@ -24,7 +24,7 @@ from gappletron.engine import HEAD, new_record
 from gappletron.inputs import Vector, sparse_parts
 from gappletron.learners.learner import Learner
 from gappletron.numerics import UNSEEN_LABEL
-from gappletron.player import Player, Turn
+from gappletron.player import Player, Turn, for_records
 from gappletron.records.encoder import Encoder
 from gappletron.streams.stream import MOST_FEATURES
 
@@ -732,11 +732,6 @@ class Online:
         model._session, model._forks = _new_session(model.rounds), forks[0]
         model._bind()
         return model
-
-
-def for_records(normalize: Any, bias: Any) -> tuple[Any, Any]:
-    """What ``"auto"`` means for records, whose columns have any scale: for the learners of the paper as well."""
-    return ("columns" if normalize == "auto" else normalize), (True if bias == "auto" else bias)
 
 
 def _encoded_features(encoder: Any, features: Any) -> int:

@@ -168,6 +168,11 @@ def _bias_of(given: Any, learner: Learner) -> bool:
     return given
 
 
+def for_records(normalize: Any, bias: Any) -> tuple[Any, Any]:
+    """What ``"auto"`` means for records, whose columns have any scale: for the learners of the paper as well."""
+    return ("columns" if normalize == "auto" else normalize), (True if bias == "auto" else bias)
+
+
 def learner_of(given: Any) -> Learner:
     """A learner, or the one of this name."""
     if isinstance(given, str):

@@ -29,7 +29,7 @@ from gappletron.graphs import FeedbackGraph, class_positions, open_graph
 from gappletron.history import Histories, History, curve_of
 from gappletron.learners import check_can_play
 from gappletron.learners.learner import Learner
-from gappletron.player import Player, learner_of
+from gappletron.player import Player, for_records, learner_of
 from gappletron.streams import open_stream
 from gappletron.streams.prepared import prepared_chunks
 from gappletron.streams.stream import Stream, limited
@@ -165,6 +165,8 @@ class Runs:
 
         if self.stream.is_transformed:
             normalize, bias = (None if normalize == "auto" else normalize), (False if bias == "auto" else bias)
+        elif self.stream.encoder is not None:
+            normalize, bias = for_records(normalize, bias)
 
         def run_of(name: str, repeat: int) -> _Run:
             player = Player(
@@ -202,6 +204,8 @@ class Runs:
         played = 0
         with _threads(min(self.jobs, len(self._runs))) as each:
             for chunk in prepared_chunks(self.stream):
+                if self.stream.is_open:
+                    self._add_classes()
                 ready = chunk if self._positions is None else chunk.relabelled(self._positions)
                 rounds = len(ready.chunk.labels)
                 graphs = self._graphs_of(played, rounds)
@@ -209,6 +213,17 @@ class Runs:
                 list(each(functools.partial(_Run.play, chunk=ready, graphs=graphs), self._runs))
                 played += rounds
                 yield played
+
+    def _add_classes(self) -> None:
+        """Give every player the classes that have come since the last chunk."""
+        known = set(self.graph.classes)
+        new = [name for name in self.stream.classes if name not in known]
+        for name in new:
+            for run in self._runs:
+                run.add_class(name)
+        if new:
+            self.graph = self._runs[0].player.graph
+            self._positions = class_positions(self.stream.classes, self.graph)
 
     def _graphs_of(self, played: int, rounds: int) -> list[FeedbackGraph] | None:
         """The graph of each of the next rounds, where it changes."""
@@ -257,6 +272,17 @@ class _Run:
     def nbytes(self) -> int:
         """The memory of the state and of the totals."""
         return self.player.nbytes + sum(array.nbytes for array in self.tally)
+
+    def add_class(self, name: Label) -> None:
+        """Let the player have one class more; a preset's graph stays that preset."""
+        self.player.add_class(name)
+        actions, classes = self.player.graph.visible.shape
+        confusion = np.zeros((actions, classes), np.int64)
+        old = self.tally.confusion
+        # Extra actions stay last: the rows of classes are copied to the front, theirs to the end.
+        confusion[: classes - 1, : classes - 1] = old[: classes - 1]
+        confusion[classes:, : classes - 1] = old[classes - 1 :]
+        self.tally = self.tally._replace(confusion=confusion)
 
     def play(self, chunk: Prepared, graphs: list[FeedbackGraph] | None) -> None:
         """Play the rounds of a chunk."""
