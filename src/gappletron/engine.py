@@ -46,6 +46,7 @@ __all__ = [
     "many_greedy",
     "many_probabilities",
     "scale_rows",
+    "teach",
 ]
 
 MISTAKES, LABELS_SEEN, EXPLORED, BLIND = range(4)
@@ -261,6 +262,24 @@ def play_until(
     tally.sums[RATES] = rates
     tally.sums[LOSSES] = losses
     tally.sums[COSTS] = costs
+
+
+def teach(learner: Learner, state: Any, plan: Plan, rows: Rows, desk: Desk, observed: Floats) -> None:
+    """Learn the label of every row of a chunk without a draw; the clock stands still.
+
+    The plan is that of a graph on which every action shows every label, so the greedy action may stand for the one that
+    was not drawn. `observed` holds the probability with which each label was observed: the probabilities of the actions
+    are scaled so that they add up to it.
+    """
+    for t in range(rows.labels.size):
+        given = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
+        x = desk.normalization.present(desk.scales, given, desk.bias, rows.room)
+        decision = decide(learner, state, plan, x, desk)
+        learner.count_round(state, plan, decision.greedy)
+        for i in range(desk.probabilities.size):
+            desk.probabilities[i] *= observed[t]
+        greedy = decision.greedy
+        learner.update(state, plan, x, Round(desk.scores, desk.probabilities, greedy, greedy, rows.labels[t]))
 
 
 # ------------------------------------------------------------------------------------------------ one round at a time

@@ -147,6 +147,10 @@ class Learner(Piece, abstract=True):
         """
         return False
 
+    teachable: ClassVar[bool] = True
+    """Whether it can learn from labels without acting (:meth:`gappletron.Player.teach`): under full information its
+    update must not depend on the action that was drawn."""
+
     default_normalize: ClassVar[str] = "none"
     """How rows are normalized for it unless said otherwise: see :func:`gappletron.normalization.normalization_of`."""
 
