@@ -44,6 +44,7 @@ __all__ = [
     "advance",
     "learn",
     "many_greedy",
+    "many_label_probabilities",
     "many_probabilities",
     "scale_rows",
     "teach",
@@ -363,3 +364,11 @@ def many_probabilities(learner: Learner, state: Any, plan: Plan, rows: Rows, des
         decide(learner, state, plan, x, desk)
         for i in range(out.shape[1]):
             out[t, i] = desk.probabilities[i]
+
+
+def many_label_probabilities(learner: Learner, state: Any, rows: Rows, desk: Desk, out: Floats) -> None:
+    """The probabilities of the labels of every row, as the learner estimates them; changes nothing else."""
+    for t in range(out.shape[0]):
+        x = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
+        learner.scores(state, x, desk.scores)
+        learner.label_probabilities(state, desk.scores, out[t])

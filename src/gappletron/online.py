@@ -542,6 +542,18 @@ class Online:
             self._look(is_nested)
             return self._player.scores(X)
 
+    def predict_proba(self, X: Any) -> Floats:
+        """The probability of every label, one column per class of the graph; see :meth:`Player.predict_proba`.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> Online(graph=FeedbackGraph.bandit(["a", "b"]), features=2).predict_proba([[1.0, 0.5]])
+        array([[0.5, 0.5]])
+        """
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
+            return self._player.predict_proba(X)
+
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """The probability of every action, one column per action of the graph, if the row came next."""
         is_nested = self._is_busy_here()

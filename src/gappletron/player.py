@@ -32,6 +32,7 @@ from gappletron.engine import (
     generator,
     learn,
     many_greedy,
+    many_label_probabilities,
     many_probabilities,
     new_clock,
     new_desk,
@@ -662,6 +663,32 @@ class Player:
         """The scores of every row, n x K; most learners predict the class with the largest."""
         none = np.zeros((0, self.graph.n_classes))
         return np.concatenate([none, *(self._looked(rows)[0] for rows in self._batches(X))])
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The probability of every label, n x K, as the learner estimates it; the rows sum to 1.
+
+        For the default learner and the other estimators these are probabilities of a softmax, whose sharpness follows
+        what was shown so far. Other learners may have no model of probabilities: then it is the softmax of their
+        scores, which is not calibrated (:meth:`Learner.label_probabilities`).
+
+        The probabilities of the actions, which are drawn from, are :meth:`probabilities`.
+
+        >>> Player("auto", FeedbackGraph.full(4), features=2).predict_proba([[1.0, 0.5]])
+        array([[0.25, 0.25, 0.25, 0.25]])
+        """
+        none = np.zeros((0, self.graph.n_classes))
+        return np.concatenate([none, *(self._label_probabilities(rows) for rows in self._batches(X))])
+
+    def predict_proba_on(self, vector: Vector) -> Floats:
+        """As :meth:`predict_proba`, for one vector that was checked; one probability per label."""
+        return self._label_probabilities(self._scaled(_one_row(vector)))[0]
+
+    def _label_probabilities(self, rows: Rows) -> Floats:
+        """The probabilities of the labels of rows that were scaled."""
+        out = np.empty((len(rows.labels), self.graph.n_classes))
+        arguments = (self.learner, self._state.tuple, rows, self._desk, out)
+        self._kernel(many_label_probabilities, *arguments)(*arguments)
+        return out
 
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """The probability of every action, n x N: what each row would meet if it came next."""
