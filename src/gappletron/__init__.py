@@ -85,6 +85,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         ScaleFreeFTRL as ScaleFreeFTRL,
     )
     from gappletron.player import Player as Player, Turn as Turn
+    from gappletron.records.encoder import Encoder as Encoder
     from gappletron.runs import Runs as Runs, play as play
     from gappletron.state import Field as Field, Scratch as Scratch
     from gappletron.streams import open_stream as open_stream
@@ -146,6 +147,7 @@ _HOMES = {
         "ScaleFreeFTRL",
     ),
     "player": ("Player", "Turn"),
+    "records.encoder": ("Encoder",),
     "runs": ("Runs", "play"),
     "state": ("Field", "Scratch"),
     "streams": ("open_stream",),

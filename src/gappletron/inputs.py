@@ -14,7 +14,8 @@ import numpy as np
 from gappletron._dispatch import entry
 from gappletron._validate import UserError
 from gappletron.numerics import LARGEST_VALUE
-from gappletron.streams.stream import ArrayStream
+from gappletron.records.cells import is_record
+from gappletron.streams.stream import ArrayStream, plain_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +98,7 @@ class Checker:
 
     def _converted(self, x: Any, features: int) -> Vector:
         given_indices, given_values = sparse_parts(x, features)
-        indices, numbers = _array(given_indices), _array(given_values)
+        indices, numbers = _array(given_indices), plain_numbers(_array(given_values))
         if numbers.size and numbers.dtype.kind not in "biuf":
             raise UserError(f"x has values of type {numbers.dtype}: give numbers")
         with np.errstate(over="ignore"):  # a long double beyond the range becomes inf and is refused as such
@@ -111,6 +112,9 @@ class Checker:
             raise UserError(
                 f"x has {indices.shape} indices and {values.shape} values: give two flat sequences of one length"
             )
+        if indices.dtype.kind == "O" and all(type(index) is int for index in indices):
+            beyond = max(indices, key=abs)  # Python's ints of any size
+            raise UserError(_outside(beyond if abs(beyond) < 10**30 else "of more than 30 digits", features))
         if indices.size and indices.dtype.kind not in "iu":
             raise UserError(f"x has indices of type {indices.dtype}: they must be whole numbers")
         wide = np.ascontiguousarray(indices, dtype=np.int64)
@@ -120,10 +124,7 @@ class Checker:
             unique, inverse = np.unique(wide, return_inverse=True)
             return self._converted((unique, np.bincount(inverse, weights=values)), features)
         if problem == OUTSIDE:
-            raise UserError(
-                f"x has the index {indices[position]}, and the model takes indices from 0 to {features - 1}: hash or "
-                "drop what is outside, or make the model with more features (or a larger feature_limit)"
-            )
+            raise UserError(_outside(indices[position], features))
         if problem == TOO_LARGE:
             raise UserError(
                 f"x has the value {values[position]} at index {wide[position]}: features must be finite, and at most "
@@ -137,8 +138,21 @@ class Checker:
         return squared if problem == FINE else None
 
 
+def _outside(index: Any, features: int) -> str:
+    return (
+        f"x has the index {index}, and the model takes indices from 0 to {features - 1}: hash or drop what is outside, "
+        "or make the model with more features (or a larger feature_limit)"
+    )
+
+
 def sparse_parts(x: Any, features: int | None) -> tuple[Any, Any]:
     """(indices, values) of whatever a user may call a feature vector; without `features` it may have any length."""
+    if is_record(x):
+        kind = "text" if isinstance(x, str | bytes) else "record with named columns"
+        raise UserError(
+            f"x is a {kind}, and this model takes numbers: make one with encoder=Encoder(), or give x as "
+            "(indices, values) or a list of numbers"
+        )
     if isinstance(x, tuple) and len(x) == 2:
         return x
     if hasattr(x, "tocsr"):
@@ -148,7 +162,7 @@ def sparse_parts(x: Any, features: int | None) -> tuple[Any, Any]:
         return row.coords[-1] if hasattr(row, "coords") else row.col, row.data
     if isinstance(x, Mapping):  # after the sparse forms, of which one is a dict
         return list(x.keys()), list(x.values())
-    dense = _array(x)
+    dense = plain_numbers(_array(x))
     if not _is_one_row(dense.shape, features):
         raise UserError(
             f"x has the shape {dense.shape}: give {_how_many(features)} numbers, or a pair (indices, values)"

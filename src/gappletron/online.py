@@ -25,6 +25,7 @@ from gappletron.inputs import Vector, sparse_parts
 from gappletron.learners.learner import Learner
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.player import Player, Turn
+from gappletron.records.encoder import Encoder
 from gappletron.streams.stream import MOST_FEATURES
 
 if TYPE_CHECKING:
@@ -190,12 +191,14 @@ class Online:
     :param graph: which action reveals which label; its class names are the labels.
     :param features: the number of features; indices run from 0 to features - 1. With ``"grow"`` any index below
         `feature_limit` is accepted, and the state doubles when it must.
+    :param encoder: turns records (dicts, rows of frames, texts) into features; then `act`, `predict`, `teach` and
+        batches take records, and `features` is the encoder's.
     :param seed: of the learner's randomness.
     :param normalize: how rows are scaled before the learner sees them, by what was seen so far: ``"columns"``,
-        ``"unit"``, ``"log1p-unit"``, None (as they are), or ``"auto"``: columns for the default learner, none for those
-        of the paper.
-    :param bias: whether rows get one more feature that is always 1; ``"auto"``: for the default learner. Its weights
-        are the first row of `weights`.
+        ``"unit"``, ``"log1p-unit"``, None (as they are), or ``"auto"``: columns for the default learner and for
+        records, none for vectors and learners of the paper.
+    :param bias: whether rows get one more feature that is always 1; ``"auto"``: for the default learner and for
+        records. Its weights are the first row of `weights`.
     :param pending: how many receipts may wait for feedback; beyond that the oldest expire.
     :param pending_bytes: how much memory the rows and probabilities of waiting receipts may take; beyond that the
         oldest expire.
@@ -208,6 +211,16 @@ class Online:
     ...     model.learn(receipt, label if label in receipt.reveals else UNSEEN)
     >>> model.predict([1.0, 0, 1]), model.predict([1.0, 1, 0])
     ('ham', 'spam')
+
+    With an encoder, of records:
+
+    >>> from gappletron import Encoder
+    >>> model = Online("auto", FeedbackGraph.filtering(["ham", "spam"]), encoder=Encoder(text="message"))
+    >>> for message, label in [("win a prize", "spam"), ("see you at five", "ham")] * 20:
+    ...     receipt = model.act({"message": message})
+    ...     model.learn(receipt, label if label in receipt.reveals else UNSEEN)
+    >>> model.predict({"message": "win a prize"})
+    'spam'
 
     Feedback may come later, out of order, by receipt or by its id; an action that is never followed by `learn` simply
     had no feedback. The gradient is then taken at the scores of prediction time and applied to the weights of today.
@@ -223,6 +236,7 @@ class Online:
         graph: FeedbackGraph | None = None,
         features: int | str = "grow",
         *,
+        encoder: Encoder | None = None,
         seed: int = 0,
         normalize: Normalization | str | None = "auto",
         bias: bool | str = "auto",
@@ -238,8 +252,12 @@ class Online:
                 "graph=FeedbackGraph.filtering(['ham', 'spam']), where only what is predicted as ham is looked at"
             )
         self.feature_limit: int | None = None
+        self.encoder = encoder
         first: Any = features
-        if isinstance(features, str):
+        if encoder is not None:
+            first = _encoded_features(encoder, features)
+            normalize, bias = for_records(normalize, bias)
+        elif isinstance(features, str):
             if features != "grow":
                 raise UserError(f"features={features!r} is neither a number nor 'grow': give one of them")
             self.feature_limit = whole(feature_limit, "feature_limit", least=1, most=MOST_FEATURES)
@@ -519,12 +537,15 @@ class Online:
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
+            if self.encoder is not None:
+                return self.graph.classes[self._player.predict(self.encoder.encode(x), graph)]
             if self.feature_limit is None:
                 return self.graph.classes[self._player.predict(x, graph)]
             return self.graph.classes[self._player.predict_on(self._vector(x, MOST_FEATURES), graph)]
 
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> list[Label]:
-        """The greedy class of every row of a dense array or a sparse matrix.
+        """The greedy class of every row of a dense array, a sparse matrix or a frame of numbers; with an encoder, of
+        every record of a frame or a list.
 
         >>> from gappletron import FeedbackGraph, Online
         >>> Online("gapsmh", FeedbackGraph.bandit(["a", "b"]), features=2).predict_many([[1.0, 0.5], [0.0, 2.0]])
@@ -533,14 +554,14 @@ class Online:
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            return [self.graph.classes[k] for k in self._player.predict_many(X, graph)]
+            return [self.graph.classes[k] for k in self._player.predict_many(self._rows(X), graph)]
 
     def scores(self, X: Any) -> Floats:
         """The scores of every row, one column per class of the graph; most learners predict that of the largest."""
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            return self._player.scores(X)
+            return self._player.scores(self._rows(X))
 
     def predict_proba(self, X: Any) -> Floats:
         """The probability of every label, one column per class of the graph; see :meth:`Player.predict_proba`.
@@ -552,14 +573,14 @@ class Online:
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            return self._player.predict_proba(X)
+            return self._player.predict_proba(self._rows(X))
 
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """The probability of every action, one column per action of the graph, if the row came next."""
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            return self._player.probabilities(X, graph)
+            return self._player.probabilities(self._rows(X), graph)
 
     # ---------------------------------------------------------------------------------------------------------- growing
 
@@ -599,12 +620,18 @@ class Online:
             self._settle()
             self._player.grow(features)
 
+    def _rows(self, X: Any) -> Any:
+        """A batch of records as the rows of a sparse matrix; other batches as they are."""
+        return X if self.encoder is None else self.encoder.matrix(X)
+
     def _vector(self, x: Any, limit: int) -> Vector:
         """x, checked, with indices below the limit."""
         return self._player.checker.vector(tuple(sparse_parts(x, None)), limit)
 
     def _taken(self, x: Any) -> Vector:
         """x for a call that learns, checked, and the model grown for it where it grows."""
+        if self.encoder is not None:
+            return self._player.checker.vector(self.encoder.encode(x), self._player.features)
         if self.feature_limit is None:
             return self._player.checker.vector(x, self._player.features)
         return self._grown_for(x, self.feature_limit)
@@ -665,6 +692,7 @@ class Online:
         header |= {
             "sessions": [*self._past.values(), self._session._replace(stop=self.rounds)],
             "feature_limit": self.feature_limit,
+            "encoder": None if self.encoder is None else self.encoder.to_dict(),
             "pending_limit": self.pending_limit,
             "pending_bytes": self.pending_bytes,
             "graphs": [model_files.graph_header(graph) for graph in graphs],
@@ -720,6 +748,10 @@ class Online:
         if limit is not None:
             limit = whole(limit, "feature_limit", least=model.features, most=MOST_FEATURES)
         model.feature_limit = limit
+        saved = header.get("encoder")  # absent in files of version 0.1
+        model.encoder = None if saved is None else Encoder.from_dict(saved)
+        if model.encoder is not None and (model.encoder.features != model.features or limit is not None):
+            raise UserError("the encoder does not fit the number of features: the file is damaged")
         model.pending_limit = whole(header["pending_limit"], "pending", least=1)
         model.pending_bytes = whole(header["pending_bytes"], "pending_bytes", least=1)
         past = _sessions(header["sessions"], model.rounds)
@@ -737,6 +769,23 @@ class Online:
         model._session, model._forks = _new_session(model.rounds), forks[0]
         model._bind()
         return model
+
+
+def for_records(normalize: Any, bias: Any) -> tuple[Any, Any]:
+    """What ``"auto"`` means for records, whose columns have any scale: for the learners of the paper as well."""
+    return ("columns" if normalize == "auto" else normalize), (True if bias == "auto" else bias)
+
+
+def _encoded_features(encoder: Any, features: Any) -> int:
+    """The features of a model with this encoder."""
+    if not isinstance(encoder, Encoder):
+        raise UserError(f"{encoder!r} is not an encoder: give Encoder(), or one with your columns")
+    if features not in ("grow", encoder.features):
+        raise UserError(
+            f"features={features!r} was given beside an encoder with {encoder.features} features: say it there, as in "
+            "Encoder(features=2**16)"
+        )
+    return encoder.features
 
 
 class Session(NamedTuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import functools
 import math
+import numbers
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -278,12 +279,29 @@ def _doubles(values: NDArray[Any]) -> NDArray[np.float64]:
 
 def _check_real(dtype: np.dtype[Any]) -> None:
     if dtype.kind not in "biuf":
-        raise UserError(f"X holds {dtype} values: give real numbers (bool, int or float)")
+        raise UserError(
+            f"X holds {dtype} values: give real numbers (bool, int or float); texts and categories need an Encoder"
+        )
+
+
+def plain_numbers(array: NDArray[Any]) -> NDArray[Any]:
+    """An array of objects that are all real numbers or booleans as doubles, as rows of mixed columns need it; others as
+    they are.
+
+    >>> plain_numbers(np.array([True, 2, 2.5], dtype=object))
+    array([1. , 2. , 2.5])
+    """
+    if array.dtype.kind != "O" or not all(isinstance(item, numbers.Real | np.bool_) for item in array.flat):
+        return array
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):  # a number of some other type, or beyond a double
+        return array
 
 
 def _dense(X: Any) -> NDArray[Any]:
     try:
-        rows = np.asarray(X)
+        rows = plain_numbers(np.asarray(X))
     except (ValueError, TypeError, OverflowError):
         raise UserError(
             "X cannot be made into an array: give one row of numbers for each round, all of one length"

@@ -1,0 +1,1 @@
+"""From records (dicts, rows of tables, texts) to feature vectors."""
