@@ -834,3 +834,17 @@ class Player:
         1
         """
         return model_files.read(path, FORMAT, lambda header, arrays: cls.restored(header, arrays, pieces))
+
+    def to_bytes(self) -> bytes:
+        """The bytes that :meth:`save` would write; nothing in them can run code.
+
+        >>> player = Player("gapsmh", FeedbackGraph.bandit(3), features=2)
+        >>> Player.from_bytes(player.to_bytes()).features
+        2
+        """
+        return model_files.to_bytes(FORMAT, *self.snapshot())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, pieces: Iterable[type[Piece]] = ()) -> Player:
+        """The player of :meth:`to_bytes`, or of a file that :meth:`save` wrote; `pieces` as in :meth:`load`."""
+        return model_files.from_bytes(data, FORMAT, lambda header, arrays: cls.restored(header, arrays, pieces))
