@@ -597,7 +597,8 @@ def estimator(X, y, graph, loss, rule, draws, optimizer):
         actions.append(action)
         informed += bool(A[action].any())
         seen = A[action, y[t]]
-        if not counts_mistakes(C):
+        costly = not counts_mistakes(C)
+        if costly or t < 1024 or (t + 1) * (math.sqrt(5) - 1) / 2 % 1 < 1 / 8:
             shown = np.eye(len(s), dtype=bool)[y[t]] if seen else ~A[action]
             stake = C[: len(s), y[t]].max() if seen else C[action][~A[action]].max(initial=0.0)
             fit -= [stake * math.log(max(1e-9, softmax(each * s)[shown].sum())) for each in sharpness]

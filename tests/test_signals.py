@@ -132,6 +132,22 @@ def test_learn_struck_at_every_moment():
     assert committed >= 2
 
 
+def test_teach_struck_at_every_moment():
+    def teach(model):
+        model.teach([1.0, 0.5], 1)
+
+    model = after_a_round()
+    before = bits_of(model)
+    teach(model)
+    after, seen = bits_of(model), []
+    for model, struck in storms.at_every_moment(after_a_round, teach, files=("online.py", "player.py")):
+        assert not model._lock._is_owned()
+        assert bits_of(model) in (before, after)
+        seen.append((struck, bits_of(model) == after))
+        teach(model)  # the next call finds a sound model
+    assert {(True, False), (True, True)} <= set(seen)
+
+
 @pytest.mark.parametrize("change", [lambda model: model.add_class("new"), lambda model: model.grow(9)])
 def test_growing_struck_at_every_moment(change):
     before = bits_of(after_a_round())
@@ -169,6 +185,7 @@ def test_a_handler_that_looks_at_the_model_at_every_moment():
     [
         lambda model: model.act([1.0, 0.5]),
         lambda model: model.learn(model.pending[0], model.pending[0].action),
+        lambda model: model.teach([1.0, 0.5], 1),
         lambda model: model.forget(model.pending[0]),
         lambda model: model.add_class("new"),
         lambda model: model.grow(9),

@@ -44,8 +44,10 @@ __all__ = [
     "advance",
     "learn",
     "many_greedy",
+    "many_label_probabilities",
     "many_probabilities",
     "scale_rows",
+    "teach",
 ]
 
 MISTAKES, LABELS_SEEN, EXPLORED, BLIND = range(4)
@@ -263,6 +265,24 @@ def play_until(
     tally.sums[COSTS] = costs
 
 
+def teach(learner: Learner, state: Any, plan: Plan, rows: Rows, desk: Desk, observed: Floats) -> None:
+    """Learn the label of every row of a chunk without a draw; the clock stands still.
+
+    The plan is that of a graph on which every action shows every label, so the greedy action may stand for the one that
+    was not drawn. `observed` holds the probability with which each label was observed: the probabilities of the actions
+    are scaled so that they add up to it.
+    """
+    for t in range(rows.labels.size):
+        given = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
+        x = desk.normalization.present(desk.scales, given, desk.bias, rows.room)
+        decision = decide(learner, state, plan, x, desk)
+        learner.count_round(state, plan, decision.greedy)
+        for i in range(desk.probabilities.size):
+            desk.probabilities[i] *= observed[t]
+        greedy = decision.greedy
+        learner.update(state, plan, x, Round(desk.scores, desk.probabilities, greedy, greedy, rows.labels[t]))
+
+
 # ------------------------------------------------------------------------------------------------ one round at a time
 
 
@@ -344,3 +364,11 @@ def many_probabilities(learner: Learner, state: Any, plan: Plan, rows: Rows, des
         decide(learner, state, plan, x, desk)
         for i in range(out.shape[1]):
             out[t, i] = desk.probabilities[i]
+
+
+def many_label_probabilities(learner: Learner, state: Any, rows: Rows, desk: Desk, out: Floats) -> None:
+    """The probabilities of the labels of every row, as the learner estimates them; changes nothing else."""
+    for t in range(out.shape[0]):
+        x = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
+        learner.scores(state, x, desk.scores)
+        learner.label_probabilities(state, desk.scores, out[t])

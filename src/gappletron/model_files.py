@@ -17,10 +17,12 @@ import stat
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gappletron import _files
 from gappletron._signals import held_back
@@ -29,9 +31,7 @@ from gappletron.domination import greedy_dominating_set
 from gappletron.graphs import FeedbackGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
+    from collections.abc import Iterator
 
 VERSION = 3
 """Version 1 is that of gappletron 0.1: another header, states under other names, no checksum. Version 2 was never
@@ -48,14 +48,7 @@ def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], array
 
     Signals wait until the file is complete: an exception inside an archive would be lost in the code that closes it.
     """
-    text = json.dumps({"format": kind, "version": VERSION, **header}).encode()
-    if len(text) > MOST_HEADER_BYTES or len(arrays) > MOST_MEMBERS - 2:
-        raise UserError(
-            f"the model cannot be saved in {os.fspath(path)!r}: the names of its classes take more than "
-            f"{MOST_HEADER_BYTES >> 20} MiB, or its waiting receipts have more than {MOST_MEMBERS} graphs; use "
-            "shorter names or fewer graphs"
-        )
-    members = {"header": np.frombuffer(text, np.uint8), **arrays}
+    members = _with_header(kind, header, arrays, f"in {os.fspath(path)!r}")
     if _files.is_special(path):  # a pipe: it may block, and the sizes stand in front of the members
         whole = io.BytesIO()
         with held_back():
@@ -65,6 +58,28 @@ def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], array
     else:
         with held_back(), _files.replacing(path) as file:
             write_archive(file, members)
+
+
+def to_bytes(kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
+    """The bytes that :func:`write` would write."""
+    whole, members = io.BytesIO(), _with_header(kind, header, arrays, "as bytes")
+    with held_back():
+        write_archive(whole, members)
+    return whole.getvalue()
+
+
+def _with_header(
+    kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]], where: str
+) -> dict[str, NDArray[Any]]:
+    """The members of an archive: the header, then the arrays."""
+    text = json.dumps({"format": kind, "version": VERSION, **header}).encode()
+    if len(text) > MOST_HEADER_BYTES or len(arrays) > MOST_MEMBERS - 2:
+        raise UserError(
+            f"the model cannot be saved {where}: the names of its classes take more than "
+            f"{MOST_HEADER_BYTES >> 20} MiB, or its waiting receipts have more than {MOST_MEMBERS} graphs; use "
+            "shorter names or fewer graphs"
+        )
+    return {"header": np.frombuffer(text, np.uint8), **arrays}
 
 
 def write_archive(file: IO[bytes], members: dict[str, NDArray[Any]]) -> None:
@@ -98,28 +113,49 @@ class _Summed:
         self.file.write(data)
 
 
-def read(path: str | os.PathLike[str], kind: str, rebuilt: Callable[[dict[str, Any], dict[str, NDArray[Any]]], T]) -> T:
+Rebuild = Callable[[dict[str, Any], dict[str, NDArray[Any]]], T]
+"""Makes a model of the header and the arrays of a file."""
+
+
+def read(path: str | os.PathLike[str], kind: str, rebuilt: Rebuild[T]) -> T:
     """What `rebuilt` makes of the header and the arrays of a file, or a UserError that names the file."""
     damaged = f"{str(path)!r} is damaged or not a saved model: use a file that save() wrote"
     header, arrays = _contents(path, damaged)
+    return _checked(header, arrays, kind, rebuilt, repr(str(path)), damaged)
+
+
+def from_bytes(data: bytes, kind: str, rebuilt: Rebuild[T]) -> T:
+    """As :func:`read`, for the bytes of a file."""
+    damaged = "the bytes are damaged or not those of a saved model: use what to_bytes() returned"
+    try:
+        header, arrays = _parsed(io.BytesIO(data), len(data))
+    except Exception as error:  # as below
+        raise UserError(damaged) from error
+    return _checked(header, arrays, kind, rebuilt, "the saved model", damaged)
+
+
+def _checked(
+    header: Any, arrays: dict[str, NDArray[Any]], kind: str, rebuilt: Rebuild[T], where: str, damaged: str
+) -> T:
+    """What `rebuilt` makes of the contents of a file, if they are of this kind and of a version that is known."""
     if not isinstance(header, dict) or type(header.get("version")) is not int or header["version"] < 1:
         raise UserError(damaged)
     if header.get("format") != kind:
-        raise UserError(f"{str(path)!r} holds a {header.get('format')!r}, not a {kind!r}: load it with that class")
+        raise UserError(f"{where} holds a {header.get('format')!r}, not a {kind!r}: load it with that class")
     if header["version"] > VERSION:
         raise UserError(
-            f"{str(path)!r} was written by a newer gappletron (format {header['version']}, this one reads up to "
+            f"{where} was written by a newer gappletron (format {header['version']}, this one reads up to "
             f"{VERSION}): upgrade gappletron"
         )
     if header["version"] == 2:
         raise UserError(
-            f"{str(path)!r} was written by a development version of gappletron (format 2), and only the files of "
-            "released versions are read: load it with the version that wrote it"
+            f"{where} was written by a development version of gappletron (format 2), and only the files of released "
+            "versions are read: load it with the version that wrote it"
         )
     try:
         return rebuilt(*((header, arrays) if header["version"] == VERSION else _from_version_1(header, arrays)))
     except UserError as error:
-        raise UserError(f"{str(path)!r}: {error}") from None
+        raise UserError(f"{where}: {error}") from None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError):
         raise UserError(damaged) from None
 
@@ -131,11 +167,7 @@ def _contents(path: str | os.PathLike[str], damaged: str) -> tuple[Any, dict[str
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise UserError(f"{str(path)!r} is a pipe or a device: give a file that save() wrote")
-            arrays, digest = _arrays(file, status.st_size)
-        header = json.loads(bytes(arrays.pop("header")))
-        # Files of version 1 have the checksums of the archive alone.
-        if header["version"] == VERSION and arrays.pop("checksum").tobytes() != digest:
-            raise _Damaged
+            return _parsed(file, status.st_size)
     except OSError as error:
         raise UserError(
             f"cannot read {str(path)!r} ({error.strerror or error}): give a file that save() wrote"
@@ -144,6 +176,15 @@ def _contents(path: str | os.PathLike[str], damaged: str) -> tuple[Any, dict[str
         raise
     except Exception as error:  # damaged bytes raise many kinds of exceptions in JSON and NumPy
         raise UserError(damaged) from error
+
+
+def _parsed(file: IO[bytes], size: int) -> tuple[Any, dict[str, NDArray[Any]]]:
+    """The header and the arrays of a file of this size."""
+    arrays, digest = _arrays(file, size)
+    header = json.loads(bytes(arrays.pop("header")))
+    # Files of version 1 have the checksums of the archive alone.
+    if header["version"] == VERSION and arrays.pop("checksum").tobytes() != digest:
+        raise _Damaged
     return header, arrays
 
 

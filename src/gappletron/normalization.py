@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gappletron._dispatch import Piece, compiled, helper
 from gappletron._validate import number, unknown
-from gappletron.numerics import LARGEST_VALUE, Row
+from gappletron.numerics import LARGEST_VALUE, Row, is_followed
 from gappletron.state import Field
 
 if TYPE_CHECKING:
@@ -25,12 +25,6 @@ LEAST_DEVIATION = 1e-200
 
 SPARSE, DENSE = 0.5, 0.95
 """A column whose share of entries that are not 0 is between these is centred in part; above, by its mean."""
-
-ALL_ROWS, ONE_IN = 1024, 8
-"""The scales follow all of the first rows, and then one row in eight, which is enough and costs less."""
-
-GOLDEN = 0.6180339887498949
-"""Multiples of this, modulo 1, are spread evenly: rows chosen by them do not keep step with a periodic stream."""
 
 
 class Room(NamedTuple):
@@ -176,7 +170,7 @@ class Columns(Normalization):
         self, state: Any, indices: Ints, values: Floats, start: int, stop: int, bias: int, squared: float
     ) -> float:
         state.rows[0] += 1.0
-        is_noted = state.rows[0] <= ALL_ROWS or (state.rows[0] * GOLDEN) % 1.0 < 1.0 / ONE_IN
+        is_noted = is_followed(state.rows[0])
         if is_noted:
             state.noted[0] += 1.0
         per_row = 1.0 / state.noted[0]

@@ -38,6 +38,18 @@ LEAST_PROBABILITY = 2.0**-53
 UNSEEN_LABEL = -1
 """In place of a label's position: the graph did not show it."""
 
+ALL_ROUNDS, ONE_IN = 1024, 8
+"""What need not follow every round follows all of the first ones, and then one in eight."""
+
+GOLDEN = 0.6180339887498949
+"""Multiples of this, modulo 1, are spread evenly: rounds chosen by them do not keep step with a periodic stream."""
+
+
+@helper
+def is_followed(rounds: float) -> bool:
+    """Whether a statistic that need not follow every round follows this one, which makes so many."""
+    return rounds <= ALL_ROUNDS or (rounds * GOLDEN) % 1.0 < 1.0 / ONE_IN
+
 
 class Row(NamedTuple):
     """A sparse feature vector x: entries `start` to `stop` of a chunk's indices and values.
@@ -251,3 +263,15 @@ def softmax_gradient(e: Floats, y: int, factor: float, out: Floats) -> None:
     for k in range(e.size):
         out[k] = e[k] * scale
     out[y] -= factor
+
+
+@helper
+def sharpened_softmax(scores: Floats, sharpness: float, out: Floats) -> None:
+    """out = softmax(sharpness * scores)."""
+    top = argmax(scores)
+    total = 0.0
+    for k in range(scores.size):
+        out[k] = math.exp(sharpness * (scores[k] - scores[top]))
+        total += out[k]
+    for k in range(scores.size):
+        out[k] /= total

@@ -337,13 +337,7 @@ class Online:
         self._refuse_nesting()
         with self._lock:
             self._settle()
-            player = self._player
-            if self.encoder is not None:
-                vector = player.checker.vector(self.encoder.encode(x), player.features)
-            elif self.feature_limit is None:
-                vector = player.checker.vector(x, player.features)
-            else:
-                vector = self._grown_for(x, self.feature_limit)
+            player, vector = self._player, self._taken(x)
             if self._forks != forks[0]:  # a copy of the process: its receipts are its own
                 self._start_session(player.rounds)
             self._acting = turn = player.new_turn(vector, graph)
@@ -420,8 +414,8 @@ class Online:
         if self._is_busy_here():
             raise UserError(
                 "the model is in the middle of another call, which a signal handler has interrupted (or an x that runs "
-                "code of its own): there, it may be saved and looked at; act, learn, forget, grow or add a class after "
-                "that call has ended"
+                "code of its own): there, it may be saved and looked at; act, learn, teach, forget, grow or add a "
+                "class after that call has ended"
             )
 
     def learn(self, receipt: Receipt | str, label: Label | Unseen) -> None:
@@ -436,6 +430,29 @@ class Online:
             self._pending.pop(waiting.serial, None)
             self._waiting_bytes -= waiting._turn.nbytes
             self._learning = None
+
+    def teach(self, x: Any, label: Label, propensity: float | None = None) -> None:
+        """Learn the label of x without acting: a warm start from rows whose labels are known.
+
+        The label is learned as if the graph showed every label, whatever is predicted; see :meth:`Player.teach`, also
+        for the learners that cannot be taught. There is no receipt, and `rounds` and the draws stay as they are. Where
+        a signal handler raises in the middle, the model has learned the row or is as before.
+
+        :param x: as that of :meth:`act`.
+        :param propensity: the probability with which the label was observed; by default 1.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> model = Online(graph=FeedbackGraph.apple_tasting())
+        >>> for x, label in [({0: 1.0, 2: 1.0}, "ham"), ({0: 1.0, 1: 1.0}, "spam")] * 20:
+        ...     model.teach(x, label)
+        >>> model.predict({1: 1.0}), model.rounds
+        ('spam', 0)
+        """
+        self._refuse_nesting()
+        with self._lock:
+            self._settle()
+            position = self.graph.class_index(label)
+            self._player.teach_on(self._taken(x), position, propensity)
 
     def forget(self, receipt: Receipt | str) -> None:
         """Stop waiting for the feedback of an action, since none will come; nothing is learned.
@@ -546,6 +563,18 @@ class Online:
             self._look(is_nested)
             return self._player.scores(self._rows(X))
 
+    def predict_proba(self, X: Any) -> Floats:
+        """The probability of every label, one column per class of the graph; see :meth:`Player.predict_proba`.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> Online(graph=FeedbackGraph.bandit(["a", "b"]), features=2).predict_proba([[1.0, 0.5]])
+        array([[0.5, 0.5]])
+        """
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
+            return self._player.predict_proba(self._rows(X))
+
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """The probability of every action, one column per action of the graph, if the row came next."""
         is_nested = self._is_busy_here()
@@ -598,6 +627,14 @@ class Online:
     def _vector(self, x: Any, limit: int) -> Vector:
         """x, checked, with indices below the limit."""
         return self._player.checker.vector(tuple(sparse_parts(x, None)), limit)
+
+    def _taken(self, x: Any) -> Vector:
+        """x for a call that learns, checked, and the model grown for it where it grows."""
+        if self.encoder is not None:
+            return self._player.checker.vector(self.encoder.encode(x), self._player.features)
+        if self.feature_limit is None:
+            return self._player.checker.vector(x, self._player.features)
+        return self._grown_for(x, self.feature_limit)
 
     def _grown_for(self, x: Any, limit: int) -> Vector:
         """x, checked, after the state was doubled where an index asks for it."""

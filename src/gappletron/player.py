@@ -32,12 +32,14 @@ from gappletron.engine import (
     generator,
     learn,
     many_greedy,
+    many_label_probabilities,
     many_probabilities,
     new_clock,
     new_desk,
     new_record,
     new_tally,
     scale_rows,
+    teach,
 )
 from gappletron.graphs import FeedbackGraph
 from gappletron.inputs import Checker, Vector, batches_of, with_bias
@@ -173,6 +175,29 @@ def for_records(normalize: Any, bias: Any) -> tuple[Any, Any]:
     return ("columns" if normalize == "auto" else normalize), (True if bias == "auto" else bias)
 
 
+def _one_row(vector: Vector, label: int = 0) -> Prepared:
+    """A checked vector as a chunk of one row."""
+    indptr = np.array([0, vector.indices.size])
+    features = int(vector.indices[-1]) + 1 if vector.indices.size else 0
+    chunk = frozen(indptr, vector.indices, vector.values, np.array([label]))
+    return Prepared(chunk, np.array([vector.squared]), features, label + 1)
+
+
+def _propensities(given: Any, rows: int) -> Floats:
+    """The probabilities with which the labels of so many rows were observed; None stands for 1."""
+    if given is None:
+        return np.ones(rows)
+    try:
+        found = np.array(given, np.float64)
+    except (TypeError, ValueError):
+        raise UserError(f"propensity must be a number for each row, not {type(given).__name__}") from None
+    if found.shape not in ((), (rows,)):
+        raise UserError(f"propensity has the shape {found.shape}, and there are {rows} rows: give a number for each")
+    if not ((found > 0.0) & (found <= 1.0)).all():  # so NaN is refused as well
+        raise UserError("propensity has a value that is not above 0 and at most 1: give probabilities")
+    return np.full(rows, found) if found.ndim == 0 else found
+
+
 def learner_of(given: Any) -> Learner:
     """A learner, or the one of this name."""
     if isinstance(given, str):
@@ -217,6 +242,7 @@ class Player:
     _packs: OrderedDict[FeedbackGraph, Packed]
     _own_pack: Packed | None
     _kernels: dict[Any, Any]
+    _full: FeedbackGraph | None
     _act: Any
     _learn: Any
 
@@ -327,6 +353,7 @@ class Player:
             "_packs": OrderedDict(),
             "_own_pack": None,
             "_kernels": {},
+            "_full": None,
             "_act": None,
             "_learn": None,
         }
@@ -411,12 +438,7 @@ class Player:
         :param tally: where mistakes, labels seen and so on are added up; its confusion table has the size of the graph.
         :param graphs: the graph of each round, where it is not the player's own.
         """
-        checked = chunk if isinstance(chunk, Prepared) else prepared(chunk)
-        if checked.features > self.features or checked.classes > self.graph.n_classes:
-            raise UserError(
-                f"the chunk has indices up to {checked.features - 1} and labels up to {checked.classes - 1}, and the "
-                f"player {self.features} features and {self.graph.n_classes} classes: make it larger"
-            )
+        checked = self._checked_chunk(chunk)
         if tally is not None and tally.confusion.shape != self.graph.visible.shape:
             raise UserError(
                 f"the tally counts {tally.confusion.shape[0]} actions and {tally.confusion.shape[1]} classes, and the "
@@ -441,6 +463,65 @@ class Player:
         if self.rounds != first + rounds:  # a signal handler has played in between
             self._synchronise()
         self._is_drawing = False
+
+    def teach(self, chunk: Chunk | Prepared, propensity: Any = None) -> None:
+        """Learn from rows whose labels are known, without acting: a warm start, or labels that came from elsewhere.
+
+        Every row is learned from as if the feedback graph showed every label. Nothing is drawn: `rounds` and the random
+        generator stay as they are. On a graph that does show every label the state becomes the one that
+        :meth:`advance` would leave. Rules that count rounds, such as :class:`gappletron.BurnIn`, count these too.
+
+        :param propensity: for each row the probability, above 0 and at most 1, with which its label was observed; by
+            default 1. Learners with importance weights divide by it. The default learner does not need it.
+
+        Learners for bandit feedback, and `label-efficient-perceptron`, learn from the action that was drawn: they
+        cannot be taught, and say so.
+
+        >>> from gappletron import FeedbackGraph, Player, Synthetic
+        >>> player = Player("auto", FeedbackGraph.filtering(3), features=40)
+        >>> for chunk in Synthetic(classes=3, features=40, noise=0, rounds=1000).chunks():
+        ...     player.teach(chunk)
+        >>> player.rounds, bool(player.weights.any())
+        (0, True)
+        """
+        checked = self._checked_chunk(chunk)
+        indptr, indices, values, labels = checked.chunk
+        observed = _propensities(propensity, len(labels))
+        plan = self._plan_of(self._full_graph())
+        rows = Rows(indptr, indices, values, labels, checked.squared, np.zeros(0), self._room(indptr))
+        arguments = (self.learner, self._state.tuple, plan, rows, self._desk, observed)
+        self._kernel(teach, *arguments)(*arguments)
+
+    def teach_on(self, vector: Vector, label: int, propensity: Any = None) -> None:
+        """As :meth:`teach`, for one vector that was checked and the position of its label."""
+        self.teach(_one_row(vector, whole(label, "the position of a label")), propensity)
+
+    def _full_graph(self) -> FeedbackGraph:
+        """The graph with the same classes, actions and costs on which every action shows every label."""
+        if not self.learner.teachable:
+            raise UserError(
+                f"{self.learner.name} cannot be taught labels, since it learns only from the action that it drew: play "
+                "the rows instead, or choose another learner, for example auto"
+            )
+        if self.graph.visible.all():
+            return self.graph
+        if self._full is None:
+            graph = self.graph
+            costs = graph.costs if graph.has_costs else None
+            self._full = FeedbackGraph(
+                np.ones_like(graph.visible), graph.classes, graph.actions, name="full", costs=costs
+            )
+        return self._full
+
+    def _checked_chunk(self, chunk: Chunk | Prepared) -> Prepared:
+        """A chunk that compiled code may trust, with features and classes that the player has."""
+        checked = chunk if isinstance(chunk, Prepared) else prepared(chunk)
+        if checked.features > self.features or checked.classes > self.graph.n_classes:
+            raise UserError(
+                f"the chunk has indices up to {checked.features - 1} and labels up to {checked.classes - 1}, and the "
+                f"player {self.features} features and {self.graph.n_classes} classes: make it larger"
+            )
+        return checked
 
     def _room(self, indptr: NDArray[np.int64]) -> Room:
         """Room for the longest row with its bias, where rows are copied."""
@@ -573,11 +654,7 @@ class Player:
 
     def predict_on(self, vector: Vector, graph: FeedbackGraph | None = None) -> int:
         """As :meth:`predict`, for a vector that was checked; features that the player does not have have weights 0."""
-        indptr, label = np.array([0, vector.indices.size]), np.zeros(1, np.int64)
-        chunk = frozen(indptr, vector.indices, vector.values, label)
-        features = int(vector.indices[-1]) + 1 if vector.indices.size else 0
-        checked = Prepared(chunk, np.array([vector.squared]), features, 1)
-        return int(self._looked(self._scaled(checked), graph)[1][0])
+        return int(self._looked(self._scaled(_one_row(vector)), graph)[1][0])
 
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> NDArray[np.int64]:
         """The greedy class of every row of a dense array or a sparse matrix.
@@ -591,6 +668,32 @@ class Player:
         """The scores of every row, n x K; most learners predict the class with the largest."""
         none = np.zeros((0, self.graph.n_classes))
         return np.concatenate([none, *(self._looked(rows)[0] for rows in self._batches(X))])
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The probability of every label, n x K, as the learner estimates it; the rows sum to 1.
+
+        For the default learner and the other estimators these are probabilities of a softmax, whose sharpness follows
+        what was shown so far. Other learners may have no model of probabilities: then it is the softmax of their
+        scores, which is not calibrated (:meth:`Learner.label_probabilities`).
+
+        The probabilities of the actions, which are drawn from, are :meth:`probabilities`.
+
+        >>> Player("auto", FeedbackGraph.full(4), features=2).predict_proba([[1.0, 0.5]])
+        array([[0.25, 0.25, 0.25, 0.25]])
+        """
+        none = np.zeros((0, self.graph.n_classes))
+        return np.concatenate([none, *(self._label_probabilities(rows) for rows in self._batches(X))])
+
+    def predict_proba_on(self, vector: Vector) -> Floats:
+        """As :meth:`predict_proba`, for one vector that was checked; one probability per label."""
+        return self._label_probabilities(self._scaled(_one_row(vector)))[0]
+
+    def _label_probabilities(self, rows: Rows) -> Floats:
+        """The probabilities of the labels of rows that were scaled."""
+        out = np.empty((len(rows.labels), self.graph.n_classes))
+        arguments = (self.learner, self._state.tuple, rows, self._desk, out)
+        self._kernel(many_label_probabilities, *arguments)(*arguments)
+        return out
 
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """The probability of every action, n x N: what each row would meet if it came next."""
@@ -736,3 +839,17 @@ class Player:
         1
         """
         return model_files.read(path, FORMAT, lambda header, arrays: cls.restored(header, arrays, pieces))
+
+    def to_bytes(self) -> bytes:
+        """The bytes that :meth:`save` would write; nothing in them can run code.
+
+        >>> player = Player("gapsmh", FeedbackGraph.bandit(3), features=2)
+        >>> Player.from_bytes(player.to_bytes()).features
+        2
+        """
+        return model_files.to_bytes(FORMAT, *self.snapshot())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, pieces: Iterable[type[Piece]] = ()) -> Player:
+        """The player of :meth:`to_bytes`, or of a file that :meth:`save` wrote; `pieces` as in :meth:`load`."""
+        return model_files.from_bytes(data, FORMAT, lambda header, arrays: cls.restored(header, arrays, pieces))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gappletron._dispatch import compiled, helper
 from gappletron._validate import UserError
 from gappletron.learners.learner import Decision, Learner, Round
-from gappletron.numerics import argmax, rival
+from gappletron.numerics import argmax, is_followed, rival, sharpened_softmax
 from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ __all__ = ["Estimator"]
 
 
 SHARPNESS = tuple(2.0 ** (0.5 * power) for power in range(-2, 9))
-"""With costs the probabilities are ``softmax(b s)``, with that b of these, from 1/2 to 16, under which what was shown
-so far was most likely, each round weighted by what was at stake: the largest cost of a class at the label, or that of
-the action at the labels that are left.
+"""The probabilities of the labels are ``softmax(b s)``, with b of these, from 1/2 to 16. With costs it is that b under
+which what was shown so far was most likely, each round weighted by what was at stake: the largest cost of a class at
+the label, or that of the action at the labels that are left. Each but the first two is twice the one before the last.
 """
 
 LEAST_CHANCE = 1e-9
@@ -74,6 +74,7 @@ class Estimator(Learner, abstract=True):
             "optimizer": self.optimizer.declare(),
             "exploration": self.exploration.declare(),
             "fit": Field(len(SHARPNESS), least=0),
+            "learned": Field(least=0),
             "estimates": Scratch("classes"),
             "direction": Scratch("classes"),
         }
@@ -98,6 +99,25 @@ class Estimator(Learner, abstract=True):
             if i == 0 or cost < least:
                 best, least = i, cost
         return best
+
+    def label_probabilities(self, state: Any, scores: Floats, out: Floats) -> None:
+        """``softmax(b s)``, averaged over the values of b: the more likely one made what was shown so far, the more it
+        counts.
+        """
+        least = state.fit[0]
+        for b in range(1, state.fit.size):
+            least = min(least, state.fit[b])
+        total = 0.0
+        for k in range(scores.size):
+            out[k] = 0.0
+        for b in range(state.fit.size):
+            part = math.exp(least - state.fit[b])
+            sharpened_softmax(scores, SHARPNESS[b], state.estimates)
+            total += part
+            for k in range(scores.size):
+                out[k] += part * state.estimates[k]
+        for k in range(scores.size):
+            out[k] /= total
 
     @abstractmethod
     @compiled
@@ -124,8 +144,9 @@ class Estimator(Learner, abstract=True):
 
     def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         self.exploration.count_feedback(state.exploration, plan, played.action)
-        if plan.graph.has_costs:
-            compare_sharpness(state.fit, plan, played)
+        state.learned[0] += 1.0
+        if plan.graph.has_costs or is_followed(state.learned[0]):  # in all rounds it would cost half as much again
+            compare_sharpness(state.fit, plan, played, state.direction)
         if self.differentiate(plan, played, state.direction):
             self.optimizer.step(state.optimizer, x, state.direction, 1.0)
 
@@ -149,34 +170,38 @@ def best_sharpness(fit: Floats) -> float:
 
 
 @helper
-def sharpened_softmax(scores: Floats, sharpness: float, out: Floats) -> None:
-    """out = softmax(sharpness * scores)."""
-    top = argmax(scores)
-    total = 0.0
-    for k in range(scores.size):
-        out[k] = math.exp(sharpness * (scores[k] - scores[top]))
-        total += out[k]
-    for k in range(scores.size):
-        out[k] /= total
+def compare_sharpness(fit: Floats, plan: Plan, played: Round, work: Floats) -> None:
+    """Add the losses of the round: minus the logarithm of how likely it was under each b, the label or that it is none
+    of the classes shown, times what was at stake. `work` is room for a number per class.
+    """
+    scores, top = played.scores, argmax(played.scores)
+    stake = at_stake(plan, played)
+    for first in range(2):
+        for k in range(scores.size):
+            work[k] = math.exp(SHARPNESS[first] * (scores[k] - scores[top]))
+        for b in range(first, fit.size, 2):
+            total, shown = 0.0, 0.0
+            if played.label >= 0:
+                shown = work[played.label]
+            else:
+                for k in range(scores.size):
+                    if not plan.graph.visible[played.action, k]:
+                        shown += work[k]
+            for k in range(scores.size):
+                total += work[k]
+                work[k] *= work[k]  # for the next b, which is twice this one
+            fit[b] -= stake * math.log(max(LEAST_CHANCE, shown / total))
 
 
 @helper
-def compare_sharpness(fit: Floats, plan: Plan, played: Round) -> None:
-    """Add the losses of the round: minus the logarithm of how likely it was under each b, the label or that it is none
-    of the classes shown, times what was at stake.
-    """
-    scores, top = played.scores, argmax(played.scores)
+def at_stake(plan: Plan, played: Round) -> float:
+    """The largest cost of a class at the label, or of the action at the labels that are left; 1 without costs."""
+    if not plan.graph.has_costs:
+        return 1.0
     stake = 0.0
-    for k in range(scores.size):
+    for k in range(played.scores.size):
         if played.label >= 0:
             stake = max(stake, plan.graph.costs[k, played.label])
         elif not plan.graph.visible[played.action, k]:
             stake = max(stake, plan.graph.costs[played.action, k])
-    for b in range(fit.size):
-        total, shown = 0.0, 0.0
-        for k in range(scores.size):
-            chance = math.exp(SHARPNESS[b] * (scores[k] - scores[top]))
-            total += chance
-            if k == played.label or (played.label < 0 and not plan.graph.visible[played.action, k]):
-                shown += chance
-        fit[b] -= stake * math.log(max(LEAST_CHANCE, shown / total))
+    return stake

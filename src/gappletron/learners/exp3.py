@@ -71,6 +71,15 @@ class Exp3G(Learner):
         for k in range(out.size):
             out[k] = -state.losses[k]
 
+    def label_probabilities(self, state: Any, scores: Floats, out: Floats) -> None:
+        """How often each label came, by the estimated losses; all the same as long as that is not known."""
+        total = 0.0
+        for k in range(out.size):
+            out[k] = max(0.0, state.rounds[0] + scores[k])
+            total += out[k]
+        for k in range(out.size):
+            out[k] = out[k] / total if total > 0.0 else 1.0 / out.size
+
     def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         dominating = plan.graph.dominating
         K = state.losses.size

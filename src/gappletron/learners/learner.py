@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from gappletron._dispatch import Piece, compiled, helper
 from gappletron._validate import UserError
 from gappletron.graphs import Plan
-from gappletron.numerics import LEAST_PROBABILITY, argmax
+from gappletron.numerics import LEAST_PROBABILITY, argmax, sharpened_softmax
 from gappletron.spelling import in_kebab_case
 
 if TYPE_CHECKING:
@@ -147,6 +147,10 @@ class Learner(Piece, abstract=True):
         """
         return False
 
+    teachable: ClassVar[bool] = True
+    """Whether it can learn from labels without acting (:meth:`gappletron.Player.teach`): under full information its
+    update must not depend on the action that was drawn."""
+
     default_normalize: ClassVar[str] = "none"
     """How rows are normalized for it unless said otherwise: see :func:`gappletron.normalization.normalization_of`."""
 
@@ -207,6 +211,15 @@ class Learner(Piece, abstract=True):
         class.
         """
         return argmax(scores)
+
+    @compiled
+    def label_probabilities(self, state: Any, scores: Floats, out: Floats) -> None:
+        """Fill `out` with a probability for every label, given the scores: ``softmax(scores)``.
+
+        Unless the learner's loss is the logistic one, or it says otherwise, that is not calibrated. May use the state's
+        scratch, and changes nothing else.
+        """
+        sharpened_softmax(scores, 1.0, out)
 
     @abstractmethod
     @compiled

@@ -60,6 +60,7 @@ class BanditFeedback(Linear, abstract=True):
     """
 
     setting = "bandit"
+    teachable = False  # what they learn depends on whether the action drawn was the label
 
     def refusal(self, graph: FeedbackGraph) -> str | None:
         if graph.is_bandit:

@@ -23,7 +23,7 @@ from gappletron.learners.full_matrix import (
 )
 from gappletron.learners.learner import Decision, Learner, Problem, Round, action_probability
 from gappletron.learners.linear import BanditFeedback, cube_root_rate
-from gappletron.numerics import are_doubles, argmax, dot, has_width, squared_norm
+from gappletron.numerics import are_doubles, argmax, dot, has_width, sharpened_softmax, squared_norm
 from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
@@ -165,6 +165,10 @@ class NewtonStep(BanditFeedback, abstract=True):
         for k in range(K):
             out[k] = (1.0 - self.gamma) * (out[k] / total) + self.gamma / K
         return Decision(greedy, self.gamma)
+
+    def label_probabilities(self, state: Any, scores: Floats, out: Floats) -> None:
+        """``softmax(alpha scores)``, those of its loss."""
+        sharpened_softmax(scores, self.alpha, out)
 
     def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
         total = 0.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gappletron.exploration.inverse_gap import InverseGap
-from gappletron.learners.estimators import Estimator, sharpened_softmax
-from gappletron.numerics import argmax, log_partition
+from gappletron.learners.estimators import Estimator
+from gappletron.numerics import argmax, log_partition, sharpened_softmax
 from gappletron.optimizers import ConfidenceWeighted, Optimizer
 from gappletron.spelling import in_kebab_case
 

@@ -101,6 +101,7 @@ class LabelEfficientPerceptron(Linear):
     b: float = 1.0
 
     setting = "label efficient"
+    teachable = False  # it learns only where it drew the query
     reference = (
         "Cesa-Bianchi, Gentile, Zaniboni: Worst-case analysis of selective sampling for linear classification (2006)"
     )
