@@ -196,6 +196,39 @@ class Runs:
         self._has_costs = self.graph.has_costs
         self._begun = False
 
+    @classmethod
+    def continuing(cls, player: Player, stream: Any, *, jobs: int | None = None) -> Runs:
+        """A run that goes on with a player as it is; classes of the stream that are new to it are added.
+
+        >>> from gappletron import FeedbackGraph, Player
+        >>> player = Player("auto", FeedbackGraph.bandit(3), features=40)
+        >>> for _ in Runs.continuing(player, "synthetic:K=3,d=40,T=500"):
+        ...     player.rounds
+        500
+        """
+        runs = cls.__new__(cls)
+        runs.repeats, runs.seed, runs.jobs = (0,), 0, jobs or usable_cores()
+        runs.learners = {player.learner.name: player.learner}
+        runs.stream = open_stream(stream)
+        runs._changing = None
+        for name in runs.stream.classes:
+            if name not in player.graph.classes:
+                player.add_class(name)
+        runs.graph = player.graph
+        runs._positions = class_positions(runs.stream.classes, runs.graph)
+        tally = new_tally(marked_rounds("log", runs.stream.rounds), runs.graph.n_actions, runs.graph.n_classes)
+        runs._runs = [_Run(player.learner.name, 0, 0, player, tally, Counts())]
+        runs._losses, runs._has_costs, runs._begun = False, runs.graph.has_costs, False
+        return runs
+
+    def player(self, name: str | None = None, repeat: int = 0) -> Player:
+        """The player of one run, as it is now; by default of the first learner."""
+        first = next(iter(self.learners)) if name is None else name
+        for run in self._runs:
+            if (run.name, run.repeat) == (first, repeat):
+                return run.player
+        raise UserError(f"there is no run of {first!r} with repeat {repeat}: the learners are {listing(self.learners)}")
+
     def __iter__(self) -> Iterator[int]:
         """Play the stream, once; after each chunk, the number of rounds played so far."""
         if self._begun:
@@ -244,11 +277,7 @@ class Runs:
 
     def weights(self, name: str | None = None, repeat: int = 0) -> Floats:
         """W of one run as it is now, features x classes, with a bias first; by default of the first learner."""
-        first = next(iter(self.learners)) if name is None else name
-        for run in self._runs:
-            if (run.name, run.repeat) == (first, repeat):
-                return run.player.weights
-        raise UserError(f"there is no run of {first!r} with repeat {repeat}: the learners are {listing(self.learners)}")
+        return self.player(name, repeat).weights
 
 
 class _Run:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 from gappletron._validate import UserError
 from gappletron.records.encoder import Encoder
 from gappletron.streams.adversarial import FreshFeatures, Segments
-from gappletron.streams.readers import SVMLIGHT, Source, first_bytes, format_in, format_of
-from gappletron.streams.sources import is_pipe
+from gappletron.streams.readers import SVMLIGHT, Source, format_of
 from gappletron.streams.stream import CHUNK, ArrayStream, Chunk, Stream, digits, limited, trusted
 from gappletron.streams.svmlight import SvmlightFile
 from gappletron.streams.synthetic import Synthetic
-from gappletron.streams.tables import RecordStream, TableFile, are_records
+from gappletron.streams.tables import RecordStream, TableFile, are_records, sniffed_format
 from gappletron.streams.transform import transformed
 from gappletron.streams.unit_vectors import UnitVectors
 
@@ -155,7 +154,8 @@ def _file(path: str, options: dict[str, Any], rounds: int | None) -> Stream:
     """A table or a svmlight file."""
     found = options["format"] or format_of(path)
     if found is None:
-        found = SVMLIGHT if _is_generic(options) else _sniffed(path)
+        name = "standard input" if path == "-" else path
+        found = SVMLIGHT if _is_generic(options) else sniffed_format(Source(path, name))
     own = {name: options[name] for name in ("classes", "max_norm")}
     if found == SVMLIGHT:
         for name in ("label", "columns", "encoder"):
@@ -175,14 +175,3 @@ def _file(path: str, options: dict[str, Any], rounds: int | None) -> Stream:
 def _is_generic(options: dict[str, Any]) -> bool:
     """Whether nothing that was given speaks of a table."""
     return all(options[name] is None for name in ("label", "columns", "encoder"))
-
-
-def _sniffed(path: str) -> str:
-    """The format of a file whose name tells nothing."""
-    name = "standard input" if path == "-" else path
-    if is_pipe(path):
-        raise UserError(f"{name} has no name that tells its format: add it, as in --format csv (format='csv')")
-    found = format_in(first_bytes(Source(path, name)))
-    if found is None:
-        raise UserError(f"{name} looks like no table that is known: name its format, as in --format csv (format='csv')")
-    return found

@@ -14,7 +14,7 @@ from gappletron.records.cells import CATEGORICAL, NUMERIC, TEXT, is_record
 from gappletron.records.encoder import Encoder
 from gappletron.records.values import is_missing, number_of, text_of
 from gappletron.streams import sources
-from gappletron.streams.readers import READERS, VW_LABEL, Source
+from gappletron.streams.readers import READERS, VW_LABEL, Source, first_bytes, format_in, format_of
 from gappletron.streams.stream import (
     CHUNK,
     Chunk,
@@ -324,6 +324,30 @@ class RecordStream(Stream):
                 part = self._records.slice(start, CHUNK)
             indptr, indices, values = self.encoder.encode_many(part)
             yield frozen(indptr, indices, values, self._labels[start:stop])
+
+
+def table_blocks(path: str, format: str | None = None, columns: Iterable[str] | None = None) -> Iterator[Any]:
+    """The rows of a table in a file, with or without labels: record batches, or lists of dicts.
+
+    The format is found as :func:`gappletron.open_stream` does it.
+    """
+    source = Source(path, "standard input" if path == "-" else path, None if columns is None else tuple(columns))
+    found = format or format_of(path) or sniffed_format(source)
+    if found not in READERS:
+        raise unknown(found, "format of a table", list(READERS))
+    return READERS[found](source)
+
+
+def sniffed_format(source: Source) -> str:
+    """The format of a file whose name tells nothing."""
+    if sources.is_pipe(source.path):
+        raise UserError(f"{source.name} has no name that tells its format: add it, as in --format csv (format='csv')")
+    found = format_in(first_bytes(source))
+    if found is None:
+        raise UserError(
+            f"{source.name} looks like no table that is known: name its format, as in --format csv (format='csv')"
+        )
+    return found
 
 
 def are_records(rows: Any) -> bool:
