@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from gappletron import UNSEEN, Encoder, FeedbackGraph, Online, Player, Runs, UserError, model_files, open_stream, play
 from gappletron.streams import RecordStream, TableFile, readers, sources
@@ -465,3 +466,40 @@ def test_a_table_file_names_itself(write):
     assert repr(stream).startswith("<TableFile '")
     with pytest.raises(UserError, match="there is no file"):
         TableFile("nowhere.csv", "label", format="csv")
+
+
+# ------------------------------------------------------------------------------------------------------ hostile input
+
+PARQUET = io.BytesIO()
+pq.write_table(pa.table({"label": ["ham", "spam"] * 5, "x": np.arange(10.0), "t": ["a b"] * 10}), PARQUET)
+GOOD = {
+    "csv": as_csv(ROWS).encode(),
+    "tsv": as_csv(ROWS[:1] + ROWS[2:], "\t").encode(),
+    "jsonl": "\n".join(map(json.dumps, ROWS)).encode(),
+    "vw": b"1 |words free prize:2 |len chars:21\n2 0.5 'tag|words see you\n" * 3,
+    "parquet": PARQUET.getvalue(),
+}
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+@pytest.mark.parametrize("format", GOOD)
+def test_damaged_bytes_end_in_a_sentence(format, data, tmp_path):
+    content = bytearray(GOOD[format])
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(content) - 1))
+        insert = data.draw(
+            st.binary(max_size=3) | st.sampled_from([b'"', b"\n", b",", b"\t", b"|", b":", b"\0", b"\xff"])
+        )
+        content[place : place + data.draw(st.integers(0, 3))] = insert
+    path = tmp_path / f"table.{format}"
+    path.write_bytes(content)
+    try:
+        rows, names = played(open_stream(path, label=None if format == "vw" else "label", features=1000))
+    except UserError as error:
+        refusal = str(error)
+    else:
+        refusal = ""
+        assert all(np.isfinite(list(row.values())).all() for row in rows)
+        assert all(names)
+    assert "\n" not in refusal
