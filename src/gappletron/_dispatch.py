@@ -329,8 +329,19 @@ def _normal(value: Any, kind: type, name: str) -> Any:
             raise UserError(f"{name} must be True or False, not {value!r}")
         return value
     if not isinstance(value, kind):
-        raise UserError(f"{name} must be a {kind.__name__}, not {value!r}")
+        raise UserError(f"{name} must be a piece, not {value!r}: give {_piece_like(value, kind)}")
     return value
+
+
+def _piece_like(value: Any, kind: type) -> str:
+    """The piece that a text seems to mean, as in ``AdaGrad()`` for "ada-grad", or what kind is wanted."""
+    if isinstance(value, str):
+        plain = value.replace("-", "").replace("_", "").lower()
+        for found, cls in package_pieces.items():
+            if found.lower() == plain and issubclass(cls, kind):
+                return f"{found}()"
+    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    return f"{article} {kind.__name__}, for example one of gappletron.{kind.__module__.removeprefix('gappletron.')}"
 
 
 # ---------------------------------------------------------------------------------------------------------- compilation

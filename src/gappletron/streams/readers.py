@@ -12,6 +12,7 @@ import csv
 import io
 import itertools
 import json
+import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -74,12 +75,6 @@ def _read_delimited(source: Source, progress: Progress, delimiter: str | None, q
     with source.blocks(progress) as blocks:
         first = next(blocks, b"")
         header = _header(source, first, delimiter)
-        wrong: list[Any] = []
-
-        def note(row: Any) -> str:
-            wrong.append(row)
-            return "error"
-
         options = {
             "read_options": pacsv.ReadOptions(
                 column_names=header.names, skip_rows=0, block_size=sources.BLOCK, use_threads=False
@@ -88,21 +83,38 @@ def _read_delimited(source: Source, progress: Progress, delimiter: str | None, q
                 delimiter=header.delimiter,
                 quote_char=quote,
                 newlines_in_values=bool(quote),
-                invalid_row_handler=note,
             ),
             "convert_options": pacsv.ConvertOptions(
                 column_types=dict.fromkeys(header.names, pa.binary()), strings_can_be_null=True, null_values=[""]
             ),
         }
-        file = sources.BlockFile(itertools.chain([first[header.length :]], blocks))
-        rows = 0
+        marks = _Marks(itertools.chain([first[header.length :]], blocks))
+        rows, last = 0, None
         try:
-            with pacsv.open_csv(file, **options) as reader:
+            with pacsv.open_csv(sources.BlockFile(iter(marks)), **options) as reader:
                 for batch in reader:
                     yield batch
                     rows += batch.num_rows
+                    last = batch[-1][-1].as_py() if batch.num_rows else last
+            if quote and marks.count % 2 and b"\n" in (last or b""):
+                raise UserError(
+                    f"{source.name} ends inside a quoted field of row {rows:,}: close the quotation mark, or add "
+                    "--format tsv for tabs without quotes"
+                )
         except pa.ArrowInvalid as error:
-            raise _csv_error(source, error, wrong, rows, header) from None
+            raise _csv_error(source, str(error), rows, header) from None
+
+
+class _Marks:
+    """Blocks of bytes, and the number of quotation marks in those that were read."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks, self.count = blocks, 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for block in self._blocks:
+            self.count += block.count(b'"')
+            yield block
 
 
 class Header(NamedTuple):
@@ -162,22 +174,23 @@ def _first_row(text: str, delimiter: str) -> tuple[list[str], int]:
     return row, lines.tell()
 
 
-def _csv_error(source: Source, error: Exception, wrong: list[Any], rows: int, header: Header) -> UserError:
-    if rows == 0 and not wrong and "Empty CSV" in str(error):
+def _csv_error(source: Source, error: str, rows: int, header: Header) -> UserError:
+    """What pyarrow says, as a sentence; `rows` were read before."""
+    if rows == 0 and "Empty CSV" in error:
         return UserError(f"{source.name} has a header and no rows: a table needs at least one")
-    if wrong:
-        row = wrong[0]
-        where = f"{source.name}, after row {rows:,}" if row.number is None else f"{source.name}, row {row.number:,}"
-        quotes = (
-            "add --format csv if fields are quoted"
-            if header.delimiter == "\t"
-            else "quote fields that hold a delimiter"
-        )
-        return UserError(
-            f"{where}: a row has {row.actual_columns} fields and the header {row.expected_columns} "
-            f"({shortened(row.text, 60)!r}): {quotes}, or correct the row"
-        )
-    return UserError(f"{source.name} cannot be read as {DELIMITERS.get(header.delimiter, 'CSV')} ({error}): correct it")
+    found = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+): (.*)", error, re.DOTALL)
+    if found is None:
+        text = shortened(" ".join(error.split()), 120)
+        return UserError(f"{source.name} cannot be read after row {rows:,} ({text}): correct the file")
+    number, wanted, fields, text = found.groups()
+    where = f"{source.name}, row {number}" if number else f"{source.name}, after row {rows:,}"
+    quotes = (
+        "add --format csv if fields are quoted" if header.delimiter == "\t" else "quote fields that hold a delimiter"
+    )
+    return UserError(
+        f"{where}: a row has {fields} fields and the header {wanted} ({shortened(text, 60)!r}): {quotes}, or correct "
+        "the row"
+    )
 
 
 # ----------------------------------------------------------------------------------------------------- lines of a text
