@@ -11,7 +11,7 @@ reproduce: .venv/installed  ## every experiment of the paper; leaves results/rep
 
 test: .venv/installed  ## everything that CI runs: linter, types, layers, tests, examples
 	@$(MAKE) .venv-lowest/installed & \
-	$(BIN)/ruff format --check src tests benchmarks docs && \
+	$(BIN)/ruff format --check src tests benchmarks docs/*.py && \
 	$(BIN)/ruff check src tests benchmarks docs && $(BIN)/mypy && $(BIN)/lint-imports; \
 	status=$$?; wait; exit $$status  # the second environment is set up beside the linters
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --doctest-modules src tests
