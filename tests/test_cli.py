@@ -339,9 +339,9 @@ def test_features_classes_and_the_largest_norm(svm, tmp_path):
 def test_a_file_is_read_once_to_play_after_at_most_one_scan(options, openings, svm, monkeypatch):
     """However many learners and repeats play."""
     opened = []
-    reader = gappletron.streams.svmlight._opened
+    reader = gappletron.streams.sources.opened
     monkeypatch.setattr(
-        "gappletron.streams.svmlight._opened", lambda path, name: opened.append(path) or reader(path, name)
+        "gappletron.streams.sources.opened", lambda path, name: opened.append(path) or reader(path, name)
     )
     code, _, err = ended("run", svm, "--learner", "gapsmh", "--learner", "gaphin", "--repeats", 2, *options)
     assert (code, err) == (0, "")

@@ -18,7 +18,7 @@ from sklearn.datasets import load_svmlight_file
 
 from gappletron._dispatch import interpreted
 from gappletron._validate import UserError
-from gappletron.streams import SvmlightFile, limited, svmlight, transformed
+from gappletron.streams import SvmlightFile, limited, sources, svmlight, transformed
 from problems import no_error_left
 
 QUICK = settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -388,7 +388,7 @@ def test_the_operating_system_refuses(write, monkeypatch, error, message):
         raise error
 
     path = write("0\n1\n")
-    monkeypatch.setattr(svmlight, "open", refuse, raising=False)
+    monkeypatch.setattr(sources, "open", refuse, raising=False)
     with pytest.raises(UserError, match=message):
         SvmlightFile(path).scan()
     monkeypatch.setattr("sys.stdin", types.SimpleNamespace(buffer=types.SimpleNamespace(read=refuse)))
@@ -526,13 +526,13 @@ def test_options_replace_the_scan(write, monkeypatch):
 def openings(monkeypatch):
     """How often a file was opened: the list grows with every opening."""
     paths: list[str] = []
-    opened = svmlight._opened
+    opened = sources.opened
 
     def counting(path, name):
         paths.append(path)
         return opened(path, name)
 
-    monkeypatch.setattr(svmlight, "_opened", counting)
+    monkeypatch.setattr(sources, "opened", counting)
     return paths
 
 
@@ -568,7 +568,7 @@ def test_the_number_of_rounds_is_known_after_a_scan(write):
 
 
 def test_progress(write, monkeypatch):
-    monkeypatch.setattr(svmlight, "BLOCK", 100)
+    monkeypatch.setattr(sources, "BLOCK", 100)
     text = b"0 1:1\n1 1:2\n" * 50
     for content in (text, gzip.compress(text)):
         calls: list[tuple[int, int]] = []
@@ -596,7 +596,7 @@ def test_blocks_and_chunks_may_end_anywhere(write, monkeypatch):
     expected = played(SvmlightFile(path))
     monkeypatch.setattr(svmlight, "ENTRIES", 3)  # less than one row may need
     for block, rows in ((1, 400), (7, 3), (64, 1), (1000, 37)):
-        monkeypatch.setattr(svmlight, "BLOCK", block)
+        monkeypatch.setattr(sources, "BLOCK", block)
         monkeypatch.setattr(svmlight, "CHUNK", rows)
         stream = SvmlightFile(path)
         assert all(np.array_equal(a, b) for a, b in zip(played(stream), expected, strict=True))
@@ -609,7 +609,7 @@ def test_many_doubtful_numbers_in_one_row(write):
 
 
 def test_a_line_without_end(write, monkeypatch):
-    monkeypatch.setattr(svmlight, "BLOCK", 1 << 16)
+    monkeypatch.setattr(sources, "BLOCK", 1 << 16)
     monkeypatch.setattr(svmlight, "LONGEST_LINE", 1 << 20)
     with pytest.raises(UserError, match="line 2 is longer than 1 MiB"):
         SvmlightFile(write("0\n1 " + " " * (3 << 20))).scan()
@@ -617,7 +617,7 @@ def test_a_line_without_end(write, monkeypatch):
 
 def test_memory_stays_bounded(write, monkeypatch):
     """A gzipped 12 MB text that takes over 40 MB as arrays is scanned and played within 6 MB."""
-    monkeypatch.setattr(svmlight, "BLOCK", 1 << 16)
+    monkeypatch.setattr(sources, "BLOCK", 1 << 16)
     monkeypatch.setattr(svmlight, "CHUNK", 1 << 12)
     monkeypatch.setattr(svmlight, "ENTRIES", 1 << 16)
     path = write(

@@ -24,7 +24,7 @@ from gappletron.engine import HEAD, new_record
 from gappletron.inputs import Vector, sparse_parts
 from gappletron.learners.learner import Learner
 from gappletron.numerics import UNSEEN_LABEL
-from gappletron.player import Player, Turn
+from gappletron.player import Player, Turn, for_records
 from gappletron.records.encoder import Encoder
 from gappletron.streams.stream import MOST_FEATURES
 
@@ -43,6 +43,8 @@ __all__ = ["UNSEEN", "Online", "Receipt"]
 
 FORMAT = "gappletron.Online"
 FIRST_FEATURES = 1024
+PENDING, PENDING_BYTES = 10_000, 2**28
+"""How many receipts may wait for feedback unless said otherwise, and how much memory they may take."""
 RECEIPT = ("serial", "action", "greedy", "size of the row", "graph, or -1 for the model's own")
 """The columns of the array "receipts" in a file."""
 MOST_SESSIONS = 256
@@ -240,8 +242,8 @@ class Online:
         seed: int = 0,
         normalize: Normalization | str | None = "auto",
         bias: bool | str = "auto",
-        pending: int = 10_000,
-        pending_bytes: int = 2**28,
+        pending: int = PENDING,
+        pending_bytes: int = PENDING_BYTES,
         feature_limit: int = 2**24,
     ) -> None:
         if not isinstance(learner, Learner | str) and graph is None:
@@ -263,13 +265,7 @@ class Online:
             self.feature_limit = whole(feature_limit, "feature_limit", least=1, most=MOST_FEATURES)
             first = min(FIRST_FEATURES, self.feature_limit)
         self._player = Player(learner, graph, first, seed, normalize=normalize, bias=bias)
-        self.pending_limit = whole(pending, "pending", least=1)
-        self.pending_bytes = whole(pending_bytes, "pending_bytes", least=1)
-        self._session, self._forks = _new_session(0), forks[0]
-        self._past: dict[str, Session] = {}
-        self._pending: OrderedDict[int, Receipt] = OrderedDict()
-        self._expired: OrderedDict[int, None] = OrderedDict()
-        self._bind()
+        self._begin(pending, pending_bytes)
 
     def _bind(self) -> None:
         """What is not saved: the lock, what a signal may interrupt, and machine code, now rather than in a round."""
@@ -287,6 +283,45 @@ class Online:
             f"<Online {self.learner.name} on {self.graph}: {self.rounds} rounds, {len(self._pending)} waiting, "
             f"{self.features} features>"
         )
+
+    @classmethod
+    def from_player(cls, player: Player, encoder: Encoder | None = None) -> Online:
+        """A model around a player, which goes on where the player is.
+
+        >>> from gappletron import FeedbackGraph, Online, Player
+        >>> player = Player("auto", FeedbackGraph.bandit(3), features=2)
+        >>> turn = player.act([0.5, 1.0])
+        >>> Online.from_player(player).rounds
+        1
+        """
+        if encoder is not None and encoder.features != player.features:
+            raise UserError(
+                f"the encoder has {encoder.features} features and the player {player.features}: make the player with "
+                "features=encoder.features"
+            )
+        model = cls.__new__(cls)
+        model._player, model.encoder, model.feature_limit = player, encoder, None
+        model._begin(PENDING, PENDING_BYTES)
+        return model
+
+    def _begin(self, pending: int, pending_bytes: int) -> None:
+        """No receipt was given out yet."""
+        self.pending_limit = whole(pending, "pending", least=1)
+        self.pending_bytes = whole(pending_bytes, "pending_bytes", least=1)
+        self._session, self._forks = _new_session(self.rounds), forks[0]
+        self._past: dict[str, Session] = {}
+        self._pending: OrderedDict[int, Receipt] = OrderedDict()
+        self._expired: OrderedDict[int, None] = OrderedDict()
+        self._bind()
+
+    @property
+    def player(self) -> Player:
+        """The player underneath, for playing in bulk; it is not locked, so let no other thread use the model
+        meanwhile.
+        """
+        with self._lock:
+            self._settle()
+            return self._player
 
     @property
     def learner(self) -> Learner:
@@ -769,11 +804,6 @@ class Online:
         model._session, model._forks = _new_session(model.rounds), forks[0]
         model._bind()
         return model
-
-
-def for_records(normalize: Any, bias: Any) -> tuple[Any, Any]:
-    """What ``"auto"`` means for records, whose columns have any scale: for the learners of the paper as well."""
-    return ("columns" if normalize == "auto" else normalize), (True if bias == "auto" else bias)
 
 
 def _encoded_features(encoder: Any, features: Any) -> int:

@@ -170,6 +170,11 @@ def _bias_of(given: Any, learner: Learner) -> bool:
     return given
 
 
+def for_records(normalize: Any, bias: Any) -> tuple[Any, Any]:
+    """What ``"auto"`` means for records, whose columns have any scale: for the learners of the paper as well."""
+    return ("columns" if normalize == "auto" else normalize), (True if bias == "auto" else bias)
+
+
 def _one_row(vector: Vector, label: int = 0) -> Prepared:
     """A checked vector as a chunk of one row."""
     indptr = np.array([0, vector.indices.size])

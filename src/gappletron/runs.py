@@ -29,7 +29,7 @@ from gappletron.graphs import FeedbackGraph, class_positions, open_graph
 from gappletron.history import Histories, History, curve_of
 from gappletron.learners import check_can_play
 from gappletron.learners.learner import Learner
-from gappletron.player import Player, learner_of
+from gappletron.player import Player, for_records, learner_of
 from gappletron.streams import open_stream
 from gappletron.streams.prepared import prepared_chunks
 from gappletron.streams.stream import Stream, limited
@@ -165,6 +165,8 @@ class Runs:
 
         if self.stream.is_transformed:
             normalize, bias = (None if normalize == "auto" else normalize), (False if bias == "auto" else bias)
+        elif self.stream.encoder is not None:
+            normalize, bias = for_records(normalize, bias)
 
         def run_of(name: str, repeat: int) -> _Run:
             player = Player(
@@ -194,6 +196,39 @@ class Runs:
         self._has_costs = self.graph.has_costs
         self._begun = False
 
+    @classmethod
+    def continuing(cls, player: Player, stream: Any, *, jobs: int | None = None) -> Runs:
+        """A run that goes on with a player as it is; classes of the stream that are new to it are added.
+
+        >>> from gappletron import FeedbackGraph, Player
+        >>> player = Player("auto", FeedbackGraph.bandit(3), features=40)
+        >>> for _ in Runs.continuing(player, "synthetic:K=3,d=40,T=500"):
+        ...     player.rounds
+        500
+        """
+        runs = cls.__new__(cls)
+        runs.repeats, runs.seed, runs.jobs = (0,), 0, jobs or usable_cores()
+        runs.learners = {player.learner.name: player.learner}
+        runs.stream = open_stream(stream)
+        runs._changing = None
+        for name in runs.stream.classes:
+            if name not in player.graph.classes:
+                player.add_class(name)
+        runs.graph = player.graph
+        runs._positions = class_positions(runs.stream.classes, runs.graph)
+        tally = new_tally(marked_rounds("log", runs.stream.rounds), runs.graph.n_actions, runs.graph.n_classes)
+        runs._runs = [_Run(player.learner.name, 0, 0, player, tally, Counts())]
+        runs._losses, runs._has_costs, runs._begun = False, runs.graph.has_costs, False
+        return runs
+
+    def player(self, name: str | None = None, repeat: int = 0) -> Player:
+        """The player of one run, as it is now; by default of the first learner."""
+        first = next(iter(self.learners)) if name is None else name
+        for run in self._runs:
+            if (run.name, run.repeat) == (first, repeat):
+                return run.player
+        raise UserError(f"there is no run of {first!r} with repeat {repeat}: the learners are {listing(self.learners)}")
+
     def __iter__(self) -> Iterator[int]:
         """Play the stream, once; after each chunk, the number of rounds played so far."""
         if self._begun:
@@ -202,6 +237,8 @@ class Runs:
         played = 0
         with _threads(min(self.jobs, len(self._runs))) as each:
             for chunk in prepared_chunks(self.stream):
+                if self.stream.is_open:
+                    self._add_classes()
                 ready = chunk if self._positions is None else chunk.relabelled(self._positions)
                 rounds = len(ready.chunk.labels)
                 graphs = self._graphs_of(played, rounds)
@@ -209,6 +246,17 @@ class Runs:
                 list(each(functools.partial(_Run.play, chunk=ready, graphs=graphs), self._runs))
                 played += rounds
                 yield played
+
+    def _add_classes(self) -> None:
+        """Give every player the classes that have come since the last chunk."""
+        known = set(self.graph.classes)
+        new = [name for name in self.stream.classes if name not in known]
+        for name in new:
+            for run in self._runs:
+                run.add_class(name)
+        if new:
+            self.graph = self._runs[0].player.graph
+            self._positions = class_positions(self.stream.classes, self.graph)
 
     def _graphs_of(self, played: int, rounds: int) -> list[FeedbackGraph] | None:
         """The graph of each of the next rounds, where it changes."""
@@ -229,11 +277,7 @@ class Runs:
 
     def weights(self, name: str | None = None, repeat: int = 0) -> Floats:
         """W of one run as it is now, features x classes, with a bias first; by default of the first learner."""
-        first = next(iter(self.learners)) if name is None else name
-        for run in self._runs:
-            if (run.name, run.repeat) == (first, repeat):
-                return run.player.weights
-        raise UserError(f"there is no run of {first!r} with repeat {repeat}: the learners are {listing(self.learners)}")
+        return self.player(name, repeat).weights
 
 
 class _Run:
@@ -257,6 +301,17 @@ class _Run:
     def nbytes(self) -> int:
         """The memory of the state and of the totals."""
         return self.player.nbytes + sum(array.nbytes for array in self.tally)
+
+    def add_class(self, name: Label) -> None:
+        """Let the player have one class more; a preset's graph stays that preset."""
+        self.player.add_class(name)
+        actions, classes = self.player.graph.visible.shape
+        confusion = np.zeros((actions, classes), np.int64)
+        old = self.tally.confusion
+        # Extra actions stay last: the rows of classes are copied to the front, theirs to the end.
+        confusion[: classes - 1, : classes - 1] = old[: classes - 1]
+        confusion[classes:, : classes - 1] = old[classes - 1 :]
+        self.tally = self.tally._replace(confusion=confusion)
 
     def play(self, chunk: Prepared, graphs: list[FeedbackGraph] | None) -> None:
         """Play the rounds of a chunk."""

@@ -1,8 +1,8 @@
-"""The command line: ``gappletron reproduce``, ``export``, ``run``, ``graph``, ``learners``, ``bound`` and ``demo``.
+"""The command line: ``gappletron run``, ``predict``, ``teach``, ``reproduce``, ``graph``, ``learners`` and others.
 
-One module per command (``paper`` holds two) reads its options and shows results; what it runs is the library's public
-interface. Tables go to the standard output, progress and errors to the standard error; a user error is one sentence and
-exit code 2. The modules import the library inside their functions, so that ``--help`` is quick.
+One module per command (``paper`` and ``models`` hold two) reads its options and shows results; what it runs is the
+library's public interface. Tables go to the standard output, progress and errors to the standard error; a user error is
+one sentence and exit code 2. The modules import the library inside their functions, so that ``--help`` is quick.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import typer
 
 from gappletron import __version__
 from gappletron._validate import UserError
-from gappletron.cli import bound, demo, graph, learners, paper, run
+from gappletron.cli import bound, demo, graph, learners, models, paper, run
 from gappletron.cli.output import say, show_error, tell
 
 __all__ = ["app", "main"]
@@ -35,6 +35,8 @@ app = typer.Typer(
 app.command("reproduce")(paper.reproduce)
 app.command("export")(paper.export)
 app.command("run")(run.run)
+app.command("predict")(models.predict)
+app.command("teach")(models.teach)
 app.command("graph")(graph.describe_graph)
 app.command("learners")(learners.list_learners)
 app.command("bound")(bound.show_bounds)

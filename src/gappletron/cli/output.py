@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gappletron.history import Histories
+    from gappletron.player import Player
     from gappletron.runs import Runs
 
 
@@ -42,19 +43,26 @@ def show_error(error: Exception) -> None:
         tell(f"gappletron: {' '.join(str(error).splitlines())}")
 
 
-def check_outputs(json_path: Path | None, plot: Path | None, inputs: tuple[str, ...] = ()) -> None:
+def check_outputs(
+    json_path: Path | None, plot: Path | None, save: Path | None = None, inputs: tuple[str, ...] = ()
+) -> None:
     """Raise UserError, before anything is played, if an output cannot be written or is also an input."""
     from gappletron._files import check_writable, figure_kind
 
     if plot is not None:
         figure_kind(plot)
-    for path in (json_path, plot):
+    for path in (json_path, plot, save):
         if path is not None and path != STANDARD_OUTPUT:
             check_writable(path)
             if any(_same_file(path, name) for name in inputs):
                 raise UserError(f"{str(path)!r} is an input and would be overwritten: name another file for the result")
-    if json_path is not None and plot is not None and json_path.resolve() == plot.resolve():
-        raise UserError(f"--json and --plot both name {str(plot)!r}: name two files")
+    named = {"--json": json_path, "--plot": plot, "--save": save}
+    places: dict[Path, str] = {}
+    for option, path in named.items():
+        if path is not None:
+            other = places.setdefault(path.resolve(), option)
+            if other != option:
+                raise UserError(f"{other} and {option} both name {str(path)!r}: name two files")
 
 
 def _same_file(path: Path, name: str) -> bool:
@@ -165,6 +173,7 @@ def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str,
             "rounds": max(run.rounds for run in histories),
             "features": int(runs.stream.features),
             "classes": len(runs.stream.classes),
+            "encoder": None if runs.stream.encoder is None else runs.stream.encoder.to_dict(),
         },
         "graph": {
             "name": printable(graph.name),
@@ -173,6 +182,7 @@ def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str,
             "action_names": list(graph.actions),
             "class_names": list(graph.classes),
             "revealing": list(graph.revealing),
+            "edges": [[action, name] for action in graph.actions for name in graph.reveals(action)],
             "dominating_set": list(graph.dominating_set),
             "dominating_set_is_exact": graph.dominating_set_is_exact,
             "rho": graph.rho,
@@ -185,6 +195,7 @@ def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str,
                 "repeat": run.repeat,
                 "seed": run.seed,
                 "parameters": json_ready(spelled(run.learner)),
+                **_rows_of(runs.player(run.name, run.repeat)),
                 "rounds": run.rounds,
                 "mistakes": run.mistakes,
                 "error_rate": run.error_rate,
@@ -192,7 +203,19 @@ def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str,
                 "labels_seen": run.labels_seen,
                 "seconds": run.seconds,
                 "confusion": run.confusion.tolist(),
+                "curve": {
+                    "rounds": run.curve.rounds.tolist(),
+                    "mistakes": run.curve.mistakes.tolist(),
+                    "labels_seen": run.curve.labels_seen.tolist(),
+                },
             }
             for run in histories
         ],
     }
+
+
+def _rows_of(player: Player) -> dict[str, Any]:
+    """How a player's rows are prepared."""
+    from gappletron.spelling import spelled
+
+    return {"normalization": spelled(player.normalization), "bias": player.bias}

@@ -11,6 +11,18 @@ import typer
 
 from gappletron._signals import held_back
 from gappletron._validate import UserError, listing, unknown
+from gappletron.cli.data import (
+    Categorical,
+    Columns,
+    Drop,
+    Format,
+    Label,
+    Numeric,
+    Table,
+    Text,
+    loaded,
+    opened,
+)
 from gappletron.cli.graph import with_costs
 from gappletron.cli.output import (
     STANDARD_OUTPUT,
@@ -23,7 +35,11 @@ from gappletron.cli.output import (
 from gappletron.progress import progress
 
 if TYPE_CHECKING:
+    from gappletron.graphs import FeedbackGraph
     from gappletron.learners.learner import Learner
+    from gappletron.online import Online
+    from gappletron.runs import Runs
+    from gappletron.streams.stream import Stream
 
 
 def run(
@@ -31,17 +47,24 @@ def run(
         str,
         typer.Argument(
             metavar="DATA",
-            help="A svmlight file (plain or gzip), '-' for a pipe, 'digits', or "
-            "'synthetic:K=9,d=120,noise=0.05,T=100000,seed=0'.",
+            help="A file (CSV, TSV, JSON lines, Parquet, Vowpal Wabbit or svmlight; plain, gzip or zstd), '-' for a "
+            "pipe, 'digits', or 'synthetic:K=9,d=120,noise=0.05,T=100000,seed=0'.",
         ),
     ],
+    label: Label = None,
+    text: Text = None,
+    numeric: Numeric = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    format: Format = None,
+    columns: Columns = None,
     graph: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="bandit, full, filtering, label-efficient, apple-tasting, disease-prevention, or a FILE.json; "
-            "the revealing class as in filtering:revealing=ham."
+            help="bandit (default), full, filtering, label-efficient, apple-tasting, disease-prevention, or a "
+            "FILE.json; the revealing class as in filtering:revealing=ham."
         ),
-    ] = "bandit",
+    ] = None,
     revealing: Annotated[
         str | None,
         typer.Option(
@@ -107,7 +130,13 @@ def run(
         bool | None,
         typer.Option("--bias/--no-bias", help="Add a feature that is always 1. Default: for auto only."),
     ] = None,
-    features: Annotated[int | None, typer.Option(help="The number of features; replaces a scan of the file.")] = None,
+    features: Annotated[
+        int | None,
+        typer.Option(
+            help="svmlight: the number of features, which replaces a scan of the file. Tables: the number of features "
+            "that everything is hashed into; default 262144."
+        ),
+    ] = None,
     classes: Annotated[str | None, typer.Option(help="The labels, as in 0,1,2; replaces a scan of the file.")] = None,
     max_norm: Annotated[
         float | None, typer.Option(help="The largest norm of a row; replaces a scan of the file.")
@@ -120,6 +149,13 @@ def run(
         ),
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="PATH", help="Draw the error curves: PNG, SVG or PDF.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="MODEL", help="Write the model to this file: one learner, one repeat.")
+    ] = None,
+    load: Annotated[
+        Path | None,
+        typer.Option(metavar="MODEL", help="Go on with the model of this file: its learner, graph, columns and seed."),
+    ] = None,
     confusion: Annotated[
         bool, typer.Option("--confusion", help="Also print how often each action was played at each label.")
     ] = False,
@@ -127,47 +163,52 @@ def run(
     """Play a stream with one or more learners and print their error rates."""
     from gappletron.graphs import open_graph
     from gappletron.history import Histories
-    from gappletron.normalization import normalization_of
     from gappletron.runs import Runs
-    from gappletron.streams import open_stream
-    from gappletron.tuning import tuned
 
     if gamma is not None and tuning is not None:
         raise UserError("--gamma and --tuning were both given, and both set gamma: omit one of them")
-    check_outputs(json_path, plot, inputs=(data, graph))
-    learners = _configured(learner or ["auto"], exploration, optimizer, gamma, tuning)
-    stream = open_stream(
-        data,
-        features=features,
-        classes=None if classes is None else classes.split(","),
-        max_norm=max_norm,
-        rounds=rounds,
-    )
-    with progress("reading") as show:
-        stream.prepare(show)
-        # A file without --max-norm is scanned for it.
-        norm = None if tuning is None else normalization_of(normalize, "none").longest() or stream.max_norm
-    if bias and norm is not None:
-        norm = math.hypot(1.0, norm)
-    feedback = with_costs(open_graph(graph, stream.classes, revealing, classes_given=stream.classes_given), cost)
-    if tuning is not None:
-        learners = {
-            name: tuned(
-                learner, tuning, feedback, rounds=stream.rounds, features=stream.features + bool(bias), max_norm=norm
-            )
-            for name, learner in learners.items()
+    check_outputs(json_path, plot, save, inputs=(data, graph or ""))
+    table = Table(label, text, numeric, categorical, drop, format, columns)
+    options = {
+        "classes": None if classes is None else classes.split(","),
+        "max_norm": max_norm,
+        "rounds": rounds,
+        "features": features,
+    }
+    model = None
+    if load is not None:
+        fixed: dict[str, Any] = {
+            "graph": graph,
+            "revealing": revealing,
+            "cost": cost,
+            "learner": learner,
+            "tuning": tuning,
         }
-    with progress("compiling"):
-        runs = Runs(
-            learners,
-            stream,
-            feedback,
-            repeats=repeats,
-            seed=seed,
-            normalize=normalize,
-            bias="auto" if bias is None else bias,
-            jobs=jobs,
-        )
+        fixed |= {"exploration": exploration, "optimizer": optimizer, "gamma": gamma, "bias": bias}
+        model = loaded(load, fixed)
+        stream = opened(data, table, options, model)
+        with progress("compiling"):
+            runs = Runs.continuing(model.player, stream, jobs=jobs)
+    else:
+        learners = _configured(learner or ["auto"], exploration, optimizer, gamma, tuning)
+        if save is not None and (len(learners) > 1 or repeats > 1):
+            raise UserError("--save writes one model, and there are several runs: give one --learner and one repeat")
+        stream = opened(data, table, options)
+        preset = graph or "bandit"
+        feedback = with_costs(open_graph(preset, stream.classes, revealing, classes_given=stream.classes_given), cost)
+        if tuning is not None:
+            learners = _tuned(learners, tuning, feedback, stream, normalize, bool(bias))
+        with progress("compiling"):
+            runs = Runs(
+                learners,
+                stream,
+                feedback,
+                repeats=repeats,
+                seed=seed,
+                normalize=normalize,
+                bias="auto" if bias is None else bias,
+                jobs=jobs,
+            )
 
     def report(histories: Histories, stopped: str | None) -> None:
         if stopped is not None:
@@ -182,8 +223,34 @@ def run(
                     last.callback(histories.plot, plot)
                 if json_path is not None:
                     write_json(json_path, runs, histories, stopped)
+                if save is not None:
+                    last.callback(_save, save, runs, model)
 
     play_and_report(runs, report)
+
+
+def _save(path: Path, runs: Runs, model: Online | None) -> None:
+    """Write the model of the only run."""
+    from gappletron.online import Online
+
+    (model or Online.from_player(runs.player(), runs.stream.encoder)).save(path)
+
+
+def _tuned(
+    learners: dict[str, Learner], tuning: str, graph: FeedbackGraph, stream: Stream, normalize: str, bias: bool
+) -> dict[str, Learner]:
+    """The learners with the parameters that a tuning sets."""
+    from gappletron.normalization import normalization_of
+    from gappletron.tuning import tuned
+
+    with progress("reading"):  # a file without --max-norm is scanned for it
+        norm = normalization_of(normalize, "none").longest() or stream.max_norm
+    norm = math.hypot(1.0, norm) if bias and norm is not None else norm
+    features = stream.features + bias
+    return {
+        name: tuned(learner, tuning, graph, rounds=stream.rounds, features=features, max_norm=norm)
+        for name, learner in learners.items()
+    }
 
 
 def _may_block(*outputs: Path | None) -> bool:

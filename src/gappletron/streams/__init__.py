@@ -9,10 +9,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from gappletron._validate import UserError
+from gappletron.records.encoder import Encoder
 from gappletron.streams.adversarial import FreshFeatures, Segments
+from gappletron.streams.readers import SVMLIGHT, Source, format_of
 from gappletron.streams.stream import CHUNK, ArrayStream, Chunk, Stream, digits, limited, trusted
 from gappletron.streams.svmlight import SvmlightFile
 from gappletron.streams.synthetic import Synthetic
+from gappletron.streams.tables import RecordStream, TableFile, are_records, sniffed_format
 from gappletron.streams.transform import transformed
 from gappletron.streams.unit_vectors import UnitVectors
 
@@ -24,10 +27,12 @@ __all__ = [
     "ArrayStream",
     "Chunk",
     "FreshFeatures",
+    "RecordStream",
     "Segments",
     "Stream",
     "SvmlightFile",
     "Synthetic",
+    "TableFile",
     "UnitVectors",
     "digits",
     "limited",
@@ -48,6 +53,14 @@ MADE: dict[str, Callable[[str], Stream]] = {
 def open_stream(
     data: Any,
     *,
+    label: str | None = None,
+    text: str | Iterable[str] = (),
+    numeric: str | Iterable[str] = (),
+    categorical: str | Iterable[str] = (),
+    drop: str | Iterable[str] = (),
+    encoder: Encoder | None = None,
+    format: str | None = None,
+    columns: Iterable[str] | None = None,
     features: int | None = None,
     classes: Iterable[Any] | None = None,
     max_norm: float | None = None,
@@ -55,11 +68,23 @@ def open_stream(
     normalize: str | None = "none",
     bias: bool = False,
 ) -> Stream:
-    """The stream that `data` names: ``"synthetic:K=9,d=120,..."``, ``"digits"``, a path, ``"-"``, a pair (X, y) or a
-    Stream.
+    """The stream that `data` names: a file's path, ``"-"`` for the standard input, a pair of rows and labels, a Stream,
+    ``"digits"`` or ``"synthetic:K=9,d=120,..."``.
 
-    `features` and `max_norm` are for files and pipes, `classes` for these and for arrays. At most `rounds` rounds are
-    played. `normalize` and `bias` are those of :func:`transformed`. (A file that is called digits is ``"./digits"``.)
+    :param label: for tables, the column of the labels.
+    :param text: for tables, columns of text; likewise `numeric`, `categorical` and `drop`. The kinds of other columns
+        are found in the first block: see :class:`TableFile`.
+    :param encoder: for tables and records, in place of these four.
+    :param format: ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"parquet"``, ``"vw"`` or ``"svmlight"``; by default by the end
+        of the file's name, or else by its first line.
+    :param columns: the names of the columns of a CSV file without a header.
+    :param features: of a svmlight file or pipe; for tables, the number that everything is hashed into.
+    :param classes: the labels, where they should not be found in the data.
+    :param rounds: at most so many are played.
+    :param normalize: with `bias`, that of :func:`transformed`.
+
+    The rows of a pair are an array, a sparse matrix or a frame of numbers; or records: a frame that has other columns,
+    a list of dicts or of texts. (A file that is called digits is ``"./digits"``.)
 
     >>> from gappletron.streams import open_stream
     >>> open_stream("synthetic:K=6,d=80,seed=1", rounds=500).rounds
@@ -68,23 +93,33 @@ def open_stream(
     65
     >>> open_stream(([[0, 1], [1, 0]], ["ham", "spam"])).classes
     ('ham', 'spam')
+    >>> open_stream((["see you at five", "win a prize"], ["ham", "spam"])).encoder
+    Encoder()
     """
     stream: Stream
-    unused: dict[str, Any] = {"features": features, "classes": classes, "max_norm": max_norm}
+    declared = _declared(encoder, text, numeric, categorical, drop)
+    table = {"label": label, "format": format, "columns": columns}
+    unused: dict[str, Any] = {
+        "encoder": declared,
+        **table,
+        "features": features,
+        "max_norm": max_norm,
+        "classes": classes,
+    }
     if isinstance(data, Stream):
         stream = trusted(data)
     elif isinstance(data, tuple):
         if len(data) != 2:
             raise UserError(f"expected a pair (X, y), not a tuple of {len(data)}: give the rows and their labels")
-        stream = ArrayStream(*data, classes=unused.pop("classes"))
+        stream = _pair(*data, unused)
     elif isinstance(data, str) and data == "digits":
         stream = digits()
     elif isinstance(data, str) and data.partition(":")[0] in MADE:
         kind, _, spec = data.partition(":")
         stream = MADE[kind](spec)
     elif isinstance(data, str | os.PathLike):
-        stream = SvmlightFile(data, rounds=rounds, **unused)
-        unused, rounds = {}, None
+        stream = _file(os.fsdecode(data), unused, rounds)
+        unused = {}
     else:
         raise UserError(
             f"a {type(data).__name__} is not a stream: give a path, 'digits', 'synthetic:K=9,d=120', a pair (X, y) "
@@ -93,6 +128,50 @@ def open_stream(
     for name, value in unused.items():
         if value is not None:
             raise UserError(f"{name}= is only for files, and {stream.name} is not one: omit it")
-    if rounds is not None:
+    if rounds is not None and not isinstance(stream, SvmlightFile):
         stream = limited(stream, rounds)
     return transformed(stream, normalize, bias)
+
+
+def _declared(encoder: Encoder | None, text: Any, numeric: Any, categorical: Any, drop: Any) -> Encoder | None:
+    """The encoder given, or one with these columns; None where nothing is said."""
+    if not any((text, numeric, categorical, drop)):
+        return encoder
+    if encoder is not None:
+        raise UserError("columns were given beside an encoder, which has its own: give one of the two")
+    return Encoder(text=text, numeric=numeric, categorical=categorical, drop=drop)
+
+
+def _pair(X: Any, y: Any, options: dict[str, Any]) -> Stream:
+    """Rows and labels in memory; what is used of the options is taken out."""
+    classes, encoder = options.pop("classes"), options.pop("encoder")
+    if encoder is not None or are_records(X):
+        return RecordStream(X, y, encoder=encoder, classes=classes)
+    return ArrayStream(X, y, classes=classes)
+
+
+def _file(path: str, options: dict[str, Any], rounds: int | None) -> Stream:
+    """A table or a svmlight file."""
+    found = options["format"] or format_of(path)
+    if found is None:
+        name = "standard input" if path == "-" else path
+        found = SVMLIGHT if _is_generic(options) else sniffed_format(Source(path, name))
+    own = {name: options[name] for name in ("classes", "max_norm")}
+    if found == SVMLIGHT:
+        for name in ("label", "columns", "encoder"):
+            if options[name] is not None:
+                raise UserError(
+                    f"{path} is read as svmlight, which has no named columns: omit {name}, or name its format "
+                    "(--format csv)"
+                )
+        return SvmlightFile(path, features=options["features"], rounds=rounds, **own)
+    encoder = options["encoder"]
+    if options["features"] is not None:
+        columns = {} if encoder is None else encoder.to_dict()
+        encoder = Encoder.from_dict(columns | {"features": options["features"]})
+    return TableFile(path, options["label"], format=found, encoder=encoder, columns=options["columns"], **own)
+
+
+def _is_generic(options: dict[str, Any]) -> bool:
+    """Whether nothing that was given speaks of a table."""
+    return all(options[name] is None for name in ("label", "columns", "encoder"))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from gappletron.records.encoder import Encoder
+
 __all__ = ["CHUNK", "ArrayStream", "Chunk", "Stream", "digits", "limited"]
 
 CHUNK = 65_536
@@ -162,6 +164,10 @@ class Stream(abc.ABC):
     """The largest Euclidean norm of a row, or an upper bound of it; None if unknown."""
     is_transformed: bool = False
     """Whether the rows were normalized, or have a bias on request: see :func:`transformed`."""
+    encoder: Encoder | None = None
+    """What made the rows from records, where they are; its columns have any scale."""
+    is_open: bool = False
+    """Whether classes are added while the stream is played: `classes` are those that have come so far."""
 
     @abc.abstractmethod
     def chunks(self) -> Iterator[Chunk]:
@@ -204,7 +210,7 @@ class ArrayStream(Stream):
         self.features = whole(self.features, "the number of columns of X", most=MOST_FEATURES)
         for start, stop in self._cuts():
             self._checked_entries(start, stop)
-        self.classes, self._labels = _positions(y, self.rounds, classes)
+        self.classes, self._labels = label_positions(y, self.rounds, classes)
         self.classes_given = classes is not None
 
     @functools.cached_property
@@ -377,7 +383,7 @@ def _distinct(y: Any) -> tuple[list[Any], NDArray[np.int64]]:
     return [plain for _, plain in places], positions
 
 
-def _positions(y: Any, rounds: int, classes: Iterable[Any] | None) -> tuple[tuple[Label, ...], NDArray[np.int64]]:
+def label_positions(y: Any, rounds: int, classes: Iterable[Any] | None) -> tuple[tuple[Label, ...], NDArray[np.int64]]:
     """The classes, and every row's position in them."""
     found, positions = _distinct(y)
     if len(positions) != rounds:
@@ -464,6 +470,16 @@ class Wrapped(Stream):
     def is_transformed(self) -> bool:  # type: ignore[override]
         """Whether the stream's rows were normalized, or have a bias on request."""
         return self._stream.is_transformed
+
+    @property
+    def encoder(self) -> Encoder | None:  # type: ignore[override]
+        """The stream's encoder."""
+        return self._stream.encoder
+
+    @property
+    def is_open(self) -> bool:  # type: ignore[override]
+        """Whether classes are added to the stream's."""
+        return self._stream.is_open
 
     @property
     def rounds(self) -> int | None:  # type: ignore[override]

@@ -1,22 +1,21 @@
-"""Streams from svmlight (libsvm) files: plain or gzipped, regular files or pipes, in bounded memory."""
+"""Streams from svmlight (libsvm) files: plain or compressed, regular files or pipes, in bounded memory."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import os
 import re
-import stat
 import sys
-import zlib
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gappletron._dispatch import specialised
 from gappletron._validate import Label, UserError, labels, listing, number, whole
+from gappletron.streams import sources
 from gappletron.streams._svmlight_parser import CROWDED, FULL, WRONG, Cursor, Rows, parse, powers
+from gappletron.streams.readers import looks_like
 from gappletron.streams.stream import (
     CHUNK,
     ENTRIES,
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["SvmlightFile"]
-
-BLOCK = 1 << 20
-"""Bytes that are read, and at most decompressed, in one step."""
 
 LONGEST_LINE = 1 << 26
 """The longest line, in bytes: a line is held in memory as a whole."""
@@ -70,8 +66,9 @@ class Parsed(NamedTuple):
 class SvmlightFile(Stream):
     """The rows of an svmlight file, ``label index:value index:value ...`` with indices from 1, one round each.
 
-    The file may be gzipped, whatever its name. It is read as scikit-learn reads it with ``zero_based=False``, but
-    faster and in bounded memory; nan, inf, digits with underscores and indices below 1 are errors. Zeros are left out.
+    The file may be compressed by gzip or zstd, whatever its name. It is read as scikit-learn reads it with
+    ``zero_based=False``, but faster and in bounded memory; nan, inf, digits with underscores and indices below 1 are
+    errors. Zeros are left out.
 
     What is not given here is found by one scan of the file when it is first needed (see :meth:`scan`): the features are
     as many as the largest index, the classes are the distinct labels in increasing order, as ints if all are whole and
@@ -109,7 +106,7 @@ class SvmlightFile(Stream):
         except TypeError:
             raise UserError(f"a file is named by a path, not by {path!r}") from None
         self.name = "standard input" if self.path == "-" else self.path
-        self._pipe = _is_pipe(self.path)
+        self._pipe = sources.is_pipe(self.path)
         self._read = False
         self._features = None if features is None else whole(features, "features", least=1, most=LARGEST_INDEX)
         self._classes = None if classes is None else two_classes(_names_given(classes))
@@ -259,11 +256,10 @@ class SvmlightFile(Stream):
 
     def _parsed(self, most: int, progress: Callable[[int, int], None] | None) -> Iterator[Parsed]:
         """The rows of the file, some at a time, or a UserError that says where the file is wrong."""
-        with _opened(self.path, self.name) as file:
-            total = os.fstat(file.fileno()).st_size if progress is not None else 0
-            raw = _blocks(file, self.name, progress, total)
+        with sources.opened(self.path, self.name) as file:
             rows = 0
-            for part in _parse_blocks(_unzipped(raw, self.name), self.name, most, self._explain):
+            blocks = sources.unpacked(sources.blocks(file, self.name, progress), self.name)
+            for part in _parse_blocks(blocks, self.name, most, self._explain):
                 rows += len(part.labels)
                 yield part
             if rows == 0:
@@ -350,94 +346,6 @@ def _fault(text: str) -> str:
         return "is not a number"
 
 
-# ---------------------------------------------------------------------------------------------------------------- bytes
-
-
-def _is_pipe(path: str) -> bool:
-    """Whether the path can be read only once; a UserError if there is nothing to read."""
-    if path in ("-", "/dev/stdin") or path.startswith("/dev/fd/"):
-        return True
-    try:
-        mode = os.stat(path).st_mode  # noqa: PTH116 - an odd path such as '' must reach the operating system unchanged
-    except (OSError, ValueError) as error:
-        raise _cannot_open(path, error) from None
-    if stat.S_ISDIR(mode):
-        raise UserError(f"{path} is a directory: name a file in it")
-    return not stat.S_ISREG(mode)
-
-
-def _cannot_open(name: str, error: Exception) -> UserError:
-    if isinstance(error, FileNotFoundError):
-        return UserError(f"there is no file {name!r}: check the path, or use 'digits' or 'synthetic:K=9,d=120'")
-    if isinstance(error, PermissionError):
-        return UserError(f"{name} cannot be read (permission denied): change its permissions")
-    return UserError(f"{name!r} cannot be read ({getattr(error, 'strerror', None) or error}): check the path")
-
-
-@contextlib.contextmanager
-def _opened(path: str, name: str) -> Iterator[BinaryIO]:
-    if path == "-":
-        if getattr(sys.stdin, "buffer", None) is None:
-            raise UserError("there is no standard input to read: name a file")
-        yield sys.stdin.buffer
-        return
-    try:
-        file = open(path, "rb")  # noqa: PTH123, SIM115 - closed below; open and the body must not share an except
-    except (OSError, ValueError) as error:
-        raise _cannot_open(name, error) from None
-    with file:
-        yield file
-
-
-def _blocks(file: BinaryIO, name: str, progress: Callable[[int, int], None] | None, total: int) -> Iterator[bytes]:
-    done = 0
-    while True:
-        try:
-            block = file.read(BLOCK)
-        except (OSError, ValueError) as error:
-            raise _cannot_open(name, error) from None
-        if not block:
-            return
-        yield block
-        done += len(block)
-        if progress is not None:
-            progress(done, total)
-
-
-def _unzipped(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """The blocks themselves, or what they hold if they begin as gzip does; several gzip members read as one text."""
-    first = next(blocks, b"")
-    if not first.startswith(b"\x1f\x8b"):
-        yield first
-        yield from blocks
-        return
-    member: Any = None
-    packed = first
-    while True:
-        packed = packed or next(blocks, b"")
-        ended = not packed
-        if member is None:
-            packed = packed.lstrip(b"\0")  # padding between members, as gzip itself allows it
-            if ended:
-                return
-            if not packed:
-                continue
-            member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-        try:
-            text = member.decompress(packed, BLOCK)  # at most a block comes out, however much is packed in
-        except zlib.error as error:
-            raise UserError(
-                f"{name} is corrupt: decompressing it as gzip failed ({error}), download or compress it again"
-            ) from None
-        if text:
-            yield text
-        elif ended and not member.eof:
-            raise UserError(f"{name} is truncated: its gzip data ends too early, download or compress it again")
-        packed = member.unused_data if member.eof else member.unconsumed_tail
-        if member.eof:
-            member = None
-
-
 # ----------------------------------------------------------------------------------------------------------------- rows
 
 
@@ -461,7 +369,7 @@ def _parse_blocks(
     Errors are handed around as texts: a frame that holds the error it raised, and with it these large arrays, would
     wait for the garbage collector.
     """
-    text = np.empty(2 * BLOCK, np.uint8)
+    text = np.empty(2 * sources.BLOCK, np.uint8)
     filled = 0
     rows = _new_rows(ENTRIES, 4096)
     cursor = Cursor()
@@ -561,6 +469,11 @@ def _wrong(text: NDArray[np.uint8], cursor: Cursor, name: str, explain: Callable
     rest = re.split(
         rb"[ \t\n\v\f\r#]", text[cursor.token : min(cursor.stop, cursor.token + 4096)].tobytes(), maxsplit=1
     )[0]
+    if cursor.lines == 0 and not before:
+        start = text[: cursor.stop].tobytes()
+        look = looks_like(start)
+        if look and not re.search(rb"\d:[-+.\d]", start.split(b"\n")[0]):
+            return f"{name} is not an svmlight file, and {look}"
     previous = before[-1].partition(b":")[0].lstrip(b"+0") if len(before) > 1 else b""
     reason = explain(rest.decode("ascii", "backslashreplace"), int(previous) if previous.isdigit() else 0, not before)
     return f"{name}, line {cursor.lines + 1}: {reason}"

@@ -1,0 +1,169 @@
+"""``gappletron predict`` and ``gappletron teach``: saved models and files of rows."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gappletron._validate import UserError
+from gappletron.cli.data import (
+    Categorical,
+    Columns,
+    Drop,
+    Format,
+    Label,
+    Numeric,
+    Table,
+    Text,
+    loaded,
+    opened,
+)
+from gappletron.cli.graph import with_costs
+from gappletron.cli.output import STANDARD_OUTPUT, check_outputs, tell
+from gappletron.progress import progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gappletron.online import Online
+
+FILE_HELP = "A file of the kind that the model was made from; '-' for a pipe."
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="What --save or Online.save wrote.")],
+    data: Annotated[str, typer.Argument(metavar="FILE", help=FILE_HELP)],
+    format: Format = None,
+    columns: Columns = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Tables: where there are labels, also print the share of wrong predictions."
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="PATH", help="The CSV file to write. Default: the standard output.")
+    ] = STANDARD_OUTPUT,
+) -> None:
+    """Predict every row of a file: its class, and the probability of each class, as CSV."""
+    from gappletron import _files
+
+    check_outputs(out, None, inputs=(data, str(model)))
+    saved = loaded(model, {})
+    table = Table(label=label, format=format, columns=columns)
+    if out == STANDARD_OUTPUT:
+        _write_predictions(saved, data, table, sys.stdout)
+        return
+    with _files.replacing(out) as file:
+        import io
+
+        text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+        _write_predictions(saved, data, table, text)
+        text.detach()
+
+
+def _write_predictions(model: Online, data: str, table: Table, file: Any) -> None:
+    """A header, and a row for each row of the data."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["prediction", *(f"p({name})" for name in model.graph.classes)])
+    rows, wrong = 0, 0
+    with progress("predicting") as show:
+        for X, labels in _batches(model, data, table):
+            found, chances = model.player.predict_many(X), model.player.predict_proba(X)
+            names = [model.graph.classes[k] for k in found]
+            writer.writerows(
+                [name, *(f"{chance:.6g}" for chance in row)] for name, row in zip(names, chances, strict=True)
+            )
+            rows += len(names)
+            if labels is not None:
+                wrong += sum(str(name) != label for name, label in zip(names, labels, strict=True))
+            show(rows, None)
+    if table.label is not None:
+        tell(f"{wrong:,} of {rows:,} predictions differ from the labels ({wrong / max(rows, 1):.4f})")
+
+
+def _batches(model: Online, data: str, table: Table) -> Iterator[tuple[Any, list[str] | None]]:
+    """Sparse matrices of some rows at a time, and their labels where a column has them."""
+    from scipy.sparse import csr_array
+
+    from gappletron.streams.tables import label_texts, table_blocks
+
+    if model.encoder is None:
+        stream = opened(data, table, {"features": None, "classes": None, "max_norm": None, "rounds": None}, model)
+        for chunk in stream.chunks():
+            yield csr_array((chunk.values, chunk.indices, chunk.indptr), (len(chunk.labels), model.features)), None
+        return
+    names = None if table.columns is None else table.columns.split(",")
+    for block in table_blocks(data, table.format, names):
+        yield model.encoder.matrix(block), None if table.label is None else label_texts(block, table.label)
+
+
+def teach(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model, or the name of a new one.")],
+    data: Annotated[str, typer.Argument(metavar="FILE", help=FILE_HELP)],
+    label: Label = None,
+    text: Text = None,
+    numeric: Numeric = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    format: Format = None,
+    columns: Columns = None,
+    graph: Annotated[
+        str | None, typer.Option(help="For a new model: bandit (default), full, filtering, ..., or a FILE.json.")
+    ] = None,
+    revealing: Annotated[
+        str | None,
+        typer.Option(help="For a new model on the filtering or apple-tasting graph: the class that reveals."),
+    ] = None,
+    cost: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ACTION,CLASS=NUMBER", help="For a new model: what an action costs at a label; repeatable."
+        ),
+    ] = None,
+    learner: Annotated[str | None, typer.Option(help="For a new model. Default: auto.")] = None,
+    seed: Annotated[int | None, typer.Option(help="For a new model: the seed of its draws. Default: 0.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="PATH", help="Where to write the model. Default: MODEL itself.")
+    ] = None,
+) -> None:
+    """Learn from a file in which every label is known, without acting: a warm start."""
+    from gappletron.graphs import class_positions, open_graph
+    from gappletron.online import Online
+    from gappletron.player import Player, for_records
+    from gappletron.streams.prepared import prepared_chunks
+
+    target = out or model
+    check_outputs(None, None, target, inputs=(data,))
+    table = Table(label, text, numeric, categorical, drop, format, columns)
+    options: dict[str, Any] = {"features": None, "classes": None, "max_norm": None, "rounds": None}
+    fixed = {"graph": graph, "revealing": revealing, "cost": cost, "learner": learner, "seed": seed}
+    if model.exists():
+        saved = loaded(model, fixed)
+        stream = opened(data, table, options, saved)
+        for name in stream.classes:
+            if name not in saved.graph.classes:
+                saved.add_class(name)
+    else:
+        stream = opened(data, table, options)
+        feedback = open_graph(graph or "bandit", stream.classes, revealing, classes_given=stream.classes_given)
+        kinds = ("auto", "auto") if stream.encoder is None else for_records("auto", "auto")
+        player = Player(
+            learner or "auto", with_costs(feedback, cost), stream.features, seed or 0, normalize=kinds[0], bias=kinds[1]
+        )
+        saved = Online.from_player(player, stream.encoder)
+    if stream.is_open:
+        raise UserError(f"{stream.name} is a pipe: name its classes, or write it to a file first")
+    positions = class_positions(stream.classes, saved.graph)
+    rows = 0
+    with progress("teaching") as show:
+        for chunk in prepared_chunks(stream):
+            saved.player.teach(chunk if positions is None else chunk.relabelled(positions))
+            rows += len(chunk.chunk.labels)
+            show(rows, stream.rounds)
+    saved.save(target)
+    tell(f"{rows:,} rows taught; the model is in {target}")
