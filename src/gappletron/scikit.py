@@ -15,12 +15,12 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gappletron._dispatch import Piece
 from gappletron._validate import Label, UserError, listing
 from gappletron.graphs import FeedbackGraph
 from gappletron.online import UNSEEN
 from gappletron.player import Player
 from gappletron.records.values import is_missing
+from gappletron.spelling import pieces_of
 from gappletron.streams.stream import ArrayStream, plain_names
 
 if TYPE_CHECKING:
@@ -317,7 +317,7 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if getattr(self, "player_", None) is not None:
-            self.player_ = Player.from_bytes(self.player_, pieces=_pieces_of(self.learner))
+            self.player_ = Player.from_bytes(self.player_, pieces=pieces_of(self.learner))
 
 
 def _seed(random_state: Any) -> int:
@@ -372,11 +372,3 @@ def _rows_of(propensity: Any, seen: NDArray[np.bool_]) -> Any:
     if given.shape != seen.shape:
         raise UserError(f"propensity has the shape {given.shape}, and there are {seen.size} rows: give one for each")
     return given[seen]
-
-
-def _pieces_of(piece: Any) -> tuple[type[Piece], ...]:
-    """The classes that a learner is made of."""
-    if not isinstance(piece, Piece):
-        return ()
-    parts: Any = piece
-    return (type(piece), *(cls for part in parts for cls in _pieces_of(part)))
