@@ -90,7 +90,7 @@ def _batches(model: Online, data: str, table: Table) -> Iterator[tuple[Any, list
     """Sparse matrices of some rows at a time, and their labels where a column has them."""
     from scipy.sparse import csr_array
 
-    from gappletron.streams.tables import label_texts, table_blocks
+    from gappletron.streams.tables import labels_of, table_blocks
 
     if model.encoder is None:
         stream = opened(data, table, {"features": None, "classes": None, "max_norm": None, "rounds": None}, model)
@@ -99,7 +99,7 @@ def _batches(model: Online, data: str, table: Table) -> Iterator[tuple[Any, list
         return
     names = None if table.columns is None else table.columns.split(",")
     for block in table_blocks(data, table.format, names):
-        yield model.encoder.matrix(block), None if table.label is None else label_texts(block, table.label)
+        yield model.encoder.matrix(block), None if table.label is None else labels_of(block, table.label).texts()
 
 
 def teach(

@@ -42,7 +42,7 @@ def as_batch(records: Any) -> Any:
         records = records.collect() if hasattr(records, "collect") else records
         return records.to_arrow()
     if module == "pyarrow":
-        return pa.table(records) if not isinstance(records, pa.Table) else records
+        return records
     named = records.set_axis([str(name) for name in records.columns], axis=1)
     try:
         return pa.Table.from_pandas(named, preserve_index=False)

@@ -94,15 +94,33 @@ def _read_delimited(source: Source, progress: Progress, delimiter: str | None, q
                 column_types=dict.fromkeys(header.names, pa.binary()), strings_can_be_null=True, null_values=[""]
             ),
         }
-        file = sources.BlockFile(itertools.chain([first[header.length :]], blocks))
-        rows = 0
+        marks = _Marks(itertools.chain([first[header.length :]], blocks))
+        rows, last = 0, None
         try:
-            with pacsv.open_csv(file, **options) as reader:
+            with pacsv.open_csv(sources.BlockFile(iter(marks)), **options) as reader:
                 for batch in reader:
                     yield batch
                     rows += batch.num_rows
+                    last = batch[-1][-1].as_py() if batch.num_rows else last
+            if quote and marks.count % 2 and b"\n" in (last or b""):
+                raise UserError(
+                    f"{source.name} ends inside a quoted field of row {rows:,}: close the quotation mark, or add "
+                    "--format tsv for tabs without quotes"
+                )
         except pa.ArrowInvalid as error:
             raise _csv_error(source, error, wrong, rows, header) from None
+
+
+class _Marks:
+    """Blocks of bytes, and the number of quotation marks in those that were read."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks, self.count = blocks, 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for block in self._blocks:
+            self.count += block.count(b'"')
+            yield block
 
 
 class Header(NamedTuple):

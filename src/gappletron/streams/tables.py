@@ -136,7 +136,8 @@ class TableFile(Stream):
 
     @property
     def rounds(self) -> int | None:  # type: ignore[override]
-        """The number of rows, where the file was scanned."""
+        """The number of rows, where the file is scanned for its classes."""
+        self.prepare()
         return None if self._scan is None else self._scan.rows
 
     def prepare(self, progress: Callable[[int, int], None] | None = None) -> None:
@@ -185,21 +186,16 @@ class TableFile(Stream):
             raise UserError(f"{error}{hint}")
 
     def _note_classes(self, block: Any) -> None:
-        for text in set(self._labels_in(block, 0)):
-            if text not in self._found:
-                break
-        else:
-            return
-        for text in self._labels_in(block, 0):  # in the order in which they come
+        for text in self._labels_in(block, 0).names:
             self._found.setdefault(text)
 
     def _scanned(self, progress: Callable[[int, int], None] | None) -> Scan:
         """Read the labels of the whole file."""
         rows, found = 0, set()
         for block in READERS[self.format](self._source, progress):
-            texts = self._labels_in(block, rows)
-            found.update(texts)
-            rows += len(texts)
+            here = self._labels_in(block, rows)
+            found.update(here.names)
+            rows += len(here.places)
             if len(found) > MOST_CLASSES:
                 raise UserError(
                     f"{self.name} has more than {MOST_CLASSES:,} distinct labels in the column {self.label!r}, which "
@@ -212,23 +208,24 @@ class TableFile(Stream):
             )
         return Scan(rows, tuple(sorted(found, key=_as_number_or_text)))
 
-    def _labels_in(self, block: Any, rows: int) -> list[str]:
-        """The label of every row of a block, which begins after so many rows."""
-        texts = label_texts(block, self.label or "")
-        if "" in texts:
+    def _labels_in(self, block: Any, rows: int) -> Labels:
+        """The labels of a block, which begins after so many rows; every row must have one."""
+        here = labels_of(block, self.label or "")
+        if "" in here.names:
+            row = int(np.argmax(here.places == here.names.index("")))
             raise UserError(
-                f"{self.name}, row {rows + texts.index('') + 1:,} has no label in the column {self.label!r}: drop the "
-                "row, or use gappletron predict for rows without labels"
+                f"{self.name}, row {rows + row + 1:,} has no label in the column {self.label!r}: drop the row, or use "
+                "gappletron predict for rows without labels"
             )
-        if self.label in texts and not isinstance(block, list):
-            row = texts.index(self.label)
+        if self.label in here.names and not isinstance(block, list):
+            row = int(np.argmax(here.places == here.names.index(self.label)))
             names = block.schema.names
             if all(text_of(block.column(place)[row].as_py()) == name for place, name in enumerate(names)):
                 raise UserError(
                     f"{self.name}, row {rows + row + 1:,} repeats the header: remove it (files that were joined have "
                     "it several times)"
                 )
-        return texts
+        return here
 
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning; a pipe can be read only once."""
@@ -247,36 +244,35 @@ class TableFile(Stream):
     def _played(self, waiting: list[Any], blocks: Iterator[Any]) -> Iterator[Chunk]:
         rows = 0
         for block in _chained(waiting, blocks):
-            texts = self._labels_in(block, rows)
-            positions = self._positions(texts, rows)
+            positions = self._positions(self._labels_in(block, rows), rows)
             indptr, indices, values = self.encoder.encode_many(block)
-            for start in range(0, len(texts), CHUNK):
-                stop = min(start + CHUNK, len(texts))
+            for start in range(0, len(positions), CHUNK):
+                stop = min(start + CHUNK, len(positions))
                 first, last = indptr[start], indptr[stop]
                 yield frozen(
                     indptr[start : stop + 1] - first, indices[first:last], values[first:last], positions[start:stop]
                 )
-            rows += len(texts)
+            rows += len(positions)
         if self._scan is not None and rows != self._scan.rows:
             raise UserError(
                 f"{self.name} had {self._scan.rows} rows when it was scanned and now has {rows}: the file has changed, "
                 "open it again"
             )
 
-    def _positions(self, texts: list[str], rows: int) -> NDArray[np.int64]:
-        """The labels as positions in the classes."""
+    def _positions(self, here: Labels, rows: int) -> NDArray[np.int64]:
+        """The labels of a block as positions in the classes."""
         if self.is_open:
-            for text in texts:
-                self._found.setdefault(text)
+            for name in here.names:
+                self._found.setdefault(name)
         place = {name: position for position, name in enumerate(self.classes)}
-        try:
-            return np.array([place[text] for text in texts], np.int64)
-        except KeyError:
-            row = next(row for row, text in enumerate(texts) if text not in place)
-            raise UserError(
-                f"{self.name}, row {rows + row + 1:,} has the label {shortened(texts[row])!r}, which is not among the "
-                f"classes {listing(self.classes)}: add it to --classes (classes=), or drop the row"
-            ) from None
+        for number, name in enumerate(here.names):
+            if name not in place:
+                row = int(np.argmax(here.places == number))
+                raise UserError(
+                    f"{self.name}, row {rows + row + 1:,} has the label {shortened(name)!r}, which is not among the "
+                    f"classes {listing(self.classes)}: add it to --classes (classes=), or drop the row"
+                )
+        return np.array([place[name] for name in here.names], np.int64)[here.places]
 
 
 class RecordStream(Stream):
@@ -370,17 +366,31 @@ def are_records(rows: Any) -> bool:
     )
 
 
-def label_texts(block: Any, label: str) -> list[str]:
-    """The labels of a block as texts, empty where there is none."""
-    if isinstance(block, list):
-        return ["" if is_missing(record.get(label)) else text_of(record[label]) for record in block]
-    import pyarrow as pa
+class Labels(NamedTuple):
+    """The distinct labels of a block as texts, empty where there is none, and which of them each row has."""
 
-    column = block.column(label)
-    kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind):
-        return texts_of_column(column)
-    return ["" if is_missing(value) else text_of(value) for value in column.to_pylist()]
+    names: list[str]
+    places: NDArray[np.int64]
+
+    def texts(self) -> list[str]:
+        """The label of every row."""
+        return [self.names[place] for place in self.places.tolist()]
+
+
+def labels_of(block: Any, label: str) -> Labels:
+    """The labels of a block, those that are distinct in the order in which they come."""
+    if isinstance(block, list):
+        texts = ["" if is_missing(record.get(label)) else text_of(record[label]) for record in block]
+    else:
+        encoded = block.column(label).dictionary_encode()
+        if encoded.null_count == 0:
+            names = [text_of(value.as_py()) for value in encoded.dictionary]
+            if len(set(names)) == len(names):
+                return Labels(names, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64))
+        texts = ["" if is_missing(value) else text_of(value) for value in block.column(label).to_pylist()]
+    places: dict[str, int] = {}
+    found = np.array([places.setdefault(text, len(places)) for text in texts], np.int64)
+    return Labels(list(places), found)
 
 
 def kinds_of(block: Any, encoder: Encoder) -> dict[str, str]:
@@ -396,6 +406,9 @@ def kinds_of(block: Any, encoder: Encoder) -> dict[str, str]:
         import pyarrow as pa
 
         part = block.slice(0, SAMPLED)
+        for field in part.schema:
+            if pa.types.is_dictionary(field.type) and field.name not in encoder.kinds:
+                found[field.name] = CATEGORICAL
         wanted = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_string_view)
         texts = {
             name: texts_of_column(part.column(name))
