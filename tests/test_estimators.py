@@ -408,3 +408,19 @@ def test_what_does_not_fit_is_refused_in_a_sentence(make, sentence):
     with pytest.raises(UserError, match=sentence) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["auto", "partial-likelihood", "squarecb-g"])
+def test_late_feedback_is_learned_as_if_the_row_came_today(name):
+    """All feedback after the last action leaves the weights that feedback in time leaves: nothing is stale."""
+    rng = np.random.default_rng(7)
+    X, y = rng.normal(size=(60, 5)), rng.integers(0, 3, 60)
+    graph = FeedbackGraph.full(3)
+    in_time, late = (Player(name, graph, 5, normalize=None, bias=False) for _ in range(2))
+    for x, label in zip(X, y.tolist(), strict=True):
+        in_time.learn(in_time.act(x), label)
+    turns = [late.act(x) for x in X]
+    for turn, label in zip(turns, y.tolist(), strict=True):
+        late.learn(turn, label)
+    np.testing.assert_array_equal(late.weights, in_time.weights)
+    assert in_time.weights.any()

@@ -147,7 +147,7 @@ def test_the_weighted_loss_is_unbiased(graph, rule, loss, gamma, data):
     for action in range(graph.n_actions):
         after = state()
         played = Round(scores, p, greedy, action, y if graph.visible[action, y] else -1)
-        learner.recall(after, played)
+        learner.recall(after, x, played)
         learner.update(after, plan, x, played)
         expected += p[action] * (learner.weights(after)[:, :K] - W)
     loss.gradient(scores, greedy, y, gradient)

@@ -202,8 +202,9 @@ def test_an_action_that_is_almost_never_drawn(name):
         played = Round(np.array([0.1, 0.3, 0.2]), p, 1, 0, 0)
         state, plan = player._state.tuple, player._plan
         for values in ([1.0, 1.0], [LARGEST_VALUE, 1e-300]):
-            player.learner.recall(state, played)
-            player.learner.update(state, plan, row_of(values, 3), played)
+            x = row_of(values, 3)
+            player.learner.recall(state, x, played)
+            player.learner.update(state, plan, x, played)
             assert broken(player) is None
         assert propensity(plan, played, 0) == 2.0**-53
 

@@ -86,7 +86,9 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     )
     from gappletron.player import Player as Player, Turn as Turn
     from gappletron.records.encoder import Encoder as Encoder
+    from gappletron.river import RiverAct as RiverAct, RiverClassifier as RiverClassifier
     from gappletron.runs import Runs as Runs, play as play
+    from gappletron.scikit import Acts as Acts, GappletronClassifier as GappletronClassifier
     from gappletron.state import Field as Field, Scratch as Scratch
     from gappletron.streams import open_stream as open_stream
     from gappletron.streams.adversarial import FreshFeatures as FreshFeatures, Segments as Segments
@@ -148,7 +150,9 @@ _HOMES = {
     ),
     "player": ("Player", "Turn"),
     "records.encoder": ("Encoder",),
+    "river": ("RiverAct", "RiverClassifier"),
     "runs": ("Runs", "play"),
+    "scikit": ("Acts", "GappletronClassifier"),
     "state": ("Field", "Scratch"),
     "streams": ("open_stream",),
     "streams.adversarial": ("FreshFeatures", "Segments"),

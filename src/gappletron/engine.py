@@ -321,8 +321,9 @@ def learn(player: Packed, indices: NDArray[np.int32], values: Floats, record: Fl
     N, K = plan.graph.visible.shape
     scores = record[HEAD + N : HEAD + N + K]
     played = Round(scores, record[HEAD : HEAD + N], int(record[GREEDY]), int(record[ACTION]), label)
-    learner.recall(state, played)
-    learner.update(state, plan, Row(indices, values, 0, indices.size, record[SQUARED], desk.lanes), played)
+    x = Row(indices, values, 0, indices.size, record[SQUARED], desk.lanes)
+    learner.recall(state, x, played)
+    learner.update(state, plan, x, played)
     desk.clock[LEARNED] = int(record[ROUND])
 
 

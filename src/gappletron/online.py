@@ -225,7 +225,8 @@ class Online:
     'spam'
 
     Feedback may come later, out of order, by receipt or by its id; an action that is never followed by `learn` simply
-    had no feedback. The gradient is then taken at the scores of prediction time and applied to the weights of today.
+    had no feedback. The default learner learns late feedback as if the row came today. Learners of the paper take the
+    gradient at the scores of prediction time and apply it to the weights of today.
 
     Several threads may share a model: a lock lets one at a time in. Where a signal handler raises in the middle of
     `act`, the model is as before or the receipt is in `pending`; in the middle of `learn`, the receipt still waits

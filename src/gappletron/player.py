@@ -629,8 +629,9 @@ class Player:
     def learn(self, turn: Turn, label: int) -> None:
         """Take in the feedback of a turn: the position of the label, or -1 where the graph did not reveal it.
 
-        Feedback may come late: the gradient is then that of prediction time, applied to the weights of today. A turn
-        from before a class was added teaches what it could teach then.
+        Feedback may come late: the default learner learns it as if the row came today; for those of the paper the
+        gradient is that of prediction time, applied to the weights of today. A turn from before a class was added
+        teaches what it could teach then.
         """
         if type(label) is not int:
             label = whole(label, "the position of a label", least=-1)

@@ -301,3 +301,17 @@ def rebuilt(data: dict[str, Any], own: tuple[type[Piece], ...] = ()) -> Any:
             if key != "piece"
         }
     )
+
+
+def pieces_of(value: Any) -> tuple[type[Piece], ...]:
+    """The classes of a piece and of the pieces that it is made of; none for other values.
+
+    >>> from gappletron import AdaGrad, Gappletron
+    >>> [cls.__name__ for cls in pieces_of(Gappletron(optimizer=AdaGrad()))]
+    ['Gappletron', 'SmoothHinge', 'AdaGrad', 'TopUp']
+    >>> pieces_of("auto")
+    ()
+    """
+    if not _is_piece(value):
+        return ()
+    return (type(value), *(cls for part in value for cls in pieces_of(part)))

@@ -142,6 +142,11 @@ class Estimator(Learner, abstract=True):
     def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
         self.exploration.count_round(state.exploration, plan, greedy)
 
+    def recall(self, state: Any, x: Row, played: Round) -> None:
+        # Late feedback is learned at the scores of today. The optimizer is made for the loss at its own weights: a step
+        # from those of long ago, repeated for every row that waited, would overshoot.
+        self.optimizer.scores(state.optimizer, x, played.scores)
+
     def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         self.exploration.count_feedback(state.exploration, plan, played.action)
         state.learned[0] += 1.0

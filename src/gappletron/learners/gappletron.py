@@ -82,7 +82,7 @@ class Composed(Learner, abstract=True):
     def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
         self.exploration.count_round(state.exploration, plan, greedy)
 
-    def recall(self, state: Any, played: Round) -> None:
+    def recall(self, state: Any, x: Row, played: Round) -> None:
         self.loss.gap_with(played.scores, played.greedy, state.work)
 
     def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:

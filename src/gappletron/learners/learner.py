@@ -231,8 +231,11 @@ class Learner(Piece, abstract=True):
         """Count the round, once it is played; `greedy` is y*."""
 
     @compiled
-    def recall(self, state: Any, played: Round) -> None:
-        """Restore the scratch that `update` expects from `distribution`, where other rounds came in between."""
+    def recall(self, state: Any, x: Row, played: Round) -> None:
+        """Restore the scratch that `update` expects from `distribution`, where other rounds came in between.
+
+        A learner may also replace the scores of prediction time, `played.scores`, by those of today.
+        """
 
     @abstractmethod
     @compiled

@@ -1,0 +1,332 @@
+"""A classifier for River: :class:`RiverClassifier` takes dicts, and classes and features as they come.
+
+The player's classes are positions, and the labels are a list beside it: a stream does not say in advance which labels
+there are. As long as fewer than two are known, classes without a label take their places, so that no row has to be
+kept for later.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gappletron._validate import UserError, listing, whole
+from gappletron.graphs import FeedbackGraph
+from gappletron.learners import named, names
+from gappletron.learners.learner import Learner
+from gappletron.online import UNSEEN
+from gappletron.player import Player, for_records
+from gappletron.records.encoder import Encoder
+from gappletron.spelling import pieces_of
+
+try:
+    from river import base
+except ImportError:
+    raise UserError("River is not installed: pip install 'gappletron[river]'") from None
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gappletron.inputs import Vector
+    from gappletron.normalization import Normalization
+    from gappletron.numerics import Floats
+    from gappletron.online import Unseen
+    from gappletron.player import Turn
+
+__all__ = ["Evaluation", "RiverAct", "RiverClassifier", "evaluate"]
+
+
+class RiverAct(NamedTuple):
+    """An action for a dict of features, drawn by :meth:`RiverClassifier.act_one`.
+
+    >>> model = RiverClassifier(graph="bandit", classes=("cat", "dog", "fox"))
+    >>> act = model.act_one({"weight": 4.0})
+    >>> act.action in ("cat", "dog", "fox"), act.reveals == (act.action,)
+    (True, True)
+    """
+
+    action: Any
+    """What to do: a label, or an extra action such as a query."""
+    probability: float
+    """The probability with which it was drawn."""
+    reveals: tuple[Any, ...]
+    """The labels that the action reveals."""
+    reveals_all: bool
+    """Whether it reveals every label, also those that are not known yet."""
+    x: Mapping[Any, Any]
+    """The features."""
+    turn: Turn
+    """What learning from it needs."""
+
+
+class RiverClassifier(base.Classifier):
+    """Online classification under partial feedback, as a classifier of River.
+
+    :param learner: the name of a learner, or a learner.
+    :param graph: what is seen after which prediction: the name of a preset, or a :class:`FeedbackGraph` whose classes
+        are the labels. New labels are added as they come, but not to a graph of your own.
+    :param revealing: the label or labels that reveal, for the presets that have some.
+    :param classes: labels that are known in advance. Where only the label of the prediction is revealed (`bandit`), a
+        label that is not known is never seen.
+    :param encoder: turns the dicts into features; by default ``Encoder()``, which hashes them into 2**18.
+    :param normalize: how rows are scaled, as in :class:`Online` with an encoder.
+    :param bias: whether rows get a feature that is always 1.
+    :param seed: of the draws.
+
+    `learn_one` learns a label that is known, whatever the graph, without acting: so the model works with
+    `progressive_val_score`, also with delay. `act_one` draws an action with exploration, and `learn_from` takes in what
+    it revealed; :func:`evaluate` does both.
+
+    >>> from river import datasets, evaluate, metrics
+    >>> evaluate.progressive_val_score(datasets.Phishing(), RiverClassifier(), metrics.Accuracy()).get() > 0.85
+    True
+    """
+
+    def __init__(
+        self,
+        learner: Learner | str = "auto",
+        graph: FeedbackGraph | str = "full",
+        revealing: Any = None,
+        classes: tuple[Any, ...] | None = None,
+        encoder: Encoder | None = None,
+        normalize: Normalization | str | None = "auto",
+        bias: bool | str = "auto",
+        seed: int = 0,
+    ) -> None:
+        self.learner = _by_name(learner)
+        self.graph = graph
+        self.revealing = revealing
+        self.classes = classes or None
+        self.encoder = encoder
+        self.normalize = normalize
+        self.bias = bias
+        self.seed = seed
+        self._encoder = Encoder() if encoder is None else encoder
+        self._labels: list[Any] = _first_labels(graph, revealing, classes or ())
+        self._places = {label: place for place, label in enumerate(self._labels)}
+        self._player: Any = None
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The labels that are known so far."""
+        return tuple(self._labels)
+
+    # -------------------------------------------------------------------------------------------------- River's methods
+
+    def learn_one(self, x: Mapping[Any, Any], y: Any, propensity: float | None = None) -> None:
+        """Learn the label of x, whatever the graph; a label that is new becomes a class.
+
+        :param propensity: the probability with which the label was observed; by default 1.
+
+        >>> model = RiverClassifier()
+        >>> for _ in range(10):
+        ...     model.learn_one({"word": "prize"}, "spam")
+        ...     model.learn_one({"word": "meeting"}, "ham")
+        >>> model.predict_one({"word": "prize"})
+        'spam'
+        """
+        label = _plain(y)
+        if label not in self._places:
+            self._add(label)
+        player = self._played()
+        player.teach_on(self._vector(x), self._places[label], propensity)
+
+    def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
+        """The greedy label for x; None as long as no label is known."""
+        if len(self._labels) < 2:
+            return self._labels[0] if self._labels else None
+        return self._labels[self._played().predict_on(self._vector(x))]
+
+    def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
+        """The probability of every label that is known so far; see :meth:`Player.predict_proba`."""
+        if len(self._labels) < 2:
+            return dict.fromkeys(self._labels, 1.0)
+        found: Floats = self._played().predict_proba_on(self._vector(x))
+        return dict(zip(self._labels, found.tolist(), strict=True))
+
+    # ------------------------------------------------------------------------------------------------- partial feedback
+
+    def act_one(self, x: Mapping[Any, Any]) -> RiverAct:
+        """Draw an action for x, with exploration.
+
+        >>> model = RiverClassifier(graph="filtering", revealing="ham", classes=("ham", "spam"))
+        >>> act = model.act_one({"word": "prize"})
+        >>> model.learn_from(act, "spam" if "spam" in act.reveals else UNSEEN)
+        """
+        if len(self._labels) < 2:
+            raise UserError(
+                f"{'only one label is' if self._labels else 'no labels are'} known, and acting is a choice between "
+                "labels: name them in classes=(...), or learn some with learn_one"
+            )
+        player = self._played()
+        turn = player.act_on(self._vector(x))
+        row = player.graph.visible[turn.action]
+        K = len(self._labels)
+        action = self._labels[turn.action] if turn.action < K else player.graph.actions[turn.action]
+        reveals = tuple(self._labels[k] for k in np.flatnonzero(row))
+        chance = float(turn.probabilities[turn.action])
+        return RiverAct(action, chance, reveals, _reveals_new(self.graph, row), x, turn)
+
+    def learn_from(self, act: RiverAct, label: Any | Unseen) -> None:
+        """Take in the feedback of an action, now or later: the label, or UNSEEN where the action did not reveal it."""
+        if label is UNSEEN:
+            self._played().learn(act.turn, -1)
+            return
+        name = _plain(label)
+        place = self._places.get(name)
+        if place is not None and place < act.turn.graph.n_classes:
+            if not act.turn.graph.visible[act.turn.action, place]:
+                raise UserError(
+                    f"the action {act.action!r} does not reveal the label {name!r}, so learning from it would be "
+                    "biased: pass UNSEEN"
+                )
+            self._played().learn(act.turn, place)
+        elif act.reveals_all:  # a label that was not known when the action was drawn
+            chance = float(act.turn.probabilities @ act.turn.graph.arrays.revealing)
+            self.learn_one(act.x, name, min(1.0, chance))
+        else:
+            raise UserError(
+                f"the label {name!r} was not known when the action {act.action!r} was drawn, which does not reveal it: "
+                "pass UNSEEN"
+            )
+
+    # ----------------------------------------------------------------------------------------------------------- inside
+
+    def _vector(self, x: Mapping[Any, Any]) -> Vector:
+        return self._played().checker.vector(self._encoder.encode(x), self._encoder.features)
+
+    def _played(self) -> Player:
+        """The player, made when it is needed."""
+        if self._player is None:
+            normalize, bias = for_records(self.normalize, self.bias)
+            self._player = Player(
+                self.learner,
+                _graph_of(self.graph, self.revealing, len(self._labels)),
+                self._encoder.features,
+                self.seed,
+                normalize=normalize,
+                bias=bias,
+            )
+        return self._player
+
+    def _add(self, label: Any) -> None:
+        """A new label: one of the classes without a label, or a new class."""
+        if isinstance(self.graph, FeedbackGraph):
+            raise UserError(
+                f"the label {label!r} is not among the classes of the graph, {listing(self.graph.classes)}: add it "
+                "there, or use a preset, which takes labels as they come"
+            )
+        place = len(self._labels)
+        if self._player is not None and place >= self._player.graph.n_classes:
+            self._player.add_class(place)
+        self._labels.append(label)
+        self._places[label] = place
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The player as the bytes of a saved model."""
+        state = dict(self.__dict__)
+        if self._player is not None:
+            state["_player"] = self._player.to_bytes()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._player is not None:
+            self._player = Player.from_bytes(self._player, pieces=pieces_of(self.learner))
+
+
+class Evaluation(NamedTuple):
+    """What :func:`evaluate` found: the metric of the actions, the number of rounds, and how many labels were seen."""
+
+    metric: Any
+    rounds: int
+    labels_seen: int
+
+
+def evaluate(
+    dataset: Iterable[tuple[Mapping[Any, Any], Any]], model: RiverClassifier, metric: Any, *, delay: int = 0
+) -> Evaluation:
+    """Play a dataset of River: the model acts, and learns only the labels that its graph reveals.
+
+    :param dataset: pairs of a dict of features and a label.
+    :param metric: a metric of River that takes labels; it is updated with the actions.
+    :param delay: how many rounds later the feedback comes.
+
+    `progressive_val_score` shows every label to the model; this does not.
+
+    >>> from river import datasets, metrics
+    >>> model = RiverClassifier(graph="filtering", revealing=True, classes=(True, False))
+    >>> result = evaluate(datasets.Phishing(), model, metrics.Accuracy())
+    >>> result.rounds, result.labels_seen < 800, result.metric.get() > 0.8
+    (1250, True, True)
+    """
+    if not isinstance(model, RiverClassifier):
+        raise UserError(f"{type(model).__name__} is not a RiverClassifier: other models do not act on a graph")
+    whole(delay, "delay")
+    waiting: deque[tuple[RiverAct, Any]] = deque()
+    rounds = seen = 0
+    for x, y, *_ in dataset:
+        act = model.act_one(x)
+        metric.update(y, act.action)
+        rounds += 1
+        waiting.append((act, y))
+        if len(waiting) > delay:
+            seen += _told(model, *waiting.popleft())
+    for act, y in waiting:
+        seen += _told(model, act, y)
+    return Evaluation(metric, rounds, seen)
+
+
+def _told(model: RiverClassifier, act: RiverAct, y: Any) -> bool:
+    """Tell the model what the action reveals of the label; whether that is the label."""
+    is_seen = act.reveals_all or _plain(y) in act.reveals
+    model.learn_from(act, y if is_seen else UNSEEN)
+    return is_seen
+
+
+def _reveals_new(graph: FeedbackGraph | str, row: Any) -> bool:
+    """Whether an action that reveals these classes would reveal a new one too."""
+    return graph != "bandit" and bool(row.all())
+
+
+def _by_name(learner: Any) -> Any:
+    """A registered learner as its name: River cannot clone an empty tuple, which one without parameters is."""
+    if isinstance(learner, Learner) and learner.name in names() and named(learner.name) == learner:
+        return learner.name
+    return learner
+
+
+def _first_labels(graph: Any, revealing: Any, classes: Any) -> list[Any]:
+    """The labels that are known before any row, those that reveal first."""
+    if isinstance(graph, FeedbackGraph):
+        if classes or revealing is not None:
+            raise UserError("the graph names its classes and what they reveal: leave out classes and revealing")
+        return list(graph.classes)
+    if isinstance(classes, str):
+        raise UserError(f"classes must be a tuple of labels, not the text {classes!r}")
+    if graph in FeedbackGraph.BY_REVEALING_CLASS and revealing is None:
+        raise UserError(f"the {graph} graph needs the label that reveals: name it in revealing=...")
+    first = list(revealing) if isinstance(revealing, list | tuple) else [] if revealing is None else [revealing]
+    return list(dict.fromkeys(_plain(label) for label in (*first, *classes)))
+
+
+def _graph_of(graph: FeedbackGraph | str, revealing: Any, labels: int) -> FeedbackGraph:
+    """The graph over positions of labels, two at least; the first ones reveal."""
+    if isinstance(graph, FeedbackGraph):
+        return graph
+    K = max(2, labels)
+    if revealing is None:
+        return FeedbackGraph.preset(graph, K)
+    count = len(revealing) if isinstance(revealing, list | tuple) else 1
+    return FeedbackGraph.preset(graph, K, list(range(count)))
+
+
+def _plain(label: Any) -> Any:
+    """A label without NumPy's types."""
+    return label.item() if isinstance(label, np.generic) else label

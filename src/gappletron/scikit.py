@@ -1,0 +1,374 @@
+"""A classifier for scikit-learn: :class:`GappletronClassifier` is a :class:`~gappletron.player.Player` behind `fit`,
+`partial_fit` and `predict`.
+
+Positions of classes in the graph and in `classes_` may differ, since `classes_` is sorted; `_order` leads from the
+second to the first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from gappletron._validate import Label, UserError, listing
+from gappletron.graphs import FeedbackGraph
+from gappletron.online import UNSEEN
+from gappletron.player import Player
+from gappletron.records.values import is_missing
+from gappletron.spelling import pieces_of
+from gappletron.streams.stream import ArrayStream, plain_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from gappletron.learners.learner import Learner
+    from gappletron.normalization import Normalization
+    from gappletron.numerics import Floats
+
+__all__ = ["Acts", "GappletronClassifier"]
+
+NOT_SEEN = -1
+
+
+class Acts(NamedTuple):
+    """The actions for a batch of rows, drawn by :meth:`GappletronClassifier.act`.
+
+    >>> model = GappletronClassifier(graph="bandit").fit([[1.0, 0], [0, 1], [1, 1]] * 50, ["cat", "dog", "fox"] * 50)
+    >>> acts = model.act([[1.0, 0], [0, 1], [1, 1]])
+    >>> acts.actions, acts.reveals[0].tolist()
+    (array(['cat', 'dog', 'fox'], dtype='<U3'), [True, False, False])
+    >>> acts.hide(["cat", "dog", "dog"])
+    array(['cat', 'dog', UNSEEN], dtype=object)
+    >>> acts.propensity(["cat", "dog", None]).round(1)
+    array([1., 1., 1.])
+    """
+
+    actions: NDArray[Any]
+    """The action of every row: a class, or an extra action such as a query."""
+    probabilities: Floats
+    """The probability of every action, one column for each of `names`."""
+    names: tuple[Label, ...]
+    """The names of all actions."""
+    classes: NDArray[Any]
+    """The classes, sorted, as in `classes_`."""
+    visible: NDArray[np.bool_]
+    """Which action (row) reveals which class (column)."""
+    drawn: NDArray[np.int64]
+    """The position of the action of every row in `names`."""
+
+    @property
+    def reveals(self) -> NDArray[np.bool_]:
+        """For every row which labels its action reveals, one column per class."""
+        return self.visible[self.drawn]
+
+    def hide(self, y: Any) -> NDArray[Any]:
+        """The labels y with UNSEEN in place of those that the actions do not reveal: for simulations."""
+        labels = _flat(y, len(self.drawn))
+        places = _places(labels, self.classes)
+        seen = (places != NOT_SEEN) & self.reveals[np.arange(places.size), places]
+        shown = labels.astype(object)
+        shown[~seen] = UNSEEN
+        return shown
+
+    def propensity(self, y: Any) -> Floats:
+        """The probability with which each of the labels y was observed; 1 for labels that were not."""
+        places = _places(_flat(y, len(self.drawn)), self.classes)
+        chances = (self.probabilities @ self.visible)[np.arange(places.size), places]
+        return np.where(places == NOT_SEEN, 1.0, np.minimum(1.0, chances))
+
+
+class GappletronClassifier(ClassifierMixin, BaseEstimator):
+    """Online classification under partial feedback, as a classifier of scikit-learn.
+
+    :param learner: the name of a learner, or a learner.
+    :param graph: what is seen after which prediction: the name of a preset (``"full"``, ``"bandit"``, ``"filtering"``
+        and so on), or a :class:`FeedbackGraph` whose classes are the labels.
+    :param revealing: the class or classes that reveal; needed for the presets that have some, since classes are sorted.
+    :param normalize: how rows are scaled, as in :class:`Online`.
+    :param bias: whether rows get a feature that is always 1, as in :class:`Online`.
+    :param random_state: the seed of the draws; an int gives those of :func:`play` with the same seed.
+
+    `fit` is one pass over the rows in their order: the model acts on each, sees the label if the graph reveals it, and
+    learns. With ``graph="full"`` every label is seen. Several passes are several calls of `partial_fit`.
+
+    `partial_fit` learns from labels that are known, whatever the graph. A label that was not seen is UNSEEN or None in
+    an array of objects, or NaN in an array of floats: such rows teach nothing. Where the labels were seen with known
+    probabilities, pass them as `propensity`: learners with importance weights need them, and the default does not.
+    Together with `act` this is a loop under partial feedback:
+
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = GappletronClassifier(graph="filtering", revealing=0)
+    >>> for rows in np.array_split(np.arange(len(y)), 20):
+    ...     if hasattr(model, "classes_"):
+    ...         acts = model.act(X[rows])
+    ...         shown = acts.hide(y[rows])  # in real use: what came back, and UNSEEN for the rest
+    ...         model = model.partial_fit(X[rows], shown, propensity=acts.propensity(shown))
+    ...     else:
+    ...         model = model.partial_fit(X[rows], y[rows], classes=[0, 1])
+    >>> model.score(X, y) > 0.9
+    True
+
+    What `partial_fit` cannot be told is that a label is *not* some class, which a wrong prediction under bandit
+    feedback shows. :class:`Online` learns from that too, and takes labels that come late.
+
+    Attributes: `classes_`, sorted; `n_features_in_`, and `feature_names_in_` where X has names of columns; `graph_`,
+    the feedback graph; `player_`, the :class:`Player`, None if there is only one class. A pickled classifier holds the
+    player as the bytes that :meth:`Player.save` writes.
+    """
+
+    def __init__(
+        self,
+        learner: Learner | str = "auto",
+        graph: FeedbackGraph | str = "full",
+        revealing: Any = None,
+        normalize: Normalization | str | None = "auto",
+        bias: bool | str = "auto",
+        random_state: Any = 0,
+    ) -> None:
+        self.learner = learner
+        self.graph = graph
+        self.revealing = revealing
+        self.normalize = normalize
+        self.bias = bias
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # --------------------------------------------------------------------------------------------------------- learning
+
+    def fit(self, X: Any, y: Any) -> GappletronClassifier:
+        """Play the rows once, in their order, from the beginning: labels that the graph hides are not learned.
+
+        >>> model = GappletronClassifier().fit([[0.0, 1.0], [1.0, 0.0]] * 10, ["dog", "cat"] * 10)
+        >>> model.predict([[0.0, 1.0]]), model.classes_
+        (array(['dog'], dtype='<U3'), array(['cat', 'dog'], dtype='<U3'))
+        """
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        check_classification_targets(y)
+        self._begin(np.unique(y) if isinstance(self.graph, str) else _sorted_classes(self.graph))
+        positions = _places(y, self.classes_)
+        for chunk in self._chunks(X, positions):
+            self.player_.advance(chunk)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, propensity: Any = None) -> GappletronClassifier:
+        """Learn from rows whose labels are known; UNSEEN, None or NaN for labels that were not seen.
+
+        :param classes: all labels that will ever come; needed in the first call, unless the graph names them.
+        :param propensity: for each row the probability with which its label was observed; by default 1.
+
+        >>> model = GappletronClassifier("banditron-iw", graph="bandit")
+        >>> model = model.partial_fit([[1.0], [2.0]], ["a", None], classes=["a", "b", "c"], propensity=[0.5, 1.0])
+        >>> model.predict_proba([[1.0]]).shape
+        (1, 3)
+        """
+        is_first = not hasattr(self, "classes_")
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=is_first)
+        labels = _flat(y, X.shape[0])
+        known = self._known_classes(classes)
+        positions = _places(labels, known)
+        seen = positions != NOT_SEEN
+        weights = _rows_of(propensity, seen)
+        if is_first:
+            self._begin(known)
+        if seen.any():
+            at = 0
+            for chunk in self._chunks(X[seen], positions[seen]):
+                here = slice(at, at + len(chunk.labels))
+                self.player_.teach(chunk, weights if np.ndim(weights) == 0 else weights[here])
+                at = here.stop
+        return self
+
+    def _known_classes(self, given: Any) -> NDArray[Any]:
+        """The classes of the model, sorted: those of before, of the graph, or those given in the first call."""
+        fitted = getattr(self, "classes_", None)
+        if fitted is None and isinstance(self.graph, FeedbackGraph):
+            fitted = _sorted_classes(self.graph)
+        if given is None:
+            if fitted is None:
+                raise UserError("classes is missing: name all labels in the first call of partial_fit")
+            return fitted
+        named = np.unique(np.asarray(given))
+        if fitted is not None and not np.array_equal(fitted, named):
+            raise UserError(
+                f"classes has {listing(named.tolist())}, and the model {listing(fitted.tolist())}: give the same in "
+                "every call, or none"
+            )
+        return named
+
+    def _begin(self, classes: NDArray[Any]) -> None:
+        """A new player for these classes, which are sorted; none where there is only one."""
+        self.classes_ = classes
+        names = plain_names(classes)
+        self.graph_ = self._graph_over(names)
+        self.player_: Any = None
+        self._order = np.zeros(1, np.int64)
+        if self.graph_ is not None:
+            self._order = np.array([self.graph_.class_index(name) for name in names], np.int64)
+            self.player_ = Player(
+                self.learner,
+                self.graph_,
+                self.n_features_in_,
+                _seed(self.random_state),
+                normalize=self.normalize,
+                bias=self.bias,
+            )
+
+    def _graph_over(self, names: list[Any]) -> FeedbackGraph | None:
+        """The graph over these classes, which are sorted; None where there is only one."""
+        if isinstance(self.graph, FeedbackGraph):
+            return self.graph
+        if len(names) < 2:
+            return None
+        if self.graph in FeedbackGraph.BY_REVEALING_CLASS and self.revealing is None:
+            raise UserError(
+                f"the {self.graph} graph needs the class that reveals: name it, as in revealing={names[0]!r} (or "
+                f"{names[1]!r})"
+            )
+        return FeedbackGraph.preset(self.graph, names, self.revealing)
+
+    def _chunks(self, X: Any, positions: NDArray[np.int64]) -> Iterator[Any]:
+        """The rows with their labels as positions in the graph; none where there is nothing to learn."""
+        if self.player_ is None:
+            return iter(())
+        return ArrayStream(X, self._order[positions], classes=range(len(self.classes_)), name="X").chunks()
+
+    # ------------------------------------------------------------------------------------------------------- predicting
+
+    def _rows(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The greedy class of every row; with costs, that of least expected cost."""
+        X = self._rows(X)
+        if self.player_ is None:
+            return np.repeat(self.classes_, X.shape[0])
+        return self.classes_[np.argsort(self._order)[self.player_.predict_many(X)]]
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The probability of every class; see :meth:`Player.predict_proba` for which learners these are calibrated."""
+        X = self._rows(X)
+        if self.player_ is None:
+            return np.ones((X.shape[0], 1))
+        return self.player_.predict_proba(X)[:, self._order]
+
+    def decision_function(self, X: Any) -> Floats:
+        """The score of every class; with two classes, that of the second minus that of the first."""
+        X = self._rows(X)
+        if self.player_ is None:
+            return np.zeros(X.shape[0])
+        scores: Floats = self.player_.scores(X)[:, self._order]
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def act(self, X: Any) -> Acts:
+        """Draw an action for every row, with exploration, and say what the actions reveal; learns nothing yet.
+
+        >>> model = GappletronClassifier(graph="bandit").fit([[1.0], [2.0], [3.0]], ["a", "b", "c"])
+        >>> acts = model.act([[1.0], [2.0]])
+        >>> acts.probabilities.shape, acts.reveals.sum(axis=1)
+        ((2, 3), array([1, 1]))
+        """
+        X = self._rows(X)
+        rows = X.shape[0]
+        if self.player_ is None:
+            one = np.ones((1, 1), dtype=bool)
+            names = tuple(plain_names(self.classes_))
+            return Acts(
+                np.repeat(self.classes_, rows), np.ones((rows, 1)), names, self.classes_, one, np.zeros(rows, np.int64)
+            )
+        graph = self.player_.graph
+        turns = [self.player_.act(X[[t]] if hasattr(X, "tocsr") else X[t]) for t in range(rows)]
+        drawn = np.array([turn.action for turn in turns], np.int64)
+        probabilities = np.array([turn.probabilities for turn in turns])
+        return Acts(
+            self._named(drawn), probabilities, graph.actions, self.classes_, graph.visible[:, self._order], drawn
+        )
+
+    def _named(self, drawn: NDArray[np.int64]) -> NDArray[Any]:
+        """The names of actions: an array like the labels, or of objects where there are extra actions."""
+        K, N = len(self.classes_), self.player_.graph.n_actions
+        names = np.empty(N, self.classes_.dtype if N == K else object)
+        names[self._order] = self.classes_
+        names[K:] = self.player_.graph.actions[K:]
+        return names[drawn]
+
+    # ---------------------------------------------------------------------------------------------------------- pickles
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The player as the bytes of a saved model."""
+        state = dict(super().__getstate__())
+        if state.get("player_") is not None:
+            state["player_"] = state["player_"].to_bytes()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if getattr(self, "player_", None) is not None:
+            self.player_ = Player.from_bytes(self.player_, pieces=pieces_of(self.learner))
+
+
+def _seed(random_state: Any) -> int:
+    """The seed of a player: an int is itself, so that the draws are those of play."""
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))
+
+
+def _sorted_classes(graph: Any) -> NDArray[Any]:
+    """The classes of a graph, as `classes_` has them."""
+    if not isinstance(graph, FeedbackGraph):
+        raise UserError(f"graph={graph!r} is neither the name of a preset nor a FeedbackGraph: give one of them")
+    if len({type(name) for name in graph.classes}) > 1:
+        raise UserError("the classes of the graph are of several types, and scikit-learn sorts them: name all by texts")
+    return np.unique(np.array(graph.classes))
+
+
+def _flat(y: Any, rows: int) -> NDArray[Any]:
+    """Labels as an array, one for each row; of objects where they are of several types, as where some were not seen."""
+    given: NDArray[Any] = np.asarray(y)
+    if given.dtype.kind in "US" and isinstance(y, list | tuple) and not all(isinstance(item, str) for item in y):
+        given = np.array(y, dtype=object)
+    labels: NDArray[Any] = column_or_1d(given, warn=True)
+    if len(labels) != rows:
+        raise UserError(f"X has {rows} rows and y has {len(labels)} labels: give one label for each row")
+    return labels
+
+
+def _places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """The position of every label in `classes`; NOT_SEEN where it was not seen."""
+    known = {name: place for place, name in enumerate(classes.tolist())}
+    places = np.full(len(labels), NOT_SEEN, np.int64)
+    for row, label in enumerate(labels.tolist()):
+        place = known.get(label)
+        if place is None and (label is UNSEEN or (not isinstance(label, str) and is_missing(label))):
+            continue
+        if place is None:
+            raise UserError(
+                f"row {row} of y (counting from 0) has the label {label!r}, which is not among the classes "
+                f"{listing(classes.tolist())}: name it from the beginning, or mark it as UNSEEN"
+            )
+        places[row] = place
+    return places
+
+
+def _rows_of(propensity: Any, seen: NDArray[np.bool_]) -> Any:
+    """The propensities of the rows whose labels were seen."""
+    if propensity is None or np.ndim(propensity) == 0:
+        return propensity
+    given = np.asarray(propensity)
+    if given.shape != seen.shape:
+        raise UserError(f"propensity has the shape {given.shape}, and there are {seen.size} rows: give one for each")
+    return given[seen]
