@@ -42,7 +42,11 @@ class Setting(NamedTuple):
 
 
 def settings() -> list[Setting]:
-    """What is played: scikit-learn's breast cancer data as screening, also with an unlucky start, and digits."""
+    """What is played: scikit-learn's breast cancer data as screening, also with an unlucky start, and digits.
+
+    >>> [setting.X.shape for setting in settings()]
+    [(569, 30), (569, 30), (1797, 64)]
+    """
     import numpy as np
     from sklearn.datasets import load_breast_cancer, load_digits
 
@@ -93,7 +97,12 @@ def settings() -> list[Setting]:
 
 
 class Comparison:
-    """The runs of every method on every order of the rows of a setting."""
+    """The runs of every method on every order of the rows of a setting.
+
+    >>> comparison = Comparison(settings()[0], orders=2, rounds=30)
+    >>> list(comparison)[-1], comparison.histories().names
+    (60, ['Gappletron (auto)', 'greedy', 'greedy after a burn-in of 50', 'sees every label'])
+    """
 
     def __init__(self, setting: Setting, orders: int, rounds: int | None = None) -> None:
         from gappletron._validate import whole
