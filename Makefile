@@ -11,7 +11,7 @@ reproduce: .venv/installed  ## every experiment of the paper; leaves results/rep
 
 test: .venv/installed  ## everything that CI runs: linter, types, layers, tests, examples
 	@$(MAKE) .venv-lowest/installed & \
-	$(BIN)/ruff format --check src tests benchmarks docs/api.py docs/learners.py && \
+	$(BIN)/ruff format --check src tests benchmarks docs/*.py && \
 	$(BIN)/ruff check src tests benchmarks docs && $(BIN)/mypy && $(BIN)/lint-imports; \
 	status=$$?; wait; exit $$status  # the second environment is set up beside the linters
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --doctest-modules src tests
@@ -24,7 +24,7 @@ test-lowest: .venv-lowest/installed  ## some of the tests with the lowest versio
 stress: .venv/installed  ## long storms of signals, kills, threads, damaged bytes, random calls and fuzzing (about an hour)
 	$(BIN)/python tests/stress.py
 
-demo: .venv/installed  ## play four feedback graphs and draw the error curves
+demo: .venv/installed  ## real data under partial feedback, beside a greedy model: tables and demo/demo.png
 	$(BIN)/gappletron demo
 
 bench: .venv-bench/installed  ## ours beside other libraries (an hour); goes on where it was stopped, writes docs/benchmarks.md

@@ -152,6 +152,8 @@ def test_a_svmlight_model(tmp_path):
         (("--learner", "auto", "--learner", "gapsmh", "--save", "x.npz"), "--save writes one model"),
         (("--repeats", "2", "--save", "x.npz"), "--save writes one model"),
         (("--graph", "bandit", "--load", "MODEL"), "--graph was given, and the model of"),
+        (("--seed", "4", "--load", "MODEL"), "--seed was given, and the model of"),
+        (("--repeats", "2", "--load", "MODEL"), "--load goes on with one model"),
         (("--text", "message", "--load", "MODEL"), "the model has its own columns"),
         (("--load", "missing.npz"), "missing.npz"),
         (("--save", "x.npz", "--json", "x.npz"), "--json and --save both name"),
@@ -166,6 +168,14 @@ def test_refusals(arguments, message, mails, tmp_path, monkeypatch):
     assert code == 2
     assert message in err
     assert len(err.splitlines()) <= 2
+
+
+def test_predicting_with_a_label_that_is_not_there(mails, tmp_path):
+    assert ended("run", mails, "--label", "label", "--save", tmp_path / "m.npz")[0] == 0
+    code, _, err = ended("predict", tmp_path / "m.npz", mails, "--label", "lable")
+    assert code == 2
+    assert "called 'lable', did you mean 'label'" in err
+    assert len(err.splitlines()) == 1
 
 
 def test_a_pipe_of_rows(mails):

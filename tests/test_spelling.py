@@ -187,3 +187,8 @@ def test_playing_a_graph_by_text():
 def test_graphs_by_text_need_no_compiler():
     code = "import sys\nfrom gappletron.graphs import open_graph\nopen_graph('filtering:revealing=1', 3)\n"
     subprocess.run([sys.executable, "-c", code + "assert 'numba' not in sys.modules"], check=True)
+
+
+def test_a_piece_in_the_place_of_a_number():
+    with pytest.raises(UserError, match="give the piece as --exploration greedy, or in Python"):
+        named("auto:exploration=greedy")

@@ -184,7 +184,7 @@ WRONG = {
     "header twice": ("label,x\nham,1\nlabel,x\nspam,1\n", "row 2 repeats the header"),
     "one class": ("label,x\nham,1\nham,2\n", "only the label 'ham'"),
     "no label": ("label,x\nham,1\n,2\n", "row 2 has no label in the column 'label'"),
-    "another column": ("class,x\nham,1\n", "no column of .* 'label'.*'class', 'x'.*no header"),
+    "another column": ("class,x\nham,1\n", "no column in .* 'label'.*'class', 'x'.*no header"),
     "infinite": ("label,x\nham,1\nspam,inf\n", "the column 'x' has the value inf"),
     "utf-16": ("label,x\nham,1\n".encode("utf-16"), "is UTF-16: save it as UTF-8"),
     "nul bytes": (b"label,x\nham,\0\n", "has NUL bytes"),
@@ -503,3 +503,16 @@ def test_damaged_bytes_end_in_a_sentence(format, data, tmp_path):
         assert all(np.isfinite(list(row.values())).all() for row in rows)
         assert all(names)
     assert "\n" not in refusal
+
+
+def test_a_file_that_is_not_what_its_name_says(tmp_path):
+    path = tmp_path / "wrong.csv"
+    path.write_text('{"label": "ham", "n": 1}\n{"label": "spam", "n": 2}\n')
+    with pytest.raises(UserError, match="is read as CSV, but this looks like JSON lines: use --format jsonl"):
+        open_stream(path, label="label").prepare()
+    path.write_text("1 |words free prize:2\n2 |words see you\n")
+    with pytest.raises(UserError, match="is read as CSV, but this looks like the text format of Vowpal Wabbit"):
+        open_stream(path, label="label").prepare()
+    path.write_text("label,n\nham,1\nspam,2\n")
+    with pytest.raises(UserError, match=r"no column in .* called 'labl', did you mean 'label'"):
+        open_stream(path, label="labl").prepare()

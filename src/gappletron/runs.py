@@ -221,6 +221,11 @@ class Runs:
         runs._losses, runs._has_costs, runs._begun = False, runs.graph.has_costs, False
         return runs
 
+    @property
+    def rounds(self) -> int | None:
+        """The rounds of the stream, where their number is known."""
+        return self.stream.rounds
+
     def player(self, name: str | None = None, repeat: int = 0) -> Player:
         """The player of one run, as it is now; by default of the first learner."""
         first = next(iter(self.learners)) if name is None else name

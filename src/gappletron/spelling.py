@@ -189,6 +189,11 @@ def _number(value: str, key: str, text: str) -> int | float:
     try:
         result = float(value)
     except ValueError:
+        if key in ("exploration", "optimizer"):
+            raise UserError(
+                f"{key}={shortened(value)} in {shown(text)} is not a number: give the piece as --{key} "
+                f"{shortened(value)}, or in Python make the learner with {key}=..."
+            ) from None
         raise UserError(
             f"{key}={shortened(value)} in {shown(text)} is not a number: write for example {key}=1"
         ) from None

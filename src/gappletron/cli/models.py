@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gappletron._validate import UserError
+from gappletron._validate import UserError, unknown
 from gappletron.cli.data import (
     Categorical,
     Columns,
@@ -99,6 +99,8 @@ def _batches(model: Online, data: str, table: Table) -> Iterator[tuple[Any, list
         return
     names = None if table.columns is None else table.columns.split(",")
     for block in table_blocks(data, table.format, names):
+        if table.label is not None and not isinstance(block, list) and table.label not in block.schema.names:
+            raise unknown(table.label, f"column in {data} called", block.schema.names)
         yield model.encoder.matrix(block), None if table.label is None else labels_of(block, table.label).texts()
 
 

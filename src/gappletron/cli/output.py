@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
@@ -16,7 +16,7 @@ from gappletron._validate import UserError, printable
 from gappletron.progress import console, print_line, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from gappletron.history import Histories
     from gappletron.player import Player
@@ -72,7 +72,23 @@ def _same_file(path: Path, name: str) -> bool:
         return False
 
 
-def play_and_report(runs: Runs, report: Callable[[Histories, str | None], None]) -> None:
+class Playable(Protocol):
+    """What can be played step by step: :class:`~gappletron.runs.Runs`, or several of them."""
+
+    @property
+    def rounds(self) -> int | None:
+        """The number of rounds, where it is known."""
+
+    def __iter__(self) -> Iterator[int]:
+        """Play; after each step, the number of rounds played so far."""
+        ...
+
+    def histories(self) -> Histories:
+        """What happened up to now."""
+        ...
+
+
+def play_and_report(runs: Playable, report: Callable[[Histories, str | None], None]) -> None:
     """Play, and then call `report` with what was measured and with what ended playing early, if anything did.
 
     Where an error in the stream, Ctrl-C or SIGTERM ends playing early, what was measured until then is reported, and
@@ -86,11 +102,13 @@ def play_and_report(runs: Runs, report: Callable[[Histories, str | None], None])
         raise typer.Exit(exit_code(stop)) from None
 
 
-def _play_and_report(runs: Runs, report: Callable[[Histories, str | None], None], check: Callable[[], None]) -> None:
+def _play_and_report(
+    runs: Playable, report: Callable[[Histories, str | None], None], check: Callable[[], None]
+) -> None:
     try:
         with progress("playing") as show:
             for played in runs:
-                show(played, runs.stream.rounds)
+                show(played, runs.rounds)
                 check()
     except (UserError, KeyboardInterrupt) as stop:
         histories = runs.histories()

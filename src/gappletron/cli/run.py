@@ -185,6 +185,9 @@ def run(
             "tuning": tuning,
         }
         fixed |= {"exploration": exploration, "optimizer": optimizer, "gamma": gamma, "bias": bias}
+        fixed |= {"normalize": None if normalize == "auto" else normalize, "seed": seed or None}
+        if repeats != 1:
+            raise UserError(f"--load goes on with one model, and --repeats {repeats} asks for several: omit --repeats")
         model = loaded(load, fixed)
         stream = opened(data, table, options, model)
         with progress("compiling"):

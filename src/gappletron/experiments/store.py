@@ -409,14 +409,9 @@ def _csv(columns: list[str], rows: list[list[Any]]) -> bytes:
 
 
 def _parquet(columns: list[str], rows: list[list[Any]]) -> bytes:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise UserError(
-            "Parquet files need pyarrow, which is not installed: pip install 'gappletron[parquet]', "
-            "or use a file name that ends in .csv"
-        ) from None
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     kinds = {"int": pa.int64(), "float": pa.float64(), "float | None": pa.float64(), "str": pa.string()}
     schema = pa.schema([(name, kinds[_KINDS[name]]) for name in columns])
     by_column = {name: [row[place] for row in rows] for place, name in enumerate(columns)}

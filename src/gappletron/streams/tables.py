@@ -14,7 +14,7 @@ from gappletron.records.cells import CATEGORICAL, NUMERIC, TEXT, is_record
 from gappletron.records.encoder import Encoder
 from gappletron.records.values import is_missing, number_of, text_of
 from gappletron.streams import sources
-from gappletron.streams.readers import READERS, VW_LABEL, Source, first_bytes, format_in, format_of
+from gappletron.streams.readers import READERS, VW_LABEL, Source, first_bytes, format_in, format_of, looks_like
 from gappletron.streams.stream import (
     CHUNK,
     Chunk,
@@ -182,7 +182,10 @@ class TableFile(Stream):
             hint = ""
             if self.format in ("csv", "tsv") and self._source.columns is None:
                 hint = "; if the file has no header, name its columns with --columns (columns=)"
-            error = unknown(self.label, f"column of {self.name}", known)
+                first = b"" if self._pipe else first_bytes(self._source)
+                if format_in(first) in ("jsonl", "parquet", "vw"):
+                    raise UserError(f"{self.name} is read as {self.format.upper()}, but {looks_like(first)}")
+            error = unknown(self.label, f"column in {self.name} called", known)
             raise UserError(f"{error}{hint}")
 
     def _note_classes(self, block: Any) -> None:

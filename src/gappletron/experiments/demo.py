@@ -1,0 +1,244 @@
+"""What ``gappletron demo`` plays: real data under partial feedback, the default learner beside greedy ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gappletron.history import COLOURS, Histories, History
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from gappletron.graphs import FeedbackGraph
+    from gappletron.learners.learner import Learner
+    from gappletron.runs import Runs
+    from gappletron.streams.stream import Stream
+
+__all__ = ["Comparison", "Setting", "Shown", "draw", "settings"]
+
+OURS, GREEDY, BURN_IN, ALL_LABELS = "Gappletron (auto)", "greedy", "greedy after a burn-in of 50", "sees every label"
+STYLES = dict(zip((OURS, GREEDY, BURN_IN, ALL_LABELS), ("-", "--", "-.", ":"), strict=True))
+LAST = 100
+"""A method that sees no label in so many last rounds counts as stuck."""
+FIRST_DRAWN = 20
+"""The running error of the first rounds jumps, and is not drawn."""
+
+
+class Setting(NamedTuple):
+    """A data set under partial feedback; `order` shuffles its rows by a seed."""
+
+    title: str
+    rows: str
+    X: NDArray[Any]
+    y: NDArray[Any]
+    graph: FeedbackGraph
+    order: Callable[[int], NDArray[Any]]
+    positive: str | None = None
+
+
+def settings() -> list[Setting]:
+    """What is played: scikit-learn's breast cancer data as screening, also with an unlucky start, and digits.
+
+    >>> [setting.X.shape for setting in settings()]
+    [(569, 30), (569, 30), (1797, 64)]
+    """
+    import numpy as np
+    from sklearn.datasets import load_breast_cancer, load_digits
+
+    from gappletron.graphs import FeedbackGraph
+
+    cancer, digits = load_breast_cancer(), load_digits()
+    classes = ["malignant", "benign"]
+    diagnosis = np.array(classes)[cancer.target]
+    screening = FeedbackGraph.filtering(classes, revealing="malignant")
+
+    def shuffled(rows: int) -> Callable[[int], NDArray[Any]]:
+        return lambda seed: np.random.default_rng(seed).permutation(rows)
+
+    def healthy_first(seed: int) -> NDArray[Any]:
+        order = shuffled(len(diagnosis))(seed)
+        early = np.cumsum(diagnosis[order] == "benign") <= 50
+        first = early & (diagnosis[order] == "benign")
+        return np.concatenate((order[first], order[~first]))
+
+    return [
+        Setting(
+            "Breast cancer screening: only the prediction 'malignant' leads to the biopsy that shows the label",
+            "patients",
+            cancer.data,
+            diagnosis,
+            screening,
+            shuffled(len(diagnosis)),
+            "malignant",
+        ),
+        Setting(
+            "The same with an unlucky start: the first 50 patients are healthy",
+            "patients",
+            cancer.data,
+            diagnosis,
+            screening,
+            healthy_first,
+            "malignant",
+        ),
+        Setting(
+            "Handwritten digits as a bandit: a prediction only shows whether it was right",
+            "images",
+            digits.data,
+            digits.target,
+            FeedbackGraph.bandit(10),
+            shuffled(len(digits.target)),
+        ),
+    ]
+
+
+class Comparison:
+    """The runs of every method on every order of the rows of a setting.
+
+    >>> comparison = Comparison(settings()[0], orders=2, rounds=30)
+    >>> list(comparison)[-1], comparison.histories().names
+    (60, ['Gappletron (auto)', 'greedy', 'greedy after a burn-in of 50', 'sees every label'])
+    """
+
+    def __init__(self, setting: Setting, orders: int, rounds: int | None = None) -> None:
+        from gappletron._validate import whole
+
+        self.setting, self.orders = setting, whole(orders, "repeats", least=1)
+        rows = len(setting.y)
+        self._length = rows if rounds is None else min(whole(rounds, "rounds", least=1), rows)
+        self.rounds = self._length * self.orders
+        self._played: list[History] = []
+
+    def _stream(self, seed: int) -> Stream:
+        from gappletron.streams import open_stream
+
+        order = self.setting.order(seed)[: self._length]
+        return open_stream((self.setting.X[order], self.setting.y[order]), classes=self.setting.graph.classes)
+
+    def _runs(self, seed: int) -> list[Runs]:
+        """Under partial feedback, and with every label shown."""
+        from gappletron.exploration import BurnIn, Greedy
+        from gappletron.graphs import FeedbackGraph
+        from gappletron.learners.one_against_all import OneAgainstAll
+        from gappletron.runs import Runs
+
+        hidden: dict[str, Learner] = {
+            OURS: OneAgainstAll(),
+            GREEDY: OneAgainstAll(exploration=Greedy()),
+            BURN_IN: OneAgainstAll(exploration=BurnIn(rounds=50)),
+        }
+        graph, stream = self.setting.graph, self._stream(seed)
+        full = FeedbackGraph.full(graph.classes)
+        return [
+            Runs(hidden, stream, graph, seed=seed, curve="every"),
+            Runs({ALL_LABELS: OneAgainstAll(exploration=Greedy())}, stream, full, seed=seed, curve="every"),
+        ]
+
+    def compile(self) -> None:
+        """Compile what will be played, or load it from the cache."""
+        self._runs(0)
+
+    def __iter__(self) -> Iterator[int]:
+        for seed in range(self.orders):
+            for runs in self._runs(seed):
+                before = len(self._played)
+                for _ in runs:
+                    played = [dataclasses.replace(run, repeat=seed) for run in runs.histories()]
+                    self._played[before:] = played
+                    yield seed * self._length + played[0].rounds
+
+    def histories(self) -> Shown:
+        """What happened up to now."""
+        orders = f"{self.orders} random orders" if self.orders > 1 else "one random order"
+        title = f"{self.setting.title} ({self._length:,} {self.setting.rows} in {orders})"
+        return Shown(self._played, title, self.setting.positive)
+
+
+class Shown(Histories):
+    """The runs of a setting, with a table of its own."""
+
+    def __init__(self, runs: Sequence[History], title: str, positive: str | None) -> None:
+        super().__init__(runs, title)
+        self.positive = positive
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The names of the table's columns."""
+        screening = ("cancers missed", "needless biopsies", "stuck") if self.positive else ()
+        return ("method", "mean error", "min", "max", "labels seen", *screening)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The table's cells: a row for each method."""
+        return [self._row(name, self.of(name)) for name in self.names]
+
+    def _row(self, name: str, runs: list[History]) -> tuple[str, ...]:
+        rates = [run.error_rate for run in runs]
+        seen = sum(run.labels_seen for run in runs) / len(runs)
+        cells = (name, f"{sum(rates) / len(rates):.3f}", f"{min(rates):.3f}", f"{max(rates):.3f}", f"{seen:,.0f}")
+        if self.positive is None:
+            return cells
+        sick = runs[0].graph.class_index(self.positive)
+        missed = sum(run.confusion[1 - sick, sick] for run in runs) / len(runs)
+        needless = sum(run.confusion[sick, 1 - sick] for run in runs) / len(runs)
+        stuck = sum(is_stuck(run) for run in runs)
+        return (*cells, f"{missed:.1f}", f"{needless:.1f}", f"{stuck} of {len(runs)}")
+
+
+def is_stuck(run: History) -> bool:
+    """Whether a method saw no label in its last rounds."""
+    seen = run.curve.labels_seen
+    return len(seen) > LAST and bool(seen[-1] == seen[-1 - LAST])
+
+
+def draw(shown: Sequence[Shown], path: Path) -> None:
+    """Two panels for each setting: the running error, and the labels seen."""
+    from matplotlib.figure import Figure
+
+    from gappletron._files import save_figure
+
+    figure = Figure(figsize=(10, 0.5 + 3.5 * len(shown)), layout="constrained")
+    parts = figure.subfigures(len(shown), 1, squeeze=False, hspace=0.05)[:, 0]
+    for part, histories in zip(parts, shown, strict=True):
+        part.suptitle(histories.title.replace(" (", "\n("), fontsize=10.5, parse_math=False)
+        errors, labels = part.subplots(1, 2)
+        _draw_panel(errors, histories, "error_rate")
+        _draw_panel(labels, histories, "labels_seen")
+        what = "images" if histories.positive is None else "patients"
+        errors.set(xlabel=f"{what} so far", ylabel="running error (mistakes / rounds)", ylim=(0, None))
+        labels.set(xlabel=f"{what} so far", ylabel="labels seen", ylim=(0, None))
+    handles, names = parts[0].axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=len(names), frameon=False, handlelength=3.5)
+    save_figure(figure, path)
+
+
+def _draw_panel(ax: Axes, shown: Shown, of: str) -> None:
+    """The mean over the orders as a thick line, each order as a thin one, and how many orders are stuck."""
+    import numpy as np
+    from matplotlib.ticker import PercentFormatter
+
+    notes = 0
+    for name, colour in zip(STYLES, COLOURS, strict=False):
+        runs = shown.of(name)
+        if not runs:
+            continue
+        rounds = runs[0].curve.rounds
+        values = np.array([getattr(run.curve, of) for run in runs], float)
+        start = min(FIRST_DRAWN, len(rounds)) - 1
+        ax.plot(rounds[start:], values[:, start:].T, color=colour, linewidth=0.6, alpha=0.25, zorder=2)
+        mean = values[:, start:].mean(0)
+        ax.plot(rounds[start:], mean, STYLES[name], color=colour, linewidth=2.4, label=name, zorder=3)
+        stuck = [run for run in runs if is_stuck(run)]
+        if stuck and of == "error_rate":
+            short = "burn-in" if name == BURN_IN else name
+            note = f"{short}: stuck in {len(stuck)} of {len(runs)} orders"
+            ax.text(1, 0.98 - 0.09 * notes, note, transform=ax.transAxes, color=colour, ha="right", va="top")
+            notes += 1
+    if of == "error_rate":
+        ax.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+    ax.set_xlim(0, None)
+    ax.grid(alpha=0.25)
+    ax.spines[["top", "right"]].set_visible(False)
