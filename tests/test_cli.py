@@ -127,6 +127,7 @@ def test_the_graph_in_the_json(tmp_path):
         "action_names": [0, 1, 2, "query"],
         "class_names": [0, 1, 2],
         "revealing": ["query"],
+        "edges": [["query", 0], ["query", 1], ["query", 2]],
         "dominating_set": ["query"],
         "dominating_set_is_exact": True,
         "rho": 1,

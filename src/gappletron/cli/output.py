@@ -172,9 +172,15 @@ def write_json(path: Path, runs: Runs, histories: Histories, stopped: str | None
         file.write(text.encode() + b"\n")
 
 
+SCALAR = r'(?:-?\d+|true|false|null|"(?:[^"\\\n]|\\.)*")'
+
+
 def _rows_in_lines(text: str) -> str:
-    """Indented JSON with each list of counts in one line; texts have no line breaks, so none of them is changed."""
-    return re.sub(r"\[\n\s*\d+(?:,\n\s*\d+)*\n\s*\]", lambda found: f"[{' '.join(found[0][1:-1].split())}]", text)
+    """Indented JSON with each list of counts or names in one line; texts have no line breaks, so none is changed."""
+    rows = rf"\[\n\s*{SCALAR}(?:,\n\s*{SCALAR})*\n\s*\]"
+    return re.sub(
+        rows, lambda found: re.sub(r"\n\s*", " ", found[0]).replace("[ ", "[", 1).removesuffix(" ]") + "]", text
+    )
 
 
 def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str, Any]:
@@ -191,7 +197,7 @@ def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str,
             "rounds": max(run.rounds for run in histories),
             "features": int(runs.stream.features),
             "classes": len(runs.stream.classes),
-            "encoder": None if runs.stream.encoder is None else runs.stream.encoder.to_dict(),
+            **({} if runs.stream.encoder is None else {"encoder": runs.stream.encoder.to_dict()}),
         },
         "graph": {
             "name": printable(graph.name),
