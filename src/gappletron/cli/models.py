@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gappletron._validate import UserError, unknown
+from gappletron._validate import UserError, listing, unknown
 from gappletron.cli.data import (
     Categorical,
     Columns,
@@ -98,7 +98,14 @@ def _batches(model: Online, data: str, table: Table) -> Iterator[tuple[Any, list
             yield csr_array((chunk.values, chunk.indices, chunk.indptr), (len(chunk.labels), model.features)), None
         return
     names = None if table.columns is None else table.columns.split(",")
+    wanted = {name for name, kind in model.encoder.kinds.items() if kind != "drop"}
     for block in table_blocks(data, table.format, names):
+        here = [name for record in block for name in record] if isinstance(block, list) else block.schema.names
+        if wanted and wanted.isdisjoint(here):
+            raise UserError(
+                f"{data} has none of the model's columns {listing(sorted(wanted))}: name its columns so, or use "
+                "--columns where it has no header"
+            )
         if table.label is not None and not isinstance(block, list) and table.label not in block.schema.names:
             raise unknown(table.label, f"column in {data} called", block.schema.names)
         yield model.encoder.matrix(block), None if table.label is None else labels_of(block, table.label).texts()
