@@ -142,6 +142,17 @@ def test_parquet(write, tmp_path):
     assert open_stream(path, label="label").classes == ("0", "1")
 
 
+def test_the_index_of_a_frame_is_not_a_feature(tmp_path):
+    frame = pd.DataFrame({"label": ["a", "b"] * 5, "x": np.arange(10.0)}, index=np.arange(10)[::-1])
+    frame.to_csv(tmp_path / "frame.csv")
+    frame.to_parquet(tmp_path / "frame.parquet")
+    for name, index in (("frame.csv", ""), ("frame.parquet", "__index_level_0__")):
+        stream = open_stream(tmp_path / name, label="label")
+        assert stream.encoder.kinds[index] == "drop"
+        assert played(stream) == expected(frame.to_dict("records"), Encoder())
+    assert open_stream(tmp_path / "frame.csv", label="label", numeric=[""]).encoder.kinds[""] == "numeric"
+
+
 def test_vowpal_wabbit(write):
     text = "1 |words free prize:2 |len chars:21\n2 0.5 'tag|words see you\n1 |words:0.5 free |  bare\n"
     stream = open_stream(write(text, "mails.vw"))

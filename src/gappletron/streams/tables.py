@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gappletron._validate import Label, UserError, label as checked_label, labels, listing, shortened, unknown
 from gappletron.records.batches import as_batch, texts_of_column
-from gappletron.records.cells import CATEGORICAL, NUMERIC, TEXT, is_record
+from gappletron.records.cells import CATEGORICAL, DROP, NUMERIC, TEXT, is_record
 from gappletron.records.encoder import Encoder
 from gappletron.records.values import is_missing, number_of, text_of
 from gappletron.streams import sources
@@ -40,6 +41,10 @@ MOSTLY = 0.9
 """A column is numeric where at least this share of its values are numbers; the others count as categories."""
 WORDS = 3.0
 """A column of texts, not of categories, has at least so many words in the mean."""
+
+
+INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
+"""Names of columns in which pandas writes the numbers of its rows; they are dropped unless they are declared."""
 
 
 class Scan(NamedTuple):
@@ -401,6 +406,8 @@ def kinds_of(block: Any, encoder: Encoder) -> dict[str, str]:
     go by their values.
     """
     found = {}
+    if not isinstance(block, list):
+        found = {name: DROP for name in block.schema.names if INDEX.fullmatch(name) and name not in encoder.kinds}
     if isinstance(block, list):
         names = list(dict.fromkeys(name for record in block[:SAMPLED] for name in record))
         columns = {name: [record.get(name) for record in block[:SAMPLED]] for name in names}
@@ -419,7 +426,7 @@ def kinds_of(block: Any, encoder: Encoder) -> dict[str, str]:
             if any(test(part.schema.field(name).type) for test in wanted)
         }
     for name, values in texts.items():
-        if name not in encoder.kinds:
+        if name not in encoder.kinds and name not in found:
             found[name] = kind_of([value for value in values if isinstance(value, str) and value])
     return found
 
