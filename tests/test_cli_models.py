@@ -183,3 +183,14 @@ def test_a_pipe_of_rows(mails):
     done = subprocess.run(command, input=mails.read_bytes(), capture_output=True, timeout=120, check=True)
     by_file = ended("run", mails, *FILTER)[1]
     assert done.stdout.decode().split()[-5:-1] == by_file.split()[-5:-1]
+
+
+def test_classes_are_matched_by_their_text(tmp_path):
+    """A model of a svmlight file has the classes 0 and 1; a table's "0" is the same class, "2" a new one."""
+    path, model = tmp_path / "data.svm", tmp_path / "m.npz"
+    path.write_text("".join(f"{n % 2} {1 + n % 2}:1\n" for n in range(40)))
+    assert ended("run", path, "--save", model)[0] == 0
+    more = tmp_path / "more.svm"
+    more.write_text("".join(f"{n % 3} {1 + n % 2}:1\n" for n in range(40)))
+    assert ended("run", more, "--load", model, "--save", model)[0] == 0
+    assert Online.load(model).graph.classes == (0, 1, 2)

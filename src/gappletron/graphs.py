@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["FeedbackGraph", "GraphArrays", "Plan", "class_positions", "open_graph"]
+__all__ = ["FeedbackGraph", "GraphArrays", "Plan", "class_positions", "new_classes", "open_graph"]
 
 
 NO_COSTS = np.zeros((0, 0))
@@ -896,6 +896,16 @@ def class_positions(stream_classes: Sequence[Label], graph: FeedbackGraph) -> ND
             "make the graph for the stream's classes"
         )
     return None if found == list(range(graph.n_classes)) else np.array(found, dtype=np.int64)
+
+
+def new_classes(stream_classes: Sequence[Label], graph: FeedbackGraph) -> list[Label]:
+    """Those of the stream's classes that the graph does not have, neither by name nor by text.
+
+    >>> new_classes(["0", "2"], FeedbackGraph.bandit([0, 1]))
+    ['2']
+    """
+    found = _matched(stream_classes, graph.classes)
+    return [name for name, place in zip(stream_classes, found, strict=True) if place is None]
 
 
 def _class_meant(name: Any, classes: tuple[Label, ...]) -> Label:

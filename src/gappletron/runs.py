@@ -25,7 +25,7 @@ from gappletron.engine import (
     Losses,
     new_tally,
 )
-from gappletron.graphs import FeedbackGraph, class_positions, open_graph
+from gappletron.graphs import FeedbackGraph, class_positions, new_classes, open_graph
 from gappletron.history import Histories, History, curve_of
 from gappletron.learners import check_can_play
 from gappletron.learners.learner import Learner
@@ -211,9 +211,8 @@ class Runs:
         runs.learners = {player.learner.name: player.learner}
         runs.stream = open_stream(stream)
         runs._changing = None
-        for name in runs.stream.classes:
-            if name not in player.graph.classes:
-                player.add_class(name)
+        for name in new_classes(runs.stream.classes, player.graph):
+            player.add_class(name)
         runs.graph = player.graph
         runs._positions = class_positions(runs.stream.classes, runs.graph)
         tally = new_tally(marked_rounds("log", runs.stream.rounds), runs.graph.n_actions, runs.graph.n_classes)
@@ -254,8 +253,7 @@ class Runs:
 
     def _add_classes(self) -> None:
         """Give every player the classes that have come since the last chunk."""
-        known = set(self.graph.classes)
-        new = [name for name in self.stream.classes if name not in known]
+        new = new_classes(self.stream.classes, self.graph)
         for name in new:
             for run in self._runs:
                 run.add_class(name)

@@ -141,7 +141,7 @@ def teach(
     ] = None,
 ) -> None:
     """Learn from a file in which every label is known, without acting: a warm start."""
-    from gappletron.graphs import class_positions, open_graph
+    from gappletron.graphs import class_positions, new_classes, open_graph
     from gappletron.online import Online
     from gappletron.player import Player, for_records
     from gappletron.streams.prepared import prepared_chunks
@@ -154,9 +154,8 @@ def teach(
     if model.exists():
         saved = loaded(model, fixed)
         stream = opened(data, table, options, saved)
-        for name in stream.classes:
-            if name not in saved.graph.classes:
-                saved.add_class(name)
+        for name in new_classes(stream.classes, saved.graph):
+            saved.add_class(name)
     else:
         stream = opened(data, table, options)
         feedback = open_graph(graph or "bandit", stream.classes, revealing, classes_given=stream.classes_given)
