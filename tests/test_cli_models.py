@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from gappletron import Online, open_stream, play
+from gappletron import Encoder, FeedbackGraph, Online, open_stream, play
 from problems import ended
 
 WORDS = {"ham": ["see", "you", "lunch", "at", "five", "home"], "spam": ["win", "free", "prize", "call", "now", "cash"]}
@@ -194,3 +194,77 @@ def test_classes_are_matched_by_their_text(tmp_path):
     more.write_text("".join(f"{n % 3} {1 + n % 2}:1\n" for n in range(40)))
     assert ended("run", more, "--load", model, "--save", model)[0] == 0
     assert Online.load(model).graph.classes == (0, 1, 2)
+
+
+def test_new_columns_are_judged_once_and_kept(tmp_path):
+    """A model without declared columns is taught from a table, and predicts the table as it was taught."""
+    model = tmp_path / "blank.npz"
+    Online(graph=FeedbackGraph.full(["ham", "spam"]), encoder=Encoder(features=4096)).save(model)
+    table = write(tmp_path / "mails.tsv", rows(300, 0))
+    assert ended("teach", model, table, "--label", "label")[0] == 0
+    assert Online.load(model).encoder.kinds == {"label": "drop", "message": "text", "score": "numeric"}
+    code, _, err = ended("predict", model, table, "--label", "label")
+    assert code == 0
+    assert int(err.split()[0]) < 20
+
+
+def test_labels_that_are_missing_are_not_mistakes(mails, tmp_path):
+    model = tmp_path / "m.npz"
+    assert ended("run", mails, *FILTER, "--save", model)[0] == 0
+    wrong = ended("predict", model, mails, "--label", "label")[2].split()[0]
+    found = [("" if n % 10 == 0 else label, *rest) for n, (label, *rest) in enumerate(rows(300, 0))]
+    code, _, err = ended("predict", model, write(tmp_path / "gaps.tsv", found), "--label", "label")
+    assert code == 0
+    assert "of 270 predictions" in err
+    assert err.endswith("; 30 rows have no label\n")
+    assert int(err.split()[0]) <= int(wrong)
+    lines = tmp_path / "a.jsonl"
+    lines.write_text('{"message": "win", "score": 1}\n')
+    code, _, err = ended("predict", model, lines, "--label", "labl")
+    assert (code, "no row of" in err) == (2, True)
+    code, out, err = ended("predict", model, tmp_path / "nowhere.tsv")
+    assert (code, out) == (2, "")
+
+
+def test_a_model_without_an_encoder_takes_no_tables(mails, tmp_path):
+    model = tmp_path / "m.npz"
+    Online(graph=FeedbackGraph.full(["ham", "spam"]), features=3).save(model)
+    for command in (("predict", model, mails), ("teach", model, mails, "--label", "label")):
+        code, _, err = ended(*command)
+        assert code == 2
+        assert "without an encoder" in err
+    code, _, err = ended("run", mails, "--label", "label", "--load", model)
+    assert (code, "without an encoder" in err) == (2, True)
+
+
+def test_one_label_is_enough_to_predict(tmp_path):
+    path, model = tmp_path / "data.svm", tmp_path / "m.npz"
+    path.write_text("".join(f"{n % 2} {1 + n % 2}:1\n" for n in range(40)))
+    assert ended("run", path, "--save", model)[0] == 0
+    path.write_text("0 1:1\n0 2:1\n")
+    code, out, _ = ended("predict", model, path)
+    assert code == 0
+    assert [line.split(",")[0] for line in out.splitlines()] == ["prediction", "0", "1"]
+
+
+def test_a_tuning_knows_how_rows_are_prepared(mails, tmp_path):
+    """The default bias of tables counts in the largest norm, as one that is asked for."""
+    arguments = ("--learner", "gapsmh", "--optimizer", "projected-ogd:radius=3", "--tuning", "expectation")
+    gammas = []
+    for bias in ((), ("--bias",)):
+        code, _, _ = ended(
+            "run", mails, *FILTER, *arguments, "--normalize", "unit", *bias, "--json", tmp_path / "a.json"
+        )
+        assert code == 0
+        run = json.loads((tmp_path / "a.json").read_text())["runs"][0]
+        gammas.append(run["parameters"]["exploration"]["gamma"])
+    assert gammas[0] == gammas[1]
+
+
+def test_a_pipe_can_be_taught_from(mails, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-m", "gappletron", "teach", "new.npz", "-", "--format", "tsv", "--label", "label"]
+    done = subprocess.run(
+        [*command, "--classes", "ham,spam"], input=mails.read_bytes(), capture_output=True, timeout=120, check=True
+    )
+    assert b"300 rows taught" in done.stderr

@@ -177,6 +177,37 @@ def test_a_frame_that_arrow_cannot_hold():
     assert rows_of(encoder.encode_many(frame)) == expected
 
 
+def test_dates_and_other_objects_of_pandas_and_numpy():
+    frame = pd.DataFrame(
+        {
+            "delta": pd.to_timedelta([93_600, 5], unit="s"),
+            "nano": pd.to_datetime([1_700_000_000_123_456_789, 1]),
+            "band": pd.cut([1, 5], [0, 3, 9]),
+            "month": pd.period_range("2024-01", periods=2, freq="M"),
+            "price": [decimal.Decimal("2.00"), decimal.Decimal("2.50")],
+        }
+    )
+    for encoder in (Encoder(), Encoder(categorical=["price", "delta"])):
+        one_by_one = [as_dict(encoder.encode(row)) for _, row in frame.astype(object).iterrows()]
+        assert rows_of(encoder.encode_many(frame)) == one_by_one
+        simple = frame[["delta", "nano", "price"]]
+        one_by_one = [as_dict(encoder.encode(row)) for _, row in simple.astype(object).iterrows()]
+        assert rows_of(encoder.encode_many(simple)) == one_by_one
+    assert text_of(np.datetime64("2024-01-05T10:00:00.000000001")) == "2024-01-05 10:00:00"
+
+
+def test_frames_that_are_refused():
+    with pytest.raises(UserError, match="two columns called 'a'"):
+        Encoder().encode_many(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+    with pytest.raises(UserError, match="a record is a dict"):
+        Encoder().encode(pd.DataFrame({"a": [3.0]}))
+    large = rows_of(Encoder().encode_many(pd.DataFrame({"a": [10**30, 1]}, dtype=object)))
+    assert large == [as_dict(Encoder().encode({"a": 10**30})), as_dict(Encoder().encode({"a": 1}))]
+    late = pa.table({"when": pa.array([10**15], pa.timestamp("s"))})
+    with pytest.raises(UserError, match="a value that Python cannot hold"):
+        Encoder().encode_many(late)
+
+
 def test_numbers_in_texts():
     for text, number in [("1.5", 1.5), (" 2 ", 2.0), ("-1e3", -1000.0), ("True", 1.0), ("false", 0.0)]:
         assert number_of(text) == number

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.linear_model import SGDClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -306,3 +306,14 @@ def test_importing_the_package_does_not_load_scikit_learn():
     code = "import sys, gappletron; gappletron.Online; print('sklearn' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_rows_that_are_sorted_by_class():
+    """In their order the classes come one after the other; shuffled, the model is that of the shuffled rows."""
+    X, y = load_iris(return_X_y=True)
+    shuffled = GappletronClassifier(shuffle=True, random_state=3).fit(X, y)
+    order = np.random.default_rng(3).permutation(len(y))
+    np.testing.assert_array_equal(
+        shuffled.player_.weights, GappletronClassifier(random_state=3).fit(X[order], y[order]).player_.weights
+    )
+    assert shuffled.score(X, y) > 0.8

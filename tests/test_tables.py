@@ -219,7 +219,7 @@ def test_wrong_files(name, write):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.jsonl", '{"label": "a"}\n[1, 2]\n', "line 2 is a list"),
+        ("a.jsonl", '{"label": "a"}\n[1, 2]\n', "line 2 is JSON but not an object"),
         ("a.jsonl", '{"label": "a"\n', "line 1 is not JSON"),
         ("a.jsonl", "{" * 100_000, "line 1 is not JSON"),
         ("a.vw", "1 2 3\n", "line 1 has no '|'"),
@@ -291,6 +291,66 @@ def test_numbers_that_are_not(write):
     stream = open_stream(write(as_csv(rows)), label="label")
     assert stream.encoder.kinds["x"] == "numeric"
     assert played(stream) == expected(rows, Encoder(numeric="x"))
+
+
+def test_the_label_is_never_a_feature(write):
+    path = write(as_csv(ROWS))
+    for declared in ({"categorical": "label"}, {"encoder": Encoder(text="label")}):
+        with pytest.raises(UserError, match="the column 'label' holds the labels and is declared as"):
+            open_stream(path, label="label", **declared)
+    assert open_stream(path, label="label", drop="label").encoder.kinds["label"] == "drop"
+
+
+def test_a_declared_column_must_be_there(write):
+    path = write(as_csv(ROWS))
+    with pytest.raises(UserError, match=r"no column in .* called 'agee', did you mean 'age'"):
+        open_stream(path, label="label", numeric="agee").prepare()
+    open_stream(path, label="label", encoder=Encoder(numeric="agee")).prepare()  # a model may know more columns
+
+
+def test_names_and_categories_in_any_encoding(write):
+    utf8 = "Kläße,wort\na,grün\nb,rot\n".encode() + b"a,\xe9t\xe9\n"
+    stream = open_stream(write(utf8), label="Kläße", categorical="wort")
+    rows = [{"label": "a", "wort": "grün"}, {"label": "b", "wort": "rot"}, {"label": "a", "wort": "été"}]
+    assert played(stream) == expected(rows, Encoder(categorical="wort"))
+
+
+def test_semicolons_and_decimal_commas(write):
+    stream = open_stream(write("label;x;t\na;1,5;one, two\nb;-2,25;3,5 and 4\n"), label="label", text="t")
+    rows = [{"label": "a", "x": 1.5, "t": "one, two"}, {"label": "b", "x": -2.25, "t": "3,5 and 4"}]
+    assert played(stream) == expected(rows, Encoder(text="t"))
+
+
+def test_delimiters_that_fit_the_names(write):
+    body = "ham,see you; at five; or six\nspam,win; now; or never\n"
+    stream = open_stream(write(body), label="label", columns=["label", "message"], text="message")
+    rows = [{"label": "ham", "message": "see you; at five; or six"}, {"label": "spam", "message": "win; now; or never"}]
+    assert played(stream) == expected(rows, Encoder(text="message"))
+
+
+def test_first_rows_that_are_hard_to_read(write):
+    rows = [{"label": "ham", "message": '"quoted at first'}, {"label": "spam", "message": "x" * 200_000}]
+    text = "".join(f"{row['label']}\t{row['message']}\n" for row in rows)
+    stream = open_stream(write(text, "a.tsv"), label="label", columns=["label", "message"], text="message")
+    assert played(stream) == expected(rows, Encoder(text="message"))
+    with pytest.raises(UserError, match="first row that cannot be read"):
+        open_stream(write('label,"x' + "y" * 200_000), label="label").prepare()
+    assert open_stream(write("\n\r\nlabel,x\na,1\nb,2\n"), label="label").rounds == 2
+
+
+def test_labels_of_numbers_with_gaps(tmp_path):
+    pq.write_table(pa.table({"label": [1.0, 2.0, float("nan")], "x": [1, 2, 3]}), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match="row 3 has no label"):
+        open_stream(tmp_path / "a.parquet", label="label").prepare()
+    pq.write_table(pa.table({"label": [[1], [2]], "x": [1, 2]}), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match="cannot be labels"):
+        open_stream(tmp_path / "a.parquet", label="label").prepare()
+
+
+def test_json_blocks_are_bounded_in_bytes(write, monkeypatch):
+    monkeypatch.setattr(sources, "BLOCK", 1000)
+    path = write("".join(json.dumps({"label": "ab"[n % 2], "t": "x" * 400}) + "\n" for n in range(20)), "a.jsonl")
+    assert max(map(len, readers.read_json(readers.Source(str(path), "a")))) == 3
 
 
 # --------------------------------------------------------------------------------------------------------------- pipes

@@ -122,7 +122,7 @@ class Turn:
 
     @property
     def scores(self) -> Floats:
-        """The score of every class at prediction time."""
+        """The score of every class at prediction time; after :meth:`Player.learn` those that it was learned at."""
         start = HEAD + self.graph.n_actions
         return _read_only(self.record[start : start + self.graph.n_classes])
 

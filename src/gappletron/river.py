@@ -8,6 +8,8 @@ kept for later.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +21,7 @@ from gappletron.learners.learner import Learner
 from gappletron.online import UNSEEN
 from gappletron.player import Player, for_records
 from gappletron.records.encoder import Encoder
+from gappletron.records.values import is_missing
 from gappletron.spelling import pieces_of
 
 try:
@@ -38,7 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["Evaluation", "RiverAct", "RiverClassifier", "evaluate"]
 
 
-class RiverAct(NamedTuple):
+@dataclass(slots=True)
+class RiverAct:
     """An action for a dict of features, drawn by :meth:`RiverClassifier.act_one`.
 
     >>> model = RiverClassifier(graph="bandit", classes=("cat", "dog", "fox"))
@@ -59,6 +63,8 @@ class RiverAct(NamedTuple):
     """The features."""
     turn: Turn
     """What learning from it needs."""
+    is_learned: bool = False
+    """Whether its feedback was taken in."""
 
 
 class RiverClassifier(base.Classifier):
@@ -131,11 +137,10 @@ class RiverClassifier(base.Classifier):
         >>> model.predict_one({"word": "prize"})
         'spam'
         """
-        label = _plain(y)
+        label, vector = _plain(y), self._vector(x)  # x is checked before a label is added
         if label not in self._places:
             self._add(label)
-        player = self._played()
-        player.teach_on(self._vector(x), self._places[label], propensity)
+        self._played().teach_on(vector, self._places[label], propensity)
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
         """The greedy label for x; None as long as no label is known."""
@@ -175,8 +180,15 @@ class RiverClassifier(base.Classifier):
 
     def learn_from(self, act: RiverAct, label: Any | Unseen) -> None:
         """Take in the feedback of an action, now or later: the label, or UNSEEN where the action did not reveal it."""
+        if act.is_learned:
+            raise UserError(f"the action of round {act.turn.round} was already learned from: feedback counts once")
         if label is UNSEEN:
-            self._played().learn(act.turn, -1)
+            if act.reveals_all:
+                raise UserError(
+                    f"the action {act.action!r} reveals every label, so there is one to learn: give it, or leave the "
+                    "action alone if the label is not known"
+                )
+            self._take(act, -1)
             return
         name = _plain(label)
         place = self._places.get(name)
@@ -186,15 +198,20 @@ class RiverClassifier(base.Classifier):
                     f"the action {act.action!r} does not reveal the label {name!r}, so learning from it would be "
                     "biased: pass UNSEEN"
                 )
-            self._played().learn(act.turn, place)
+            self._take(act, place)
         elif act.reveals_all:  # a label that was not known when the action was drawn
             chance = float(act.turn.probabilities @ act.turn.graph.arrays.revealing)
             self.learn_one(act.x, name, min(1.0, chance))
+            act.is_learned = True
         else:
             raise UserError(
                 f"the label {name!r} was not known when the action {act.action!r} was drawn, which does not reveal it: "
                 "pass UNSEEN"
             )
+
+    def _take(self, act: RiverAct, place: int) -> None:
+        self._played().learn(act.turn, place)
+        act.is_learned = True
 
     # ----------------------------------------------------------------------------------------------------------- inside
 
@@ -329,4 +346,7 @@ def _graph_of(graph: FeedbackGraph | str, revealing: Any, labels: int) -> Feedba
 
 def _plain(label: Any) -> Any:
     """A label without NumPy's types."""
-    return label.item() if isinstance(label, np.generic) else label
+    plain = label.item() if isinstance(label, np.generic) else label
+    if is_missing(plain) or not isinstance(plain, Hashable):
+        raise UserError(f"{label!r} cannot be a label: give a text, a whole number or a boolean")
+    return plain

@@ -150,7 +150,7 @@ class Runs:
     ) -> None:
         self.repeats = _repeat_numbers(repeats)
         self.seed = whole(seed, "the seed", least=0)
-        self.jobs = whole(jobs, "jobs", least=1, most=4096) if jobs is not None else usable_cores()
+        self.jobs = _jobs(jobs)
         self.learners = _named_learners(learners)
         stream = open_stream(stream)
         self.stream: Stream = stream if rounds is None else limited(stream, whole(rounds, "rounds", least=1))
@@ -207,7 +207,7 @@ class Runs:
         500
         """
         runs = cls.__new__(cls)
-        runs.repeats, runs.seed, runs.jobs = (0,), 0, jobs or usable_cores()
+        runs.repeats, runs.seed, runs.jobs = (0,), 0, _jobs(jobs)
         runs.learners = {player.learner.name: player.learner}
         runs.stream = open_stream(stream)
         runs._changing = None
@@ -359,6 +359,11 @@ def _threads(jobs: int) -> Iterator[Callable[..., Iterable[None]]]:
 def _distinct(graphs: Sequence[Any]) -> Iterable[FeedbackGraph]:
     """The graphs of some rounds, each once; what is none is refused when it is played."""
     return (graph for graph in {id(graph): graph for graph in graphs}.values() if isinstance(graph, FeedbackGraph))
+
+
+def _jobs(given: int | None) -> int:
+    """How many threads play."""
+    return usable_cores() if given is None else whole(given, "jobs", least=1, most=4096)
 
 
 def _repeat_numbers(repeats: int | Sequence[int]) -> tuple[int, ...]:

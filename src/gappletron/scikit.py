@@ -93,10 +93,14 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
     :param revealing: the class or classes that reveal; needed for the presets that have some, since classes are sorted.
     :param normalize: how rows are scaled, as in :class:`Online`.
     :param bias: whether rows get a feature that is always 1, as in :class:`Online`.
-    :param random_state: the seed of the draws; an int gives those of :func:`play` with the same seed.
+    :param shuffle: whether `fit` takes the rows in a random order. Do so where they are sorted by class: an online
+        learner that sees one class after the other forgets the first ones.
+    :param random_state: the seed of the draws and of the order; an int gives the draws of :func:`play` with the same
+        seed.
 
-    `fit` is one pass over the rows in their order: the model acts on each, sees the label if the graph reveals it, and
-    learns. With ``graph="full"`` every label is seen. Several passes are several calls of `partial_fit`.
+    `fit` is one pass over the rows, by default in their order: the model acts on each, sees the label if the graph
+    reveals it, and learns. With ``graph="full"`` every label is seen. Several passes are several calls of
+    `partial_fit`.
 
     `partial_fit` learns from labels that are known, whatever the graph. A label that was not seen is UNSEEN or None in
     an array of objects, or NaN in an array of floats: such rows teach nothing. Where the labels were seen with known
@@ -132,6 +136,7 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         revealing: Any = None,
         normalize: Normalization | str | None = "auto",
         bias: bool | str = "auto",
+        shuffle: bool = False,
         random_state: Any = 0,
     ) -> None:
         self.learner = learner
@@ -139,6 +144,7 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         self.revealing = revealing
         self.normalize = normalize
         self.bias = bias
+        self.shuffle = shuffle
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
@@ -149,7 +155,7 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
     # --------------------------------------------------------------------------------------------------------- learning
 
     def fit(self, X: Any, y: Any) -> GappletronClassifier:
-        """Play the rows once, in their order, from the beginning: labels that the graph hides are not learned.
+        """Play the rows once, from the beginning: labels that the graph hides are not learned.
 
         >>> model = GappletronClassifier().fit([[0.0, 1.0], [1.0, 0.0]] * 10, ["dog", "cat"] * 10)
         >>> model.predict([[0.0, 1.0]]), model.classes_
@@ -158,6 +164,9 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
         self._begin(np.unique(y) if isinstance(self.graph, str) else _sorted_classes(self.graph))
+        if self.shuffle:
+            order = np.random.default_rng(_seed(self.random_state)).permutation(len(y))
+            X, y = X[order], y[order]
         positions = _places(y, self.classes_)
         for chunk in self._chunks(X, positions):
             self.player_.advance(chunk)
@@ -229,6 +238,8 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
     def _graph_over(self, names: list[Any]) -> FeedbackGraph | None:
         """The graph over these classes, which are sorted; None where there is only one."""
         if isinstance(self.graph, FeedbackGraph):
+            if self.revealing is not None:
+                raise UserError("revealing is only for presets, and this graph has edges of its own: omit it")
             return self.graph
         if len(names) < 2:
             return None

@@ -50,13 +50,18 @@ class Table(NamedTuple):
     format: str | None = None
     columns: str | None = None
 
+    @property
+    def names(self) -> list[str] | None:
+        """The names of the columns, where they were given."""
+        return None if self.columns is None else [name.strip() for name in self.columns.split(",")]
+
     def arguments(self, encoder: Encoder | None = None) -> dict[str, Any]:
         """For :func:`gappletron.open_stream`; the encoder of a saved model takes the place of the columns' kinds."""
         kinds = {kind: getattr(self, kind) or () for kind in ("text", "numeric", "categorical", "drop")}
         return {
             "label": self.label,
             "format": self.format,
-            "columns": None if self.columns is None else self.columns.split(","),
+            "columns": self.names,
             "encoder": encoder,
             **kinds,
         }
@@ -64,7 +69,7 @@ class Table(NamedTuple):
 
 def show_columns(stream: Stream) -> None:
     """Say, on the standard error, what the columns of a table were taken for."""
-    encoder, label = stream.encoder, getattr(stream, "label", None)
+    encoder, label = stream.encoder, stream.label
     if encoder is None:
         return
     parts = [
@@ -96,6 +101,13 @@ def opened(data: str, table: Table, options: dict[str, Any], model: Online | Non
         stream = open_stream(data, **table.arguments(model.encoder), **options)
     with progress("reading") as show:
         stream.prepare(show)
+    if model is not None and model.encoder is None and stream.encoder is not None:
+        raise UserError(
+            f"{stream.name} is a table, and the model was made without an encoder: it takes svmlight files, or rows of "
+            "numbers in Python"
+        )
+    if model is not None and model.encoder is not None:
+        model.encoder = stream.encoder  # columns that are new have a kind from now on
     show_columns(stream)
     return stream
 

@@ -69,46 +69,65 @@ def predict(
 def _write_predictions(model: Online, data: str, table: Table, file: Any) -> None:
     """A header, and a row for each row of the data."""
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["prediction", *(f"p({name})" for name in model.graph.classes)])
-    rows, wrong = 0, 0
+    header = ["prediction", *(f"p({name})" for name in model.graph.classes)]
+    rows = labelled = wrong = 0
     with progress("predicting") as show:
         for X, labels in _batches(model, data, table):
+            if rows == 0:
+                writer.writerow(header)
             found, chances = model.player.predict_many(X), model.player.predict_proba(X)
             names = [model.graph.classes[k] for k in found]
             writer.writerows(
                 [name, *(f"{chance:.6g}" for chance in row)] for name, row in zip(names, chances, strict=True)
             )
             rows += len(names)
-            if labels is not None:
-                wrong += sum(str(name) != label for name, label in zip(names, labels, strict=True))
+            labelled += sum(label != "" for label in labels)
+            wrong += sum(label not in ("", str(name)) for name, label in zip(names, labels, strict=False))
             show(rows, None)
-    if table.label is not None:
-        tell(f"{wrong:,} of {rows:,} predictions differ from the labels ({wrong / max(rows, 1):.4f})")
+    if table.label is None:
+        return
+    if labelled == 0:
+        raise UserError(f"no row of {data} has a label in the column {table.label!r}: omit --label, or correct it")
+    gaps = f"; {rows - labelled:,} rows have no label" if labelled < rows else ""
+    tell(f"{wrong:,} of {labelled:,} predictions differ from the labels ({wrong / labelled:.4f}){gaps}")
 
 
-def _batches(model: Online, data: str, table: Table) -> Iterator[tuple[Any, list[str] | None]]:
-    """Sparse matrices of some rows at a time, and their labels where a column has them."""
+def _batches(model: Online, data: str, table: Table) -> Iterator[tuple[Any, list[str]]]:
+    """Sparse matrices of some rows at a time, and their labels where a column has them, empty where there is none."""
     from scipy.sparse import csr_array
 
-    from gappletron.streams.tables import labels_of, table_blocks
+    from gappletron.streams.readers import format_of
+    from gappletron.streams.svmlight import SvmlightFile
+    from gappletron.streams.tables import kinds_of, labels_of, table_blocks
 
     if model.encoder is None:
-        stream = opened(data, table, {"features": None, "classes": None, "max_norm": None, "rounds": None}, model)
-        for chunk in stream.chunks():
-            yield csr_array((chunk.values, chunk.indices, chunk.indptr), (len(chunk.labels), model.features)), None
+        if (
+            table.label is not None
+            or table.format not in (None, "svmlight")
+            or format_of(data) not in (None, "svmlight")
+        ):
+            raise UserError("the model was made without an encoder, so it takes svmlight files only, without --label")
+        for chunk in SvmlightFile(data, features=model.features, classes=(0, 1)).rows():
+            rows = len(chunk.indptr) - 1
+            yield csr_array((chunk.values, chunk.indices, chunk.indptr), (rows, model.features)), []
         return
-    names = None if table.columns is None else table.columns.split(",")
-    wanted = {name for name, kind in model.encoder.kinds.items() if kind != "drop"}
-    for block in table_blocks(data, table.format, names):
+    encoder = model.encoder
+    wanted = {name for name, kind in encoder.kinds.items() if kind != "drop"}
+    for number, block in enumerate(table_blocks(data, table.format, table.names)):
         here = [name for record in block for name in record] if isinstance(block, list) else block.schema.names
-        if wanted and wanted.isdisjoint(here):
-            raise UserError(
-                f"{data} has none of the model's columns {listing(sorted(wanted))}: name its columns so, or use "
-                "--columns where it has no header"
-            )
-        if table.label is not None and not isinstance(block, list) and table.label not in block.schema.names:
-            raise unknown(table.label, f"column in {data} called", block.schema.names)
-        yield model.encoder.matrix(block), None if table.label is None else labels_of(block, table.label).texts()
+        if number == 0:
+            if wanted and wanted.isdisjoint(here):
+                raise UserError(
+                    f"{data} has none of the model's columns {listing(sorted(wanted))}: name its columns so, or use "
+                    "--columns where it has no header"
+                )
+            encoder = encoder.declaring(kinds_of(block, encoder))  # of columns that are new
+        if table.label is None:
+            yield encoder.matrix(block), []
+            continue
+        if not isinstance(block, list) and table.label not in here:
+            raise unknown(table.label, f"column in {data} called", here)
+        yield encoder.declaring({table.label: "drop"}).matrix(block), labels_of(block, table.label).texts()
 
 
 def teach(
@@ -135,6 +154,12 @@ def teach(
         ),
     ] = None,
     learner: Annotated[str | None, typer.Option(help="For a new model. Default: auto.")] = None,
+    classes: Annotated[
+        str | None, typer.Option(help="The labels, as in ham,spam; replaces a scan of the file.")
+    ] = None,
+    features: Annotated[
+        int | None, typer.Option(help="For a new model: the number of features, as in gappletron run.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="For a new model: the seed of its draws. Default: 0.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="PATH", help="Where to write the model. Default: MODEL itself.")
@@ -149,8 +174,11 @@ def teach(
     target = out or model
     check_outputs(None, None, target, inputs=(data,))
     table = Table(label, text, numeric, categorical, drop, format, columns)
-    options: dict[str, Any] = {"features": None, "classes": None, "max_norm": None, "rounds": None}
-    fixed = {"graph": graph, "revealing": revealing, "cost": cost, "learner": learner, "seed": seed}
+    options: dict[str, Any] = {"features": features, "classes": None, "max_norm": None, "rounds": None}
+    if classes is not None:
+        options["classes"] = classes.split(",")
+    fixed: dict[str, Any] = {"graph": graph, "revealing": revealing, "cost": cost, "learner": learner, "seed": seed}
+    fixed["features"] = features
     if model.exists():
         saved = loaded(model, fixed)
         stream = opened(data, table, options, saved)
@@ -165,7 +193,7 @@ def teach(
         )
         saved = Online.from_player(player, stream.encoder)
     if stream.is_open:
-        raise UserError(f"{stream.name} is a pipe: name its classes, or write it to a file first")
+        raise UserError(f"{stream.name} is a pipe: name its --classes, or write it to a file first")
     positions = class_positions(stream.classes, saved.graph)
     rows = 0
     with progress("teaching") as show:

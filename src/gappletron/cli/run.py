@@ -197,10 +197,11 @@ def run(
         if save is not None and (len(learners) > 1 or repeats > 1):
             raise UserError("--save writes one model, and there are several runs: give one --learner and one repeat")
         stream = opened(data, table, options)
+        normalize, row_bias = _rows_of(stream, normalize, bias)
         preset = graph or "bandit"
         feedback = with_costs(open_graph(preset, stream.classes, revealing, classes_given=stream.classes_given), cost)
         if tuning is not None:
-            learners = _tuned(learners, tuning, feedback, stream, normalize, bool(bias))
+            learners = _tuned(learners, tuning, feedback, stream, normalize, row_bias is True)
         with progress("compiling"):
             runs = Runs(
                 learners,
@@ -209,7 +210,7 @@ def run(
                 repeats=repeats,
                 seed=seed,
                 normalize=normalize,
-                bias="auto" if bias is None else bias,
+                bias=row_bias,
                 jobs=jobs,
             )
 
@@ -230,6 +231,14 @@ def run(
                     last.callback(_save, save, runs, model)
 
     play_and_report(runs, report)
+
+
+def _rows_of(stream: Stream, normalize: str, bias: bool | None) -> tuple[str, bool | str]:
+    """How the rows of this stream are prepared."""
+    from gappletron.player import for_records
+
+    row_bias: bool | str = "auto" if bias is None else bias
+    return (normalize, row_bias) if stream.encoder is None else for_records(normalize, row_bias)
 
 
 def _save(path: Path, runs: Runs, model: Online | None) -> None:

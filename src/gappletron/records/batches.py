@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gappletron._validate import UserError
 from gappletron.numerics import LARGEST_VALUE
 from gappletron.records.cells import CATEGORICAL, DROP, NUMERIC, TEXT, Cells
 from gappletron.records.hashing import Entries, append_entries, hash_cells, hash_texts, settle_rows
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from gappletron.numerics import Floats
     from gappletron.records.cells import Spec
 
-__all__ = ["as_batch", "encode_batch", "texts_of_column"]
+__all__ = ["as_batch", "encode_batch", "is_text", "plain_column", "texts_from_bytes", "texts_of_column"]
 
 
 def as_batch(records: Any) -> Any:
@@ -43,11 +44,21 @@ def as_batch(records: Any) -> Any:
         return records.to_arrow()
     if module == "pyarrow":
         return records
-    named = records.set_axis([str(name) for name in records.columns], axis=1)
-    try:
-        return pa.Table.from_pandas(named, preserve_index=False)
-    except pa.ArrowException:
+    names = [str(name) for name in records.columns]
+    if len(set(names)) < len(names):
+        raise UserError(f"the frame has two columns called {max(names, key=names.count)!r}: rename one of them")
+    if any(_has_objects(kind) for kind in records.dtypes):
         return None
+    try:
+        return pa.Table.from_pandas(records.set_axis(names, axis=1), preserve_index=False)
+    except (pa.ArrowException, OverflowError):
+        return None
+
+
+def _has_objects(kind: Any) -> bool:
+    """Whether the values of a pandas column are objects that Arrow would take apart: intervals, periods."""
+    inner = getattr(getattr(kind, "categories", None), "dtype", kind)
+    return str(inner).startswith(("interval", "period"))
 
 
 def encode_batch(spec: Spec, table: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
@@ -56,19 +67,21 @@ def encode_batch(spec: Spec, table: Any) -> tuple[NDArray[np.int64], NDArray[np.
     rows = table.num_rows
     for place, name in enumerate(table.column_names):
         if spec.kinds.get(name) != DROP:
-            parts += encode_column(spec, name, _contiguous(table.column(place)))
+            parts += encode_column(spec, name, plain_column(table.column(place)))
     return settle_rows(*append_entries(parts, rows))
 
 
-def _contiguous(column: Any) -> Any:
-    """A column in one piece, without a dictionary."""
+def plain_column(column: Any) -> Any:
+    """A column in one piece, without a dictionary, its bytes as texts."""
     import pyarrow as pa
 
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     if isinstance(column, pa.ChunkedArray):  # combine_chunks of some versions
         column = pa.concat_arrays(column.chunks)
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return texts_from_bytes(column) if _is_binary(column.type) else column
 
 
 def encode_column(spec: Spec, name: str, column: Any) -> list[Entries]:
@@ -80,7 +93,7 @@ def encode_column(spec: Spec, name: str, column: Any) -> list[Entries]:
         return number_entries(spec, name, _doubles(column))
     if pa.types.is_null(of_type):
         return [_same_entry(category_feature(name, "", spec.features), len(column))]
-    if not _is_text(of_type):
+    if not is_text(of_type):
         return [_object_entries(spec, name, column)]
     return _numbers_in_texts(spec, name, column) if kind == NUMERIC else _text_entries(spec, name, column, kind)
 
@@ -105,19 +118,12 @@ def _is_number(of_type: Any) -> bool:
     )
 
 
-def _is_text(of_type: Any) -> bool:
+def is_text(of_type: Any) -> bool:
+    """Whether this is a type of texts, or of bytes that are taken for texts."""
     import pyarrow as pa
 
-    return any(
-        test(of_type)
-        for test in (
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_string_view,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-        )
-    )
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(test(of_type) for test in texts) or _is_binary(of_type)
 
 
 def _doubles(column: Any) -> Floats:
@@ -161,9 +167,9 @@ def text_buffers(column: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
     if pa.types.is_string_view(column.type):
         column = column.cast(pa.large_string())
-    wide = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+    wide = pa.types.is_large_string(column.type)
     if column.null_count:
-        column = column.fill_null(b"" if _is_binary(column.type) else "")
+        column = column.fill_null("")
     _, ends, data = column.buffers()
     width = np.int64 if wide else np.int32
     offsets = np.frombuffer(ends, width)[column.offset : column.offset + len(column) + 1] if ends else np.zeros(1)
@@ -179,6 +185,16 @@ def _is_binary(of_type: Any) -> bool:
     return pa.types.is_binary(of_type) or pa.types.is_large_binary(of_type)
 
 
+def texts_from_bytes(column: Any) -> Any:
+    """A column of bytes as one of texts: UTF-8, and Latin-1 for a value that is not valid UTF-8."""
+    import pyarrow as pa
+
+    try:
+        return column.cast(pa.large_string() if pa.types.is_large_binary(column.type) else pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([None if value is None else decoded(value) for value in column.to_pylist()], pa.string())
+
+
 def texts_of_column(column: Any) -> list[str]:
     """The values of a column of texts as Python's; missing ones are empty."""
     data, offsets = text_buffers(column)
@@ -192,20 +208,9 @@ def _numbers_in_texts(spec: Spec, name: str, column: Any) -> list[Entries]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if _is_binary(column.type):
-        column = column.cast(pa.large_binary() if pa.types.is_large_binary(column.type) else pa.binary())
-        strings = pa.Array.from_buffers(
-            pa.large_string() if pa.types.is_large_binary(column.type) else pa.string(),
-            len(column),
-            column.buffers(),
-            column.null_count,
-            column.offset,
-        )
-    else:
-        strings = column
-    missing = pc.equal(pc.binary_length(strings), 0)
+    missing = pc.equal(pc.binary_length(column), 0)
     try:
-        numbers = pc.if_else(missing, pa.scalar(None, strings.type), strings).cast(pa.float64())
+        numbers = pc.if_else(missing, pa.scalar(None, column.type), column).cast(pa.float64())
     except pa.ArrowInvalid:
         return _doubtful_numbers(spec, name, column)
     return number_entries(spec, name, np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64))
@@ -233,7 +238,13 @@ def _object_entries(spec: Spec, name: str, column: Any) -> Entries:
     counts = np.empty(len(column), np.int64)
     indices: list[NDArray[Any]] = [np.zeros(0, np.int32)]
     values: list[NDArray[Any]] = [np.zeros(0)]
-    for row, value in enumerate(column.to_pylist()):
+    try:
+        found = column.to_pylist()
+    except (ValueError, OverflowError, pa.ArrowException) as error:
+        raise UserError(
+            f"the column {name!r} has a value that Python cannot hold ({error}): drop the column, or write it as text"
+        ) from None
+    for row, value in enumerate(found):
         cells = Cells(spec)
         cells.add(name, value)
         own = [np.array([index for index, _ in cells.entries], np.int32)]

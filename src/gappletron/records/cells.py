@@ -136,7 +136,9 @@ def fields_of(record: Any) -> Iterable[tuple[str, Any]]:
         return ((str(name), value) for name, value in record.items())
     if hasattr(record, "_asdict"):  # a named tuple
         return ((str(name), value) for name, value in record._asdict().items())
-    if hasattr(record, "items") and hasattr(record, "index"):  # a row of a pandas frame
+    if (
+        hasattr(record, "items") and hasattr(record, "index") and not hasattr(record, "columns")
+    ):  # a row of a pandas frame
         return ((str(name), value) for name, value in record.items())
     if isinstance(record, bytes):
         return [("", decoded(record))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import functools
 import math
 from typing import Any
@@ -57,7 +58,7 @@ def text_of(value: Any) -> str:
     >>> text_of(3.0), text_of(True), text_of("Ham"), text_of(2.5)
     ('3', 'true', 'Ham', '2.5')
     """
-    plain = value.item() if isinstance(value, np.generic) else value
+    plain = _python_value(value)
     if isinstance(plain, str):
         return plain
     if isinstance(plain, bool):
@@ -66,7 +67,23 @@ def text_of(value: Any) -> str:
         return str(int(plain))
     if isinstance(plain, bytes):
         return decoded(plain)
+    if isinstance(plain, decimal.Decimal) and plain.is_finite():
+        return str(int(plain)) if plain == plain.to_integral_value() else str(plain.normalize())
     return str(plain)
+
+
+def _python_value(value: Any) -> Any:
+    """A value of NumPy as one of Python, and dates of pandas and NumPy as Python's, which end at microseconds."""
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return value.astype(f"{type(value).__name__}[us]").item()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, datetime.timedelta):
+        return datetime.timedelta(value.days, value.seconds, value.microseconds)
+    if isinstance(value, datetime.datetime):
+        date, time = (value.year, value.month, value.day), (value.hour, value.minute, value.second, value.microsecond)
+        return datetime.datetime(*date, *time, value.tzinfo)
+    return value
 
 
 def decoded(data: bytes) -> str:
@@ -103,8 +120,7 @@ def number_of(value: Any) -> float | None:
 
 def _seconds(value: Any) -> float:
     """A date as seconds since 1970 (in UTC where it has no time zone), a duration as its seconds."""
-    if isinstance(value, np.datetime64 | np.timedelta64):
-        value = value.astype(f"{type(value).__name__}[us]").item()
+    value = _python_value(value)
     if isinstance(value, datetime.timedelta):
         return value.total_seconds()
     if isinstance(value, datetime.datetime):

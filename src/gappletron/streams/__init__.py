@@ -98,6 +98,7 @@ def open_stream(
     """
     stream: Stream
     declared = _declared(encoder, text, numeric, categorical, drop)
+    required = () if encoder is not None or declared is None else tuple(declared.kinds)
     table = {"label": label, "format": format, "columns": columns}
     unused: dict[str, Any] = {
         "encoder": declared,
@@ -118,7 +119,7 @@ def open_stream(
         kind, _, spec = data.partition(":")
         stream = MADE[kind](spec)
     elif isinstance(data, str | os.PathLike):
-        stream = _file(os.fsdecode(data), unused, rounds)
+        stream = _file(os.fsdecode(data), unused, rounds, required)
         unused = {}
     else:
         raise UserError(
@@ -150,7 +151,7 @@ def _pair(X: Any, y: Any, options: dict[str, Any]) -> Stream:
     return ArrayStream(X, y, classes=classes)
 
 
-def _file(path: str, options: dict[str, Any], rounds: int | None) -> Stream:
+def _file(path: str, options: dict[str, Any], rounds: int | None, required: tuple[str, ...]) -> Stream:
     """A table or a svmlight file."""
     found = options["format"] or format_of(path)
     if found is None:
@@ -169,7 +170,15 @@ def _file(path: str, options: dict[str, Any], rounds: int | None) -> Stream:
     if options["features"] is not None:
         columns = {} if encoder is None else encoder.to_dict()
         encoder = Encoder.from_dict(columns | {"features": options["features"]})
-    return TableFile(path, options["label"], format=found, encoder=encoder, columns=options["columns"], **own)
+    return TableFile(
+        path,
+        options["label"],
+        format=found,
+        encoder=encoder,
+        columns=options["columns"],
+        required=required,
+        **own,
+    )
 
 
 def _is_generic(options: dict[str, Any]) -> bool:

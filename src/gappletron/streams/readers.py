@@ -17,6 +17,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gappletron._validate import UserError, listing, shortened
+from gappletron.records.batches import texts_from_bytes
 from gappletron.records.values import decoded, number_of
 from gappletron.streams import sources
 
@@ -58,7 +59,7 @@ def read_csv(source: Source, progress: Progress = None) -> Iterator[Any]:
     """The rows of a CSV file as record batches of texts; an empty field is null.
 
     The delimiter (comma, semicolon or tab) is found in the header. Fields may be quoted, and then hold delimiters and
-    line breaks. Bytes are not decoded, so a file of mixed encodings is no error here.
+    line breaks. A field that is not UTF-8 is taken for Latin-1.
     """
     return _read_delimited(source, progress, None, '"')
 
@@ -93,7 +94,7 @@ def _read_delimited(source: Source, progress: Progress, delimiter: str | None, q
         try:
             with pacsv.open_csv(sources.BlockFile(iter(marks)), **options) as reader:
                 for batch in reader:
-                    yield batch
+                    yield _as_texts(batch, header)
                     rows += batch.num_rows
                     last = batch[-1][-1].as_py() if batch.num_rows else last
             if quote and marks.count % 2 and b"\n" in (last or b""):
@@ -103,6 +104,17 @@ def _read_delimited(source: Source, progress: Progress, delimiter: str | None, q
                 )
         except pa.ArrowInvalid as error:
             raise _csv_error(source, str(error), rows, header) from None
+
+
+def _as_texts(batch: Any, header: Header) -> Any:
+    """A batch of bytes as one of texts. Between semicolons, 1,5 is a number: it becomes 1.5."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = [texts_from_bytes(column) for column in batch.columns]
+    if header.delimiter == ";":
+        columns = [pc.replace_substring_regex(column, r"^([+-]?\d+),(\d+)$", r"\1.\2") for column in columns]
+    return pa.RecordBatch.from_arrays(columns, header.names)
 
 
 class _Marks:
@@ -132,45 +144,54 @@ def _header(source: Source, first: bytes, delimiter: str | None) -> Header:
     if b"\0" in first[:4096]:
         raise UserError(f"{source.name} has NUL bytes, so it is not text: {looks_like(first)}")
     mark = len(codecs.BOM_UTF8) if first.startswith(codecs.BOM_UTF8) else 0
-    text = decoded(first[mark:])
+    mark += len(first) - mark - len(first[mark:].lstrip(b"\r\n"))  # blank lines in front
+    # Each byte is taken for one character here, so that lengths are those of bytes; names are decoded one by one.
+    text = first[mark:].decode("latin-1")
     if not text.strip():
         raise UserError(f"{source.name} is empty: a table needs a header and at least one row")
-    found = delimiter or _delimiter_in(text.splitlines()[0])
-    names, length = _first_row(text, found)
-    length = mark + len(text[:length].encode("utf-8" if text[:length].isascii() else _encoding(first[mark:])))
+    found = delimiter or _delimiter_in(text.splitlines()[0], source.columns)
+    fields, length = _first_row(source, text, found, "" if delimiter == "\t" else '"')
+    names = [decoded(field.encode("latin-1")) for field in fields]
     if source.columns is not None:
         if len(source.columns) != len(names):
             raise UserError(
                 f"{source.name} has {len(names)} columns and {len(source.columns)} names were given "
                 f"({listing(source.columns)}): name each column once"
             )
-        return Header(list(source.columns), found, length if names == list(source.columns) else mark)
+        return Header(list(source.columns), found, mark + length if names == list(source.columns) else mark)
+    _check_names(source, names)
+    return Header(names, found, mark + length)
+
+
+def _check_names(source: Source, names: list[str]) -> None:
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise UserError(
-            f"{source.name} has the column {twice[0]!r} more than once in its header: rename one of them, or name all "
-            "columns with --columns (columns=)"
+            f"{source.name} has the column {twice[0]!r} more than once: rename one of them, or name all columns of a "
+            "CSV file with --columns (columns=)"
         )
-    return Header(names, found, length)
 
 
-def _encoding(data: bytes) -> str:
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        return "latin-1"
-    return "utf-8"
-
-
-def _delimiter_in(line: str) -> str:
-    """The delimiter that the first line has most of."""
+def _delimiter_in(line: str, columns: tuple[str, ...] | None = None) -> str:
+    """The delimiter that the first line has most of; where the columns are named, one that fits their number."""
+    if columns is not None:
+        fitting = [delimiter for delimiter in DELIMITERS if line.count(delimiter) == len(columns) - 1]
+        if len(fitting) == 1:
+            return fitting[0]
     return max(DELIMITERS, key=line.count)
 
 
-def _first_row(text: str, delimiter: str) -> tuple[list[str], int]:
+def _first_row(source: Source, text: str, delimiter: str, quote: str) -> tuple[list[str], int]:
     """The fields of the first row, and its length: a quoted name may hold a line break."""
     lines = io.StringIO(text, newline="")
-    row = next(csv.reader(lines, delimiter=delimiter), [])
+    quoting: Any = {"quotechar": quote} if quote else {"quoting": csv.QUOTE_NONE}
+    try:
+        row = next(csv.reader(lines, delimiter=delimiter, **quoting), [])
+    except csv.Error as error:
+        raise UserError(
+            f"{source.name} has a first row that cannot be read ({error}): close its quotation marks, or give the "
+            "format (--format tsv has no quotes)"
+        ) from None
     return row, lines.tell()
 
 
@@ -178,6 +199,11 @@ def _csv_error(source: Source, error: str, rows: int, header: Header) -> UserErr
     """What pyarrow says, as a sentence; `rows` were read before."""
     if rows == 0 and "Empty CSV" in error:
         return UserError(f"{source.name} has a header and no rows: a table needs at least one")
+    if "straddl" in error:
+        return UserError(
+            f"{source.name}, after row {rows:,}: a row is longer than {sources.BLOCK >> 20} MiB, or a quotation mark "
+            "is not closed: correct the row, or use JSON lines"
+        )
     found = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+): (.*)", error, re.DOTALL)
     if found is None:
         text = shortened(" ".join(error.split()), 120)
@@ -210,8 +236,17 @@ def _lines(source: Source, progress: Progress) -> Iterator[tuple[int, bytes]]:
                 raise UserError(f"{source.name}, line {number + 1} is longer than {LONGEST_LINE >> 20} MiB: split it")
 
 
-def _in_blocks(records: Iterator[Any]) -> Iterator[list[Any]]:
-    while block := list(itertools.islice(records, BLOCK_ROWS)):
+def _in_blocks(records: Iterator[tuple[int, Any]]) -> Iterator[list[Any]]:
+    """Records, each with its bytes, in lists that are short in rows and in bytes."""
+    block: list[Any] = []
+    total = 0
+    for size, record in records:
+        block.append(record)
+        total += size
+        if len(block) == BLOCK_ROWS or total > sources.BLOCK:
+            yield block
+            block, total = [], 0
+    if block:
         yield block
 
 
@@ -220,7 +255,7 @@ def read_json(source: Source, progress: Progress = None) -> Iterator[list[dict[s
     return _in_blocks(_json_records(source, progress))
 
 
-def _json_records(source: Source, progress: Progress) -> Iterator[dict[str, Any]]:
+def _json_records(source: Source, progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in _lines(source, progress):
         text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
         try:
@@ -231,10 +266,10 @@ def _json_records(source: Source, progress: Progress) -> Iterator[dict[str, Any]
             ) from None
         if not isinstance(record, dict):
             raise UserError(
-                f"{source.name}, line {number} is a {type(record).__name__}: write one object on each line, as in "
+                f"{source.name}, line {number} is JSON but not an object: write one object on each line, as in "
                 '{"label": "spam", "text": "..."}'
             )
-        yield record
+        yield len(line), record
 
 
 def read_vw(source: Source, progress: Progress = None) -> Iterator[list[dict[str, Any]]]:
@@ -244,7 +279,7 @@ def read_vw(source: Source, progress: Progress = None) -> Iterator[list[dict[str
     return _in_blocks(_vw_records(source, progress))
 
 
-def _vw_records(source: Source, progress: Progress) -> Iterator[dict[str, Any]]:
+def _vw_records(source: Source, progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in _lines(source, progress):
         head, *namespaces = decoded(line).split("|")
         if not namespaces:
@@ -265,7 +300,7 @@ def _vw_records(source: Source, progress: Progress) -> Iterator[dict[str, Any]]:
                         f"{source.name}, line {number}: {shortened(word)!r} has a value or a weight that is no number: "
                         "expected word:value"
                     ) from None
-        yield record
+        yield len(line), record
 
 
 # -------------------------------------------------------------------------------------------------------------- Parquet
@@ -281,6 +316,7 @@ def read_parquet(source: Source, progress: Progress = None) -> Iterator[Any]:
     try:
         with pq.ParquetFile(source.path) as file:
             total, done = file.metadata.num_rows, 0
+            _check_names(source, file.schema_arrow.names)
             for batch in file.iter_batches(batch_size=BLOCK_ROWS):
                 yield batch
                 done += batch.num_rows

@@ -166,6 +166,8 @@ class Stream(abc.ABC):
     """Whether the rows were normalized, or have a bias on request: see :func:`transformed`."""
     encoder: Encoder | None = None
     """What made the rows from records, where they are; its columns have any scale."""
+    label: str | None = None
+    """The column of the labels, where the rows come from a table."""
     is_open: bool = False
     """Whether classes are added while the stream is played: `classes` are those that have come so far."""
 
@@ -195,10 +197,10 @@ class ArrayStream(Stream):
     >>> stream = ArrayStream([[1, 0], [3, 4], [0, 0]], ["spam", "ham", "spam"])
     >>> stream.classes, stream.features, stream.rounds, stream.max_norm
     (('ham', 'spam'), 2, 3, 5.0)
-    >>> ArrayStream([[1, float("nan")]], ["spam"])
+    >>> ArrayStream([[1, float("nan")]], ["spam"])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    gappletron._validate.UserError: X has nan in row 0, column 1 (counting from 0): every value must be finite
+    gappletron._validate.UserError: X has nan in row 0, column 1 (counting from 0): every value must be finite; ...
     """
 
     def __init__(self, X: Any, y: Any, *, classes: Iterable[Any] | None = None, name: str = "arrays") -> None:
@@ -264,7 +266,7 @@ class ArrayStream(Stream):
             row = start + int(np.searchsorted(indptr, entry, side="right")) - 1
             raise UserError(
                 f"X has {values[entry]} in row {row}, column {indices[entry]} (counting from 0): "
-                "every value must be finite"
+                "every value must be finite; records may have gaps, see Encoder"
             )
         return indptr, indices, values
 
@@ -475,6 +477,11 @@ class Wrapped(Stream):
     def encoder(self) -> Encoder | None:  # type: ignore[override]
         """The stream's encoder."""
         return self._stream.encoder
+
+    @property
+    def label(self) -> str | None:  # type: ignore[override]
+        """The stream's column of labels."""
+        return self._stream.label
 
     @property
     def is_open(self) -> bool:  # type: ignore[override]

@@ -201,6 +201,12 @@ class SvmlightFile(Stream):
         self._read = True
         return self._play(self.features)
 
+    def rows(self) -> Iterator[Chunk]:
+        """The rows with labels that mean nothing, whatever stands in the file: for predictions."""
+        self._read = True
+        for part in self._parsed(self.features, None):
+            yield part.chunk
+
     def _play(self, features: int) -> Iterator[Chunk]:
         left = self._most if self._most is not None else sys.maxsize
         rows = 0

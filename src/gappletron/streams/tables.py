@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._validate import Label, UserError, label as checked_label, labels, listing, shortened, unknown
-from gappletron.records.batches import as_batch, texts_of_column
+from gappletron.records.batches import as_batch, is_text, plain_column, texts_of_column
 from gappletron.records.cells import CATEGORICAL, DROP, NUMERIC, TEXT, is_record
 from gappletron.records.encoder import Encoder
 from gappletron.records.values import is_missing, number_of, text_of
@@ -67,6 +67,7 @@ class TableFile(Stream):
     :param classes: the labels, as text. By default they are found by a first scan of the file. A pipe cannot be
         scanned: there, classes are added in the order in which they come.
     :param max_norm: the largest norm of a row, where it is known.
+    :param required: columns that must be there, in a format with a header.
 
     The classes are the labels' own text: ``"1"``, not 1.
 
@@ -91,6 +92,7 @@ class TableFile(Stream):
         columns: Iterable[str] | None = None,
         classes: Iterable[Any] | None = None,
         max_norm: float | None = None,
+        required: Iterable[str] = (),
     ) -> None:
         if format not in READERS:
             raise unknown(format, "format", list(READERS))
@@ -105,7 +107,14 @@ class TableFile(Stream):
         self._pipe = sources.is_pipe(path)
         self._source = Source(path, self.name, None if columns is None else tuple(columns))
         self.label = VW_LABEL if format == "vw" else label
+        self._required = tuple(required)
         self._encoder = encoder or Encoder()
+        declared = self._encoder.kinds.get(self.label or "", DROP)
+        if self.label is not None and declared != DROP:
+            raise UserError(
+                f"the column {self.label!r} holds the labels and is declared as {declared}, which would show them to "
+                "the learner: declare other columns"
+            )
         self._ready: Encoder | None = None
         self._classes = None if classes is None else two_classes(_names(classes))
         self._found: dict[str, None] = {}
@@ -179,7 +188,8 @@ class TableFile(Stream):
         known = list(block[0]) if isinstance(block, list) else list(block.schema.names)
         if self.label is None:
             raise UserError(
-                f"{self.name} is a table: name the column of its labels with --label (label=), one of {listing(known)}"
+                f"{self.name} is a table: name the column of its labels with --label, or in Python with "
+                f"open_stream(..., label=...), one of {listing(known)}"
             )
         if self.label not in known:
             if self.format == "vw":
@@ -192,6 +202,9 @@ class TableFile(Stream):
                     raise UserError(f"{self.name} is read as {self.format.upper()}, but {looks_like(first)}")
             error = unknown(self.label, f"column in {self.name} called", known)
             raise UserError(f"{error}{hint}")
+        missing = [name for name in self._required if name not in known]
+        if missing and not isinstance(block, list):
+            raise unknown(missing[0], f"column in {self.name} called", known)
 
     def _note_classes(self, block: Any) -> None:
         for text in self._labels_in(block, 0).names:
@@ -390,15 +403,28 @@ def labels_of(block: Any, label: str) -> Labels:
     if isinstance(block, list):
         texts = ["" if is_missing(record.get(label)) else text_of(record[label]) for record in block]
     else:
-        encoded = block.column(label).dictionary_encode()
+        encoded = _dictionary(block.column(label), label)
         if encoded.null_count == 0:
-            names = [text_of(value.as_py()) for value in encoded.dictionary]
+            values = [value.as_py() for value in encoded.dictionary]
+            names = ["" if is_missing(value) else text_of(value) for value in values]
             if len(set(names)) == len(names):
                 return Labels(names, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64))
         texts = ["" if is_missing(value) else text_of(value) for value in block.column(label).to_pylist()]
     places: dict[str, int] = {}
     found = np.array([places.setdefault(text, len(places)) for text in texts], np.int64)
     return Labels(list(places), found)
+
+
+def _dictionary(column: Any, label: str) -> Any:
+    """The labels, each distinct one once."""
+    import pyarrow as pa
+
+    try:
+        return column.dictionary_encode()
+    except pa.ArrowException:
+        raise UserError(
+            f"the column {label!r} holds values of type {column.type}, which cannot be labels: give texts or numbers"
+        ) from None
 
 
 def kinds_of(block: Any, encoder: Encoder) -> dict[str, str]:
@@ -419,11 +445,10 @@ def kinds_of(block: Any, encoder: Encoder) -> dict[str, str]:
         for field in part.schema:
             if pa.types.is_dictionary(field.type) and field.name not in encoder.kinds:
                 found[field.name] = CATEGORICAL
-        wanted = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_string_view)
         texts = {
-            name: texts_of_column(part.column(name))
+            name: texts_of_column(plain_column(part.column(name)))
             for name in part.schema.names
-            if any(test(part.schema.field(name).type) for test in wanted)
+            if is_text(part.schema.field(name).type)
         }
     for name, values in texts.items():
         if name not in encoder.kinds and name not in found:
