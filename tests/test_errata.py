@@ -106,7 +106,7 @@ def test_the_second_moment_of_v_is_not_below_the_mean_of_its_maximum():
     assert (v**2 <= largest * v).all()  # the mend, in every run
 
 
-# ------------------------------------------------------------------- 10 and 11. the high-probability theorem's constants
+# ----------------------------------------------------------------- 10 and 11. the high-probability theorem's constants
 
 
 class Numbers(NamedTuple):
@@ -171,7 +171,7 @@ def test_five_and_seven_hold_with_the_smaller_weight():
     short = 0
     for p in problems():
         gamma = math.sqrt(p.K * p.rho * (p.Lh2 + 5.0 * p.lmax * p.log))
-        short += p.T < 4.0 * gamma**2
+        short += 4.0 * gamma**2 > p.T
         assert first_part(p, largest_weight(p, gamma), rates_sum(gamma, p.T)) <= first_statement(p) * (1 + 1e-12)
     assert 300 < short < 2700
 
@@ -198,14 +198,14 @@ def test_the_absorption_of_the_separable_part_fails_from_14_classes():
 
 
 def test_the_separable_part_holds_with_a_better_sum_of_rates():
-    """For T >= 4 gamma^2, sum gamma_t <= 2 gamma sqrt T - 2 gamma^2, and 3 gamma^2 is more than what was not absorbed."""
+    """For T >= 4 gamma^2, sum gamma_t <= 2 gamma sqrt T - 2 gamma^2, and 3 gamma^2 is more than what is left over."""
     for p in problems():
         z = (p.K + 2.0) * p.lmax * p.log + p.Lh2
         gamma = math.sqrt(z * p.rho)
         explored = rates_sum(gamma, p.T)
         exact = np.minimum(0.5, gamma / np.sqrt(np.arange(1, min(p.T, 5000) + 1))).sum()
         assert exact <= rates_sum(gamma, min(p.T, 5000)) + 1e-9
-        if p.T >= 4.0 * gamma**2:
+        if 4.0 * gamma**2 <= p.T:
             assert explored <= 2.0 * gamma * math.sqrt(p.T) - 2.0 * gamma**2 + 1.0
             assert 1.5 * (p.K - 1) * p.log <= 3.0 * gamma**2
         statement = 2.0 * p.log + 5.0 * max(gamma * math.sqrt(p.T), 2.0 * p.K * z / p.Q)
@@ -247,7 +247,7 @@ def test_table_1_has_no_K_where_the_high_probability_theorem_has_one():
     assert many > 6.0 * few
 
 
-# ------------------------------------------------------------------------------- 13. gradient descent without projection
+# ----------------------------------------------------------------------------- 13. gradient descent without projection
 
 
 def regret_in_units_of_h(optimizer, half):

@@ -279,7 +279,7 @@ def _rate_refusal(learner: Gappletron, problem: Problem) -> str | None:
     c, optimizer = constants(learner, problem), learner.optimizer
     wanted = FixedOGD(1.0 / (2.0 * c.L), optimizer.reach())
     if isinstance(optimizer, FixedOGD) and math.isclose(optimizer.rate, wanted.rate, rel_tol=1e-9):
-        return None if c.B <= optimizer.radius else f"needs weights in a ball of radius {c.B:g} or more"
+        return None if optimizer.radius >= c.B else f"needs weights in a ball of radius {c.B:g} or more"
     return f"is proved for the optimizer {wanted!r}, and the learner has {optimizer!r}"
 
 
