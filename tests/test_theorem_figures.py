@@ -45,6 +45,7 @@ def test_bounds_are_drawn_over_the_mistakes() -> None:
                     and result.task.learner == learner
                     and result.task.noise == noise
                     and result.task.tuning in ("", row)
+                    and "fixed-ogd" not in result.task.optimizer
                 ]
                 label = STYLES[learner].label
                 if not runs or (noise == 0.0 and "log" in learner):  # the logistic loss is never 0

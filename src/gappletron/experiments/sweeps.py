@@ -325,14 +325,14 @@ NOISY, SEPARABLE = (Unit(UNIT, UNIT, 0.05),), (Unit(UNIT, UNIT, 0.0),)
 
 PARTIAL = ("bandit", "filtering", "label-efficient")
 
+MANY = 200
+"""Repeats where a statement holds with probability 1 - delta: no failure in so many runs tells that delta < 0.015."""
+
+SMOOTH, HINGE = (("gapsmh", RADIUS),), (("gaphin", RADIUS),)
+
 BOUNDS = (
     *(
-        Sweep(
-            "bounds",
-            graph,
-            NOISY,
-            _projected("expectation", *ALL_LOSSES) + _projected("high-probability", *MARGIN_LOSSES),
-        )
+        Sweep("bounds", graph, NOISY, _projected("expectation", *ALL_LOSSES) + _projected("high-probability", *HINGE))
         for graph in PARTIAL
     ),
     *(
@@ -340,12 +340,27 @@ BOUNDS = (
             "bounds",
             graph,
             SEPARABLE,
-            _projected("expectation-separable", *MARGIN_LOSSES)
-            + _projected("high-probability-separable", *MARGIN_LOSSES),
+            _projected("expectation-separable", *MARGIN_LOSSES) + _projected("high-probability-separable", *HINGE),
         )
         for graph in PARTIAL
     ),
-    Sweep("bounds", "full", NOISY + SEPARABLE, _projected("", *ALL_LOSSES)),
+    *(
+        Sweep("bounds", graph, data, _projected(tuning, *SMOOTH), repeats=MANY)
+        for graph in PARTIAL
+        for data, tuning in ((NOISY, "high-probability"), (SEPARABLE, "high-probability-separable"))
+    ),
+    Sweep("bounds", "full", NOISY + SEPARABLE, _projected("", *ALL_LOSSES[1:])),
+    Sweep("bounds", "full", NOISY + SEPARABLE, _projected("", *SMOOTH), repeats=MANY),
+    # Gradient descent with the rate 1/(2L): L = 4 for the smooth hinge, 2 for the hinge.
+    Sweep(
+        "bounds",
+        "full",
+        SEPARABLE,
+        (
+            Entrant("gapsmh", "", "top-up", f"fixed-ogd:rate=0.125,radius={RADIUS}"),
+            Entrant("gaphin", "", "top-up", f"fixed-ogd:rate=0.25,radius={RADIUS}"),
+        ),
+    ),
 )
 
 ROOTS = (5, 10, 22, 50, 100, 223, 500, 707)

@@ -32,7 +32,7 @@ from gappletron.experiments.drawing import (
     style_of,
 )
 from gappletron.experiments.runner import graph_of
-from gappletron.experiments.theorems import Lower, adversary, loses_nothing, lower_bounds
+from gappletron.experiments.theorems import Lower, adversary, has_fixed_rate, loses_nothing, lower_bounds
 from gappletron.history import COLOURS
 from gappletron.learners.gappletron import Gappletron
 from gappletron.streams.adversarial import FreshFeatures
@@ -120,6 +120,7 @@ def _panel(results: Sequence[Result], graph: str, row: tuple[str, str]) -> list[
         if (
             task.graph == graph
             and task.tuning in ("", row[0])
+            and not has_fixed_rate(task)
             and (task.noise == 0.0) == separable
             and (not separable or loses_nothing(result.outcome.comparator_loss, result.outcome.comparator_gap))
         ):
