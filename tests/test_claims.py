@@ -401,7 +401,7 @@ def test_verdicts_agree_with_a_plain_loop(real):
 
 @pytest.fixture(scope="module")
 def theorems():
-    return played(["bounds", "lower-filtering", "lower-full"], rounds=20_000, repeats=5)
+    return played(["bounds", "lower-filtering", "lower-full", "lower-classes", "lower-both"], rounds=20_000, repeats=5)
 
 
 def test_mistakes_stay_below_the_bounds(theorems):
@@ -498,6 +498,17 @@ def test_adversaries_push_every_learner_above_the_lower_bound(theorems):
         assert row.mistakes >= row.bound == math.sqrt(row.rounds / 2) / 2
     fresh = {row.adversary: row.bound for row in rows if row.sweep == "lower-full"}
     assert fresh == {f"fresh:K=3,B={B}": pytest.approx(((B * B - 1) * 9 + 1) * 2 / 3) for B in (2, 4, 8)}
+
+
+def test_the_lower_bound_is_a_line_in_K_and_both_parts_add_up(theorems):
+    rows = lower_bounds(theorems)
+    by_K = {row.adversary: row.bound for row in rows if row.sweep == "lower-classes"}
+    assert by_K == {f"fresh:K={K},B=2": pytest.approx((3 * K * K + 1) * (K - 1) / K) for K in (2, 3, 4, 6, 8, 10, 12)}
+    for K in (2, 12):  # the regret: the comparator loses M (1 - 1/K)^2
+        regret = by_K[f"fresh:K={K},B=2"] - 3 * K * K * (1 - 1 / K) ** 2
+        assert regret == pytest.approx(3 * (K - 1) + (K - 1) / K)
+    both = {row.rounds: row.bound for row in rows if row.sweep == "lower-both"}
+    assert both == {49 + 2 * R * R: pytest.approx(49 * 3 / 4 + R / 2) for R in (5, 10, 22, 50)}
 
 
 @pytest.mark.parametrize("repeats", [1, 2, 5])

@@ -455,6 +455,8 @@ def test_captions_of_single_runs() -> None:
         "bounds",
         "lower-filtering",
         "lower-full",
+        "lower-classes",
+        "lower-both",
         "ours",
     ],
 )

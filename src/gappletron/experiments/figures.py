@@ -46,6 +46,10 @@ from gappletron.experiments.sweeps import Cell
 from gappletron.experiments.theorem_figures import (
     bounds_caption,
     bounds_picture,
+    lower_both_caption,
+    lower_both_picture,
+    lower_classes_caption,
+    lower_classes_picture,
     lower_filtering_caption,
     lower_filtering_picture,
     lower_full_caption,
@@ -72,7 +76,7 @@ def draw(figure: Figure, results: Sequence[Result]) -> Picture:
     """Draw a figure from the results; those of other sweeps are ignored."""
     drawn = runs_of(figure, results)
     horizons = sorted({result.task.rounds for result in drawn})
-    if len(horizons) > 1 and figure.id != "lower-filtering":  # its streams have different lengths
+    if len(horizons) > 1 and figure.id not in OF_MANY_LENGTHS:
         lengths = listed([f"{rounds:,}" for rounds in horizons])
         raise UserError(f"the runs of {figure.id!r} have T = {lengths}: draw the runs of one T at a time")
     with our_settings():
@@ -484,6 +488,9 @@ def _exploration_caption(figure: Figure, results: Sequence[Result]) -> str:
 
 # --------------------------------------------------------------------------------------------------------- all drawings
 
+OF_MANY_LENGTHS = ("lower-filtering", "lower-classes", "lower-both")
+"""The figures whose streams have different lengths."""
+
 GRID = Drawing(_grid, _grid_caption)
 
 DRAWINGS: dict[str, Drawing] = {
@@ -500,6 +507,8 @@ DRAWINGS: dict[str, Drawing] = {
     "bounds": Drawing(bounds_picture, bounds_caption),
     "lower-filtering": Drawing(lower_filtering_picture, lower_filtering_caption),
     "lower-full": Drawing(lower_full_picture, lower_full_caption),
+    "lower-classes": Drawing(lower_classes_picture, lower_classes_caption),
+    "lower-both": Drawing(lower_both_picture, lower_both_caption),
     "ours": Drawing(beyond_picture, beyond_caption),
 }
 """The drawing of each figure, by its id."""

@@ -21,7 +21,7 @@ from gappletron._dispatch import source_hash
 from gappletron._validate import UserError
 from gappletron._vectors import lanes_for
 from gappletron._version import __version__
-from gappletron.adversary import quietest_segment
+from gappletron.adversary import quietest_after_fresh, quietest_segment
 from gappletron.comparator import Comparator, best_comparator
 from gappletron.engine import Counts, Losses
 from gappletron.experiments.store import Outcome, Result, Store
@@ -35,7 +35,7 @@ from gappletron.player import Player
 from gappletron.runs import play
 from gappletron.spelling import json_ready, parsed, spelled
 from gappletron.streams import open_stream
-from gappletron.streams.adversarial import Segments
+from gappletron.streams.adversarial import FreshThenSegments, Segments
 from gappletron.streams.prepared import Remembered
 from gappletron.tuning import tuned
 
@@ -107,6 +107,13 @@ def stream_of(task: Task) -> Stream:
     repeats = probes(task.stream)[1]
     if repeats is not None:
         stream = _named_stream(task.stream)
+        if isinstance(stream, FreshThenSegments):
+            first = stream.first
+            with _probe_lock:
+                turned = _quietest_after_fresh(
+                    learner_of(task), len(stream.classes), first.radius, stream.root, repeats, task.seed
+                )
+            return FreshThenSegments(len(stream.classes), first.radius, stream.root, turned, stream.seed)
         assert isinstance(stream, Segments)
         with _probe_lock:
             return Segments(stream.root, _quietest(learner_of(task), stream.root, repeats, task.seed))
@@ -118,6 +125,12 @@ def stream_of(task: Task) -> Stream:
 def _quietest(learner: Learner, root: int, repeats: int, seed: int) -> int:
     losses = isinstance(learner, Gappletron)
     return quietest_segment(learner, root, repeats=repeats, seed=seed, jobs=1, losses=losses).segment
+
+
+@functools.lru_cache(maxsize=256)
+def _quietest_after_fresh(learner: Learner, K: int, B: int, root: int, repeats: int, seed: int) -> int:
+    stream, losses = FreshThenSegments(K, B, root), isinstance(learner, Gappletron)
+    return quietest_after_fresh(learner, stream, repeats=repeats, seed=seed, losses=losses)
 
 
 def _compared(learner: Gappletron, task: Task) -> Comparator:

@@ -110,10 +110,14 @@ class Blind(NamedTuple):
 
 
 class Fresh(NamedTuple):
-    """The adversary of Theorem "full info lower bound": (B^2 - 1) K^2 fresh features, new labels in every repeat."""
+    """The adversary of Theorem "full info lower bound": (B^2 - 1) K^2 fresh features, new labels in every repeat.
+
+    If `short`, the last label stays for as many rounds as there were before, not up to T.
+    """
 
     classes: int
     radius: int
+    short: bool = False
 
     @property
     def noise(self) -> float:
@@ -129,11 +133,41 @@ class Fresh(NamedTuple):
         return f"fresh:K={self.classes},B={self.radius},T={rounds},seed={repeat}"
 
     def rounds(self, most: int) -> int:
-        """`most`, or 0 if that is less than M + 1."""
+        """`most` or 2 (M + 1), or 0 if `most` is too few."""
+        if self.short:
+            return 2 * self.features if most >= 2 * self.features else 0
         return most if most >= self.features else 0
 
 
-Data = Cell | Unit | Blind | Fresh
+class Both(NamedTuple):
+    """The adversary of Corollary "lower" on one filtering graph: fresh features, then 2R segments."""
+
+    classes: int
+    radius: int
+    root: int
+    turned: bool
+
+    @property
+    def noise(self) -> float:
+        """The label noise: none."""
+        return 0.0
+
+    @property
+    def features(self) -> int:
+        """M + 1 of the first part, and 2 R + 1 of the second."""
+        return Fresh(self.classes, self.radius).features + 2 * self.root + 1
+
+    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
+        name = f"fresh-segments:K={self.classes},B={self.radius},R={self.root},seed={repeat}"
+        return name + f"{TURNED}{repeats}" * self.turned
+
+    def rounds(self, most: int) -> int:
+        """M + 1 + 2 R^2, or 0 if that is more than `most`."""
+        wanted = Fresh(self.classes, self.radius).features + 2 * self.root**2
+        return wanted if wanted <= most else 0
+
+
+Data = Cell | Unit | Blind | Fresh | Both
 
 
 class Entrant(NamedTuple):
@@ -229,7 +263,7 @@ def tasks(sweep: Sweep, rounds: int = ROUNDS, repeats: int | None = None) -> lis
         horizon = data.rounds(rounds)
         for entrant in sweep.entrants if horizon else ():
             # With new labels in every repeat, the runs of a deterministic learner differ too.
-            times = wanted if entrant.draws or isinstance(data, Fresh) else 1
+            times = wanted if entrant.draws or isinstance(data, Fresh | Both) else 1
             found += [_task(sweep, data, entrant, horizon, repeat, times) for repeat in range(times)]
     return found
 
@@ -349,18 +383,19 @@ BOUNDS = (
         for graph in PARTIAL
         for data, tuning in ((NOISY, "high-probability"), (SEPARABLE, "high-probability-separable"))
     ),
-    Sweep("bounds", "full", NOISY + SEPARABLE, _projected("", *ALL_LOSSES[1:])),
-    Sweep("bounds", "full", NOISY + SEPARABLE, _projected("", *SMOOTH), repeats=MANY),
-    # Gradient descent with the rate 1/(2L): L = 4 for the smooth hinge, 2 for the hinge.
+    # Gradient descent with the rate 1/(2L), for a theorem about separable data: L = 4 for the smooth hinge, 2 for the
+    # hinge.
     Sweep(
         "bounds",
         "full",
-        SEPARABLE,
+        NOISY + SEPARABLE,
         (
+            *_projected("", *ALL_LOSSES[1:]),
             Entrant("gapsmh", "", "top-up", f"fixed-ogd:rate=0.125,radius={RADIUS}"),
             Entrant("gaphin", "", "top-up", f"fixed-ogd:rate=0.25,radius={RADIUS}"),
         ),
     ),
+    Sweep("bounds", "full", NOISY + SEPARABLE, _projected("", *SMOOTH), repeats=MANY),
 )
 
 ROOTS = (5, 10, 22, 50, 100, 223, 500, 707)
@@ -409,6 +444,29 @@ LOWER_BOUNDS = (
     _on_fresh_features(2, Entrant("second-order-perceptron", draws=False)),
     _on_fresh_features(4),
     _on_fresh_features(8),
+    Sweep(
+        "lower-classes",
+        "full",
+        tuple(Fresh(K, 2, short=True) for K in (2, 3, 4, 6, 8, 10, 12)),
+        (
+            Entrant("gapsmh", "", "top-up", "projected-ogd:radius=2"),
+            Entrant("banditron-iw", "theory"),
+            Entrant("perceptron", draws=False),
+        ),
+        repeats=40,
+    ),
+    # The comparator has the squared norm B^2 + 5 = 9.
+    Sweep(
+        "lower-both",
+        "filtering:revealing=1",
+        tuple(Both(4, 2, root, turned) for root in (5, 10, 22, 50, 100, 158) for turned in (False, True)),
+        (
+            Entrant("gapsmh", "expectation", "top-up", "projected-ogd:radius=3"),
+            Entrant("banditron-iw", "theory"),
+            Entrant("exp3-g", "theory"),
+        ),
+        repeats=20,
+    ),
 )
 
 COMPARED = ("bounds",)
@@ -464,6 +522,8 @@ FIGURES: tuple[Figure, ...] = (
     Figure("bounds", "Mistakes and the bounds of the theorems", ("bounds",)),
     Figure("lower-filtering", "The lower bound for filtering", ("lower-filtering",)),
     Figure("lower-full", "The lower bound for full information", ("lower-full",)),
+    Figure("lower-classes", "The lower bound for full information: a line in K", ("lower-classes",)),
+    Figure("lower-both", "Both lower bounds on one filtering graph", ("lower-both",)),
     Figure(
         "ours",
         "The default learner beside the best of the paper's learners",

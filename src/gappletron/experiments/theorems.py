@@ -14,7 +14,7 @@ from gappletron.experiments.runner import graph_of, stream_of
 from gappletron.experiments.sweeps import probes
 from gappletron.learners.gappletron import Gappletron
 from gappletron.runs import play
-from gappletron.streams.adversarial import FreshFeatures, Segments
+from gappletron.streams.adversarial import FreshFeatures, FreshThenSegments, Segments
 from gappletron.theory import THEOREMS, Bound, bounds
 
 if TYPE_CHECKING:
@@ -324,7 +324,11 @@ class Lower(NamedTuple):
         return "holds" if self.mistakes + STANDARD_ERRORS * self.error >= self.bound else "is violated"
 
 
-def adversary(task: Task) -> Segments | FreshFeatures:
+ADVERSARIES = {"segments": Segments, "fresh": FreshFeatures, "fresh-segments": FreshThenSegments}
+ONE_STREAM, TWO_STREAMS = ("lower-full", "lower-classes"), ("lower-filtering", "lower-both")
+
+
+def adversary(task: Task) -> Segments | FreshFeatures | FreshThenSegments:
     """The adversary of a task, without a turned segment. Only its numbers are computed, no rounds are generated.
 
     >>> from gappletron.experiments.sweeps import selected
@@ -332,7 +336,8 @@ def adversary(task: Task) -> Segments | FreshFeatures:
     2.5
     """
     kind, _, numbers = probes(task.stream)[0].partition(":")
-    return Segments.parse(numbers) if kind == "segments" else FreshFeatures.parse(numbers)
+    found: Segments | FreshFeatures | FreshThenSegments = ADVERSARIES[kind].parse(numbers)  # type: ignore[attr-defined]
+    return found
 
 
 def lower_bounds(results: Iterable[Result]) -> list[Lower]:
@@ -343,14 +348,14 @@ def lower_bounds(results: Iterable[Result]) -> list[Lower]:
     grouped: dict[tuple[str, int, str, str], dict[str, list[Result]]] = {}
     for result in results:
         task = result.task.configuration
-        if task.sweep in ("lower-filtering", "lower-full"):
+        if task.sweep in ONE_STREAM + TWO_STREAMS:
             kind = probes(task.stream)[0].split(",T=")[0]
             by_stream = grouped.setdefault((task.sweep, task.rounds, kind, task.learner), {})
             by_stream.setdefault(task.stream, []).append(result)
     return [
         _lower(list(by_stream.values()), kind)
         for (sweep, _, kind, _), by_stream in sorted(grouped.items())
-        if sweep == "lower-full" or len(by_stream) == 2
+        if sweep in ONE_STREAM or len(by_stream) == 2
     ]
 
 
