@@ -457,6 +457,8 @@ def test_captions_of_single_runs() -> None:
         "lower-full",
         "lower-classes",
         "lower-both",
+        "norms",
+        "drift",
         "ours",
     ],
 )

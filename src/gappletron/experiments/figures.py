@@ -41,6 +41,7 @@ from gappletron.experiments.drawing import (
     whisker_words,
     whiskers,
 )
+from gappletron.experiments.remark_figures import drift_caption, drift_picture, norms_caption, norms_picture
 from gappletron.experiments.summary import Spread, Summary
 from gappletron.experiments.sweeps import Cell
 from gappletron.experiments.theorem_figures import (
@@ -509,6 +510,8 @@ DRAWINGS: dict[str, Drawing] = {
     "lower-full": Drawing(lower_full_picture, lower_full_caption),
     "lower-classes": Drawing(lower_classes_picture, lower_classes_caption),
     "lower-both": Drawing(lower_both_picture, lower_both_caption),
+    "norms": Drawing(norms_picture, norms_caption),
+    "drift": Drawing(drift_picture, drift_caption),
     "ours": Drawing(beyond_picture, beyond_caption),
 }
 """The drawing of each figure, by its id."""

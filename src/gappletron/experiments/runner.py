@@ -24,6 +24,7 @@ from gappletron._version import __version__
 from gappletron.adversary import quietest_after_fresh, quietest_segment
 from gappletron.comparator import Comparator, best_comparator
 from gappletron.engine import Counts, Losses
+from gappletron.experiments import remarks
 from gappletron.experiments.store import Outcome, Result, Store
 from gappletron.experiments.sweeps import COMPARED, probes
 from gappletron.exploration import Exploration
@@ -33,7 +34,7 @@ from gappletron.learners.gappletron import Gappletron
 from gappletron.optimizers import Optimizer
 from gappletron.player import Player
 from gappletron.runs import play
-from gappletron.spelling import json_ready, parsed, spelled
+from gappletron.spelling import json_ready, named_numbers, parsed, spelled, with_numbers
 from gappletron.streams import open_stream
 from gappletron.streams.adversarial import FreshThenSegments, Segments
 from gappletron.streams.prepared import Remembered
@@ -78,7 +79,7 @@ def learner_of(task: Task) -> Learner:
         if task.exploration:
             learner = learner.replace(exploration=parsed(Exploration, task.exploration, "exploration rule"))
         if task.optimizer:
-            learner = learner.replace(optimizer=parsed(Optimizer, task.optimizer, "optimizer"))
+            learner = learner.replace(optimizer=_optimizer(task.optimizer))
     if not task.tuning:
         return learner
     stream = _named_stream(task.stream)
@@ -87,9 +88,20 @@ def learner_of(task: Task) -> Learner:
     )
 
 
+def _optimizer(text: str) -> Optimizer:
+    """The optimizer of a task; one of them is a piece of the experiments."""
+    name, given = named_numbers(text)
+    if name == "exponentiated-gradient":
+        return with_numbers(remarks.ExponentiatedGradient(), given, text)
+    found: Optimizer = parsed(Optimizer, text, "optimizer")
+    return found
+
+
 @functools.lru_cache(maxsize=128)
 def _named_stream(name: str) -> Stream:
-    return open_stream(probes(name)[0])
+    plain = probes(name)[0]
+    kind, _, numbers = plain.partition(":")
+    return remarks.STREAMS[kind](numbers) if kind in remarks.STREAMS else open_stream(plain)
 
 
 @functools.lru_cache(maxsize=2)

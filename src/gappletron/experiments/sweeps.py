@@ -167,7 +167,50 @@ class Both(NamedTuple):
         return wanted if wanted <= most else 0
 
 
-Data = Cell | Unit | Blind | Fresh | Both
+class Signs(NamedTuple):
+    """Dense rows of signs, of which the first K matter: for the remark on other norms."""
+
+    classes: int
+    features: int
+
+    @property
+    def noise(self) -> float:
+        """The label noise: none."""
+        return 0.0
+
+    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
+        return f"signs:K={self.classes},d={self.features},T={rounds},seed=0"
+
+    def rounds(self, most: int) -> int:
+        """At most 5,000."""
+        return min(most, 5000)
+
+
+class Turning(NamedTuple):
+    """Unit vectors that change their classes so many times: for the remark on dynamic regret."""
+
+    classes: int
+    turns: int
+
+    @property
+    def noise(self) -> float:
+        """The label noise: none."""
+        return 0.0
+
+    @property
+    def features(self) -> int:
+        """d = K."""
+        return self.classes
+
+    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
+        return f"turning:K={self.classes},S={self.turns},T={rounds},seed=0"
+
+    def rounds(self, most: int) -> int:
+        """At most 20,000, or 0 if there are more turns than rounds."""
+        return min(most, 20_000) if most > self.turns else 0
+
+
+Data = Cell | Unit | Blind | Fresh | Both | Signs | Turning
 
 
 class Entrant(NamedTuple):
@@ -469,6 +512,34 @@ LOWER_BOUNDS = (
     ),
 )
 
+HALF_ROOT = f"{math.sqrt(3.0) / 2.0:.6f}"  # norm of the comparator on three signs, whose entries add up to 1.5
+
+REMARKS = (
+    *(
+        Sweep(
+            "norms",
+            "full",
+            (Signs(3, d),),
+            (
+                Entrant("gapsmh", "", "top-up", f"exponentiated-gradient:radius=1.5,coordinates={3 * d}"),
+                Entrant("gapsmh", "", "top-up", f"projected-ogd:radius={HALF_ROOT}"),
+            ),
+        )
+        for d in (10, 30, 100, 300)
+    ),
+    # The rate of the dynamic bound is 1/(K L) = 1/12.
+    Sweep(
+        "drift",
+        "full",
+        tuple(Turning(3, turns) for turns in (0, 1, 3, 10, 30, 100, 300)),
+        (
+            Entrant("gapsmh", "", "top-up", f"fixed-ogd:rate={1.0 / 12.0:.8f},radius={RADIUS}"),
+            Entrant("gapsmh", "", "top-up", f"projected-ogd:radius={RADIUS}"),
+        ),
+    ),
+)
+"""The paper's remarks on other norms and on dynamic regret."""
+
 COMPARED = ("bounds",)
 """The sweeps whose runs are compared with the best comparator in hindsight."""
 
@@ -484,7 +555,7 @@ OURS = (
 )
 """The default learner on the data of the paper's figures."""
 
-SWEEPS: tuple[Sweep, ...] = PAPER + BOUNDS + LOWER_BOUNDS + OURS
+SWEEPS: tuple[Sweep, ...] = PAPER + BOUNDS + LOWER_BOUNDS + REMARKS + OURS
 """All experiments."""
 
 
@@ -524,6 +595,8 @@ FIGURES: tuple[Figure, ...] = (
     Figure("lower-full", "The lower bound for full information", ("lower-full",)),
     Figure("lower-classes", "The lower bound for full information: a line in K", ("lower-classes",)),
     Figure("lower-both", "Both lower bounds on one filtering graph", ("lower-both",)),
+    Figure("norms", "Another norm: exponentiated gradient on dense rows", ("norms",)),
+    Figure("drift", "Dynamic regret: classes that change", ("drift",)),
     Figure(
         "ours",
         "The default learner beside the best of the paper's learners",
