@@ -459,6 +459,7 @@ def test_captions_of_single_runs() -> None:
         "lower-both",
         "norms",
         "drift",
+        "future",
         "ours",
     ],
 )

@@ -7,10 +7,28 @@ import math
 import numpy as np
 import pytest
 
-from gappletron import FixedOGD, Gappletron, SmoothHinge, interpreted, play
+from gappletron import (
+    FeedbackGraph,
+    FixedOGD,
+    Gappletron,
+    Player,
+    ProjectedOGD,
+    SmoothHinge,
+    UnitVectors,
+    interpreted,
+    play,
+)
 from gappletron.experiments.figures import caption, draw
 from gappletron.experiments.remark_figures import _drift_points, _norm_points
-from gappletron.experiments.remarks import ExponentiatedGradient, Signs, Turning, drift_bound, norm_bound
+from gappletron.experiments.remarks import (
+    ExponentiatedGradient,
+    PerceptronsFirst,
+    Signs,
+    Turning,
+    drift_bound,
+    norm_bound,
+    perceptrons_bound,
+)
 from pictures import BY_ID, fakes, lines, panels
 from problems import row_of, state_of
 
@@ -100,7 +118,7 @@ def dynamic_regret(path, U, gradients):
 
 @pytest.mark.parametrize("kind", ["random", "drift", "flip"])
 def test_dynamic_regret_of_gradient_descent(kind):
-    """sum <g_t, W_t - U_t> <= (B^2 + 2 B P)/(2 eta) + eta/2 sum ||g||^2, for comparators that turn with the gradients."""
+    """sum <g_t, W_t - U_t> <= (B^2 + 2 B P)/(2 eta) + eta/2 sum ||g||^2, for comparators that change."""
     B, rng = 1.0, np.random.default_rng(3)
     for rate in (0.01, 0.1, 1.0):
         gradients = list(hostile(kind, rng))
@@ -127,6 +145,29 @@ def test_mistakes_stay_below_the_dynamic_bound():
     with interpreted():
         runs = play(Gappletron(optimizer=FixedOGD(1.0 / 12.0, B)), stream, "full", repeats=3)
     assert 0.1 * bound < np.mean([run.mistakes for run in runs]) < 0.6 * bound
+
+
+def test_perceptrons_first_on_separable_and_on_any_data():
+    """On separable data at most X^2 ||U||^2 updates in every run, so it never changes to Gappletron.
+
+    Expected mistakes: at most (K - 1) budget = 18. The mean of 30 runs has a standard error below 2.4 (a run's variance
+    is below 18 K^2), and is 6 as measured: the false-alarm rate is below 1e-6.
+    """
+    learner = PerceptronsFirst(9.0, Gappletron(optimizer=ProjectedOGD(1.0)))
+    with interpreted():
+        runs = play(learner, UnitVectors(3, 0.0, 300), "bandit", repeats=30)
+        assert np.mean([run.mistakes for run in runs]) <= 18.0
+        player = Player(learner, FeedbackGraph.bandit(3), 3, seed=0)
+        for chunk in UnitVectors(3, 0.0, 400).chunks():
+            player.advance(chunk)
+        assert 0 < player._state.tuple.updates[0] <= 9
+        noisy = Player(learner, FeedbackGraph.bandit(3), 3, seed=0)
+        for chunk in UnitVectors(3, 0.3, 400).chunks():
+            noisy.advance(chunk)
+        assert noisy._state.tuple.updates[0] == 10  # one more than the budget, then Gappletron plays
+        assert noisy._state.tuple.then.exploration.blind[0] > 0
+    assert perceptrons_bound(3, 9.0) == 20.0
+    assert "bandit" in learner.refusal(FeedbackGraph.full(3))
 
 
 def test_the_comparators_of_the_turning_classes():
@@ -156,3 +197,9 @@ def test_the_figures_of_the_remarks():
     (ax,) = panels(draw(BY_ID["drift"], results))
     assert len(lines(ax, "gradient descent, fixed rate: bound")) == 1
     assert not lines(ax, "projected gradient descent: bound")
+    results = fakes("future", rounds=1000)
+    clean, noisy = panels(draw(BY_ID["future"], results))
+    ((_, bound),) = lines(clean, "upper bound")
+    assert bound.tolist() == [20.0, 20.0]
+    assert not lines(noisy, "upper bound")
+    assert "the mean of 3 runs" in caption(BY_ID["future"], results)

@@ -41,7 +41,14 @@ from gappletron.experiments.drawing import (
     whisker_words,
     whiskers,
 )
-from gappletron.experiments.remark_figures import drift_caption, drift_picture, norms_caption, norms_picture
+from gappletron.experiments.remark_figures import (
+    drift_caption,
+    drift_picture,
+    future_caption,
+    future_picture,
+    norms_caption,
+    norms_picture,
+)
 from gappletron.experiments.summary import Spread, Summary
 from gappletron.experiments.sweeps import Cell
 from gappletron.experiments.theorem_figures import (
@@ -512,6 +519,7 @@ DRAWINGS: dict[str, Drawing] = {
     "lower-both": Drawing(lower_both_picture, lower_both_caption),
     "norms": Drawing(norms_picture, norms_caption),
     "drift": Drawing(drift_picture, drift_caption),
+    "future": Drawing(future_picture, future_caption),
     "ours": Drawing(beyond_picture, beyond_caption),
 }
 """The drawing of each figure, by its id."""

@@ -1,14 +1,17 @@
-"""The figures of two remarks of the paper: another norm, and dynamic regret (:mod:`gappletron.experiments.remarks`)."""
+"""The figures of the paper's remarks: another norm, dynamic regret, and future work."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron.experiments.drawing import (
     BLACK,
     DASHED,
     as_count,
+    head_panel,
     horizon,
+    in_order,
     line_key,
     log_limits,
     logarithmic,
@@ -18,7 +21,14 @@ from gappletron.experiments.drawing import (
     runs_of,
     style_of,
 )
-from gappletron.experiments.remarks import ExponentiatedGradient, Turning, drift_bound, norm_bound
+from gappletron.experiments.remarks import (
+    ExponentiatedGradient,
+    PerceptronsFirst,
+    Turning,
+    drift_bound,
+    norm_bound,
+    perceptrons_bound,
+)
 from gappletron.experiments.runner import graph_of
 from gappletron.learners.gappletron import Gappletron
 from gappletron.optimizers import FixedOGD
@@ -32,7 +42,14 @@ if TYPE_CHECKING:
     from gappletron.experiments.store import Result
     from gappletron.experiments.sweeps import Figure
 
-__all__ = ["drift_caption", "drift_picture", "norms_caption", "norms_picture"]
+__all__ = [
+    "drift_caption",
+    "drift_picture",
+    "future_caption",
+    "future_picture",
+    "norms_caption",
+    "norms_picture",
+]
 
 NAMES = {
     "exponentiated-gradient": "exponentiated gradient",
@@ -161,4 +178,67 @@ def drift_caption(figure: Figure, results: Sequence[Result]) -> str:
         f"number of changes (the mean of {repeats(drawn)[1]}). Dashed: the bound K L (B^2 + 2 B P)/2 on the mistakes "
         "of gradient descent with the rate 1/(K L); P is the path length of the comparators, which change with the "
         "classes and have zero loss. With at least one change no fixed comparator loses less than about T."
+    )
+
+
+def _budget(results: Sequence[Result]) -> float | None:
+    """The bound on the mistakes of the Perceptrons on separable data; None where they did not play."""
+    for result in results:
+        learner = result.learner
+        if isinstance(learner, PerceptronsFirst):
+            return perceptrons_bound(result.task.classes, learner.budget)
+    return None
+
+
+def future_picture(figure: Figure, results: Sequence[Result]) -> Picture | None:
+    """The mean mistakes up to each round, one panel for separable and one for noisy data."""
+    drawn = runs_of(figure, results)
+    if not drawn:
+        return None
+    noises = sorted({result.task.noise for result in drawn})
+    learners = in_order(result.task.learner for result in drawn)
+    keys = [line_key(style_of(name).label, style_of(name).colour, style_of(name).line) for name in learners]
+    page = new_page(
+        figure.title,
+        1,
+        len(noises),
+        (3.6, 3.2),
+        [*keys, line_key("upper bound if separable", BLACK, DASHED)],
+        x="round (log scale)",
+        y="mean mistakes (log scale)",
+    )
+    values, rounds, bound = [1.0], drawn[0].task.rounds, _budget(drawn)
+    for noise, ax in zip(noises, page.axes[0], strict=True):
+        for name in learners:
+            runs = [result for result in drawn if (result.task.learner, result.task.noise) == (name, noise)]
+            if runs:
+                at = [t for t, _ in runs[0].curve]
+                means = [sum(run.curve[place][1] for run in runs) / len(runs) for place in range(len(at))]
+                style = style_of(name)
+                shown = [mean or math.nan for mean in means]
+                ax.plot(at, shown, color=style.colour, linestyle=style.line, linewidth=1.5, label=style.label)
+                values += [mean for mean in means if mean > 0.0]
+        if noise == 0.0 and bound is not None:
+            ax.plot([1, rounds], [bound] * 2, color=BLACK, linestyle=DASHED, linewidth=1.2, label="upper bound")
+            values.append(bound)
+        ax.grid(which="major")
+        head_panel(ax, f"noise rate {noise:g}" if noise else "separable")
+    logarithmic(page.axes[0][0], "x", as_count, (1.0, max(2.0, rounds)))
+    logarithmic(page.axes[0][0], "y", as_count, log_limits(values, 0.05))
+    return page.picture
+
+
+def future_caption(figure: Figure, results: Sequence[Result]) -> str:
+    """What :func:`future_picture` shows."""
+    drawn = runs_of(figure, results)
+    if not drawn:
+        return ""
+    return (
+        f"Mistakes up to each round on unit vectors with bandit feedback (the mean of {repeats(drawn)[1]}; "
+        f"{horizon(drawn)}; both on log scales). 'perceptrons-first' plays the Perceptrons of Beygelzimer et al. "
+        "(2019), and changes to GapSmH once they have made more updates than strongly separable data of the assumed "
+        "norm allow. In expectation it makes at most (K - 1)(X^2 ||U||^2 + 1) mistakes before that (dashed), on any "
+        "data: O(K ||U||^2) in all if the data are strongly separable, and otherwise so many more than GapSmH. This "
+        "answers the question of the paper's last section for strong separability. The paper's own notion is weaker, "
+        "and we know no efficient method with such a bound for it."
     )

@@ -1,4 +1,5 @@
-"""Two remarks of the paper, as pieces of the experiments: an optimizer of another geometry, and a stream that drifts.
+"""Remarks of the paper, as pieces of the experiments: an optimizer of another geometry, a stream that drifts, and a
+learner for the question in its section on future work.
 
 *Other norms.* The analysis needs ``||grad l||^2 <= 2 L l`` in any norm, and an optimizer whose regret is at most
 ``h(U) sqrt(sum ||g||^2)`` in the same norm. :class:`ExponentiatedGradient` has such an h for the largest entry of a
@@ -9,6 +10,9 @@ gradient, with U in a ball of the sum of absolute values. On rows of many entrie
 the path length ``P = sum ||U_{t+1} - U_t||``, ``sum (l_t(W_t) - l_t(U_t)) <= (B^2 + 2 B P) / (2 eta) + eta/2 sum
 ||g_t||^2`` (Zinkevich 2003). With full information and ``eta = 1/(K L)`` the step of the surrogate gap gives
 ``E[mistakes] <= sum l_t(U_t) + K L (B^2 + 2 B P) / 2`` (:class:`Turning`).
+
+*Future work.* An algorithm for bandit feedback with O(K ||U||^2) mistakes on separable data and O(K sqrt T) surrogate
+regret otherwise, without knowing which: :class:`PerceptronsFirst`, for strongly separable data.
 """
 
 from __future__ import annotations
@@ -19,7 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron._validate import number, whole
-from gappletron.numerics import add_outer, dot
+from gappletron.learners.gappletron import Gappletron
+from gappletron.learners.learner import Decision, Learner
+from gappletron.learners.linear import add_column
+from gappletron.numerics import add_outer, argmax, dot
 from gappletron.optimizers import Optimizer
 from gappletron.spelling import settings
 from gappletron.state import Field
@@ -28,10 +35,21 @@ from gappletron.streams.stream import CHUNK, Chunk, Stream, frozen
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from gappletron.graphs import FeedbackGraph, Plan
+    from gappletron.learners.learner import Round
     from gappletron.numerics import Floats, Row
     from gappletron.state import Layout
 
-__all__ = ["STREAMS", "ExponentiatedGradient", "Signs", "Turning", "drift_bound", "norm_bound"]
+__all__ = [
+    "STREAMS",
+    "ExponentiatedGradient",
+    "PerceptronsFirst",
+    "Signs",
+    "Turning",
+    "drift_bound",
+    "norm_bound",
+    "perceptrons_bound",
+]
 
 
 class ExponentiatedGradient(Optimizer):
@@ -117,6 +135,96 @@ def drift_bound(classes: int, smoothness: float, radius: float, path: float) -> 
     144.0
     """
     return classes * smoothness * (radius**2 + 2.0 * radius * path) / 2.0
+
+
+class PerceptronsFirst(Learner):
+    """One Perceptron for each class, until they have made more updates than separable data allow; then Gappletron.
+
+    The Perceptrons are those of Beygelzimer et al. (2019), for bandit feedback. If some have a positive score, it plays
+    the class with the largest, and on a mistake ``W^k -= x``. Otherwise it plays uniformly, and if that is right,
+    ``W^y += x``. If ``<U^y, x> >= 1`` and ``<U^k, x> <= -1`` for all other k (strong separability), each Perceptron
+    makes at most ``X^2 ||U^k||^2`` updates, so all of them at most ``X^2 ||U||^2``, the `budget`. A mistake is an
+    update, or a uniform round, which is an update with probability 1/K. So there are at most ``(K - 1) (budget + 1)``
+    mistakes in expectation before Gappletron starts, on any data, and it starts only if the data are not separable.
+
+    >>> from gappletron import UnitVectors, play
+    >>> run = play(PerceptronsFirst(9.0), UnitVectors(3, 0.0, 5000), "bandit")[0]
+    >>> run.mistakes < 60
+    True
+    """
+
+    budget: float = 1.0
+    then: Gappletron = Gappletron()
+
+    knows_classes = True
+    setting = "bandit"
+
+    def check(self) -> None:
+        number(self.budget, "PerceptronsFirst's budget", least=0.0)
+
+    def refusal(self, graph: FeedbackGraph) -> str | None:
+        return None if graph.is_bandit else "is made for bandit feedback"
+
+    def declare(self) -> Layout:
+        """The Perceptrons, the number of their updates, and the state of Gappletron."""
+        return {
+            "perceptrons": Field("features", "classes"),
+            "updates": Field(least=0),
+            "then": self.then.declare(),
+        }
+
+    def table(self, graph: FeedbackGraph) -> Any:
+        return self.then.table(graph)
+
+    def scores(self, state: Any, x: Row, out: Floats) -> None:
+        if state.updates[0] > self.budget:
+            self.then.scores(state.then, x, out)
+        else:
+            dot(state.perceptrons, x, out)
+
+    def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
+        if state.updates[0] > self.budget:
+            return self.then.distribution(state.then, plan, x, scores, out)
+        greedy = argmax(scores)
+        sure = scores[greedy] > 0.0
+        for i in range(out.size):
+            out[i] = 0.0 if sure else 1.0 / out.size
+        if sure:
+            out[greedy] = 1.0
+        return Decision(greedy, 0.0 if sure else 1.0)
+
+    def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
+        if state.updates[0] > self.budget:
+            self.then.count_round(state.then, plan, greedy)
+
+    def recall(self, state: Any, x: Row, played: Round) -> None:
+        if state.updates[0] > self.budget:
+            self.then.recall(state.then, x, played)
+
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
+        if state.updates[0] > self.budget:
+            self.then.update(state.then, plan, x, played)
+        else:
+            sure = played.scores[played.greedy] > 0.0
+            right = played.label == played.action
+            if sure != right:
+                add_column(state.perceptrons, x, played.action, 1.0 if right else -1.0)
+                state.updates[0] += 1.0
+
+    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
+        return self.then.surrogate(scores, greedy, y)
+
+    def weights(self, state: Any) -> Floats:
+        return state.perceptrons if state.updates[0] <= self.budget else self.then.weights(state.then)
+
+
+def perceptrons_bound(classes: int, budget: float) -> float:
+    """(K - 1)(X^2 B^2 + 1): the expected mistakes of :class:`PerceptronsFirst` before Gappletron starts.
+
+    >>> perceptrons_bound(3, 9.0)
+    20.0
+    """
+    return (classes - 1.0) * (budget + 1.0)
 
 
 class Signs(Stream):

@@ -7,6 +7,7 @@ kill loses at most that many.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import itertools
@@ -74,6 +75,10 @@ def _graph(name: str, classes: int) -> FeedbackGraph:
 
 def learner_of(task: Task) -> Learner:
     """The learner of a task with all its numbers set."""
+    kind, given = named_numbers(task.learner)
+    if kind == "perceptrons-first":
+        then = learner_of(dataclasses.replace(task, learner="gapsmh"))
+        return remarks.PerceptronsFirst(given["budget"], then)  # type: ignore[arg-type]
     learner = named(task.learner)
     if isinstance(learner, Gappletron):
         if task.exploration:

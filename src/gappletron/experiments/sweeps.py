@@ -426,8 +426,7 @@ BOUNDS = (
         for graph in PARTIAL
         for data, tuning in ((NOISY, "high-probability"), (SEPARABLE, "high-probability-separable"))
     ),
-    # Gradient descent with the rate 1/(2L), for a theorem about separable data: L = 4 for the smooth hinge, 2 for the
-    # hinge.
+    # Gradient descent with the rate 1/(2L), for a theorem about separable data: L = 4 for the smooth hinge.
     Sweep(
         "bounds",
         "full",
@@ -435,7 +434,6 @@ BOUNDS = (
         (
             *_projected("", *ALL_LOSSES[1:]),
             Entrant("gapsmh", "", "top-up", f"fixed-ogd:rate=0.125,radius={RADIUS}"),
-            Entrant("gaphin", "", "top-up", f"fixed-ogd:rate=0.25,radius={RADIUS}"),
         ),
     ),
     Sweep("bounds", "full", NOISY + SEPARABLE, _projected("", *SMOOTH), repeats=MANY),
@@ -537,8 +535,15 @@ REMARKS = (
             Entrant("gapsmh", "", "top-up", f"projected-ogd:radius={RADIUS}"),
         ),
     ),
+    # Unit vectors are strongly separable: U^k with 1 at entry k and -1 elsewhere, ||U||^2 = 9.
+    Sweep(
+        "future",
+        "bandit",
+        SEPARABLE + NOISY,
+        _projected("expectation", ("perceptrons-first:budget=9", RADIUS), ("gapsmh", RADIUS)),
+    ),
 )
-"""The paper's remarks on other norms and on dynamic regret."""
+"""The paper's remarks on other norms and on dynamic regret, and the question in its section on future work."""
 
 COMPARED = ("bounds",)
 """The sweeps whose runs are compared with the best comparator in hindsight."""
@@ -597,6 +602,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("lower-both", "Both lower bounds on one filtering graph", ("lower-both",)),
     Figure("norms", "Another norm: exponentiated gradient on dense rows", ("norms",)),
     Figure("drift", "Dynamic regret: classes that change", ("drift",)),
+    Figure("future", "Bandit feedback on data that may be separable", ("future",)),
     Figure(
         "ours",
         "The default learner beside the best of the paper's learners",
