@@ -31,7 +31,16 @@ def result_of(
     comparator: float | None = None,
 ) -> Result:
     rounds, made = zip(*(curve or [(t, mistakes * t // task.rounds) for t in marks(task.rounds)]), strict=True)
-    norm = {"segments": math.sqrt(2.0), "fresh": 1.0, "unit-vectors": 1.0}.get(task.stream.partition(":")[0], 4.0)
+    kind = task.stream.partition(":")[0]
+    norms = {
+        "segments": math.sqrt(2.0),
+        "fresh-segments": math.sqrt(2.0),
+        "fresh": 1.0,
+        "turning": 1.0,
+        "unit-vectors": 1.0,
+        "signs": math.sqrt(task.features),
+    }
+    norm = norms.get(kind, 4.0)
     return Result(
         task,
         Outcome(

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from gappletron import FeedbackGraph, UserError, named, names, play, tuned
-from gappletron.adversary import GRAPH, quietest_segment
-from gappletron.streams import CHUNK, FreshFeatures, Segments, adversarial, limited, open_stream
+from gappletron.adversary import GRAPH, quietest_after_fresh, quietest_segment
+from gappletron.streams import CHUNK, FreshFeatures, FreshThenSegments, Segments, adversarial, limited, open_stream
 from gappletron.streams.adversarial import root_for
 
 FALSE_ALARM = 1e-6
@@ -310,3 +310,46 @@ def test_full_information_lower_bound(name):
     assert sum(run.mistakes for run in runs) >= unknowable
     if name == "perceptron":  # it attains the bound: one look at the last feature is enough
         assert sum(run.mistakes for run in runs) == unknowable
+
+
+# ------------------------------------------------------------------------------------------------ both, one after other
+
+
+@pytest.mark.parametrize("turned", [None, 4])
+def test_both_parts_follow_each_other_on_features_of_their_own(turned):
+    """The comparator of the corollary has the squared norm B^2 + 5 (or B^2 + 1), and loses M (1 - 1/K)^2."""
+    K, B, R = 4, 2, 6
+    stream = FreshThenSegments(K, B, R, turned, seed=5)
+    rounds = rounds_of(stream)
+    assert len(rounds) == stream.rounds == 49 + 72
+    assert rounds[:49] == rounds_of(FreshFeatures(K, B, 49, seed=5))
+    assert rounds[49:] == [({z + 49: v for z, v in x.items()}, y) for x, y in rounds_of(Segments(R, turned))]
+    U = np.zeros((stream.features, K))
+    for x, y in rounds[:48]:
+        U[next(iter(x)), y] = 1.0 / K
+    U[48, rounds[48][1]] = 1.0
+    U[49, 0] = 1.0
+    if turned is not None:
+        U[49 + turned + 1, 1] = 2.0
+    assert (U**2).sum() == pytest.approx(B * B + (1 if turned is None else 5))
+    assert sum(smooth_hinge(U, x, y) for x, y in rounds) == pytest.approx(stream.comparator_loss)
+    assert stream.lower_bound == pytest.approx(49 * 0.75 + R / 2)
+    assert open_stream(stream.name).name == stream.name
+
+
+@pytest.mark.parametrize("name", ["gapsmh", "banditron-iw", "exp3-g"])
+def test_the_second_part_costs_as_much_as_on_two_classes(name):
+    """With the same seeds the second part of the bound holds exactly: the larger of the two averages is R/2 or more."""
+    K, B, R, repeats = 4, 2, 6, 8
+    graph = FeedbackGraph.filtering(K, revealing=1)
+    learner = at_its_best(name, graph, FreshThenSegments(K, B, R))
+    segment = quietest_after_fresh(learner, FreshThenSegments(K, B, R), repeats=repeats)
+    means = []
+    for turned in (None, segment):
+        late = []
+        for repeat in range(repeats):
+            stream = FreshThenSegments(K, B, R, turned, seed=repeat)
+            run = play(learner, stream, graph, repeats=[repeat], curve=[stream.first.rounds, stream.rounds])[0]
+            late.append(run.curve.mistakes[1] - run.curve.mistakes[0])
+        means.append(np.mean(late))
+    assert max(means) >= R / 2

@@ -66,7 +66,7 @@ def test_by_hand_with_full_information():
     assert found["full-expectation-separable"].value == pytest.approx(2 * 8 * 8 - 2)
     assert found["full-high-probability"].value == pytest.approx(3 * 64 + 5 * log)
     assert found["full-high-probability-separable"].value == pytest.approx(4 * 64 + 11 / 4 * log)
-    assert [found[name].refusal for name in found if name.startswith("full")] == [None] * 4
+    assert [found[name].refusal for name in found if name.startswith("full") and "ogd" not in name] == [None] * 4
 
 
 def test_a_theorem_that_does_not_apply_says_why():
@@ -177,7 +177,7 @@ def test_the_papers_rule_is_covered_where_rho_is_K():
         return by_name(learner, graph, rounds=10_000, max_norm=1.0)
 
     full = found(FeedbackGraph.full(3))
-    assert [full[name].refusal for name in full] == [None] * 8
+    assert [full[name].refusal for name in full if "ogd" not in name] == [None] * 8
     assert "extra action" in found(FeedbackGraph.label_efficient(3))["expectation"].refusal
     filtering = found(FeedbackGraph.filtering(3))["expectation"]
     assert "K in place of rho" in filtering.refusal

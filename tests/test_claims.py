@@ -19,7 +19,16 @@ from gappletron.experiments.runner import execute
 from gappletron.experiments.store import Outcome, Result
 from gappletron.experiments.summary import Summary
 from gappletron.experiments.sweeps import selected
-from gappletron.experiments.theorems import Lower, examined, lower_bounds, upper_bounds
+from gappletron.experiments.theorems import (
+    Lower,
+    bounds_of,
+    examined,
+    least_share,
+    lower_bounds,
+    share_verdict,
+    tightness,
+    upper_bounds,
+)
 
 GAPS = ("gaplog", "gaphin", "gapsmh")
 BASELINES = ("pnewtron", "soba-diag", "banditron-iw")
@@ -392,7 +401,7 @@ def test_verdicts_agree_with_a_plain_loop(real):
 
 @pytest.fixture(scope="module")
 def theorems():
-    return played(["bounds", "lower-filtering", "lower-full"], rounds=20_000, repeats=5)
+    return played(["bounds", "lower-filtering", "lower-full", "lower-classes", "lower-both"], rounds=20_000, repeats=5)
 
 
 def test_mistakes_stay_below_the_bounds(theorems):
@@ -440,6 +449,46 @@ def test_a_row_of_bounds_by_hand(theorems):
     assert 0.9 * 3 * noisy < min(losses) <= 3 * noisy
 
 
+def test_the_tightness_is_one_number_for_each_theorem_and_graph(theorems):
+    rows = upper_bounds(theorems)
+    table = {(cell.theorem, cell.graph): cell for cell in tightness(rows)}
+    partial = {"expectation", "expectation-separable", "high-probability", "high-probability-separable"}
+    assert {graph for theorem, graph in table if theorem in partial} == {"bandit", "filtering", "label-efficient"}
+    assert len(table) == 3 * 4 + 5
+    row = max(
+        (row for row in rows if (row.theorem, row.graph) == ("expectation", "filtering") and row.refusal is None),
+        key=lambda row: row.mistakes / row.bound,
+    )
+    cell = table["expectation", "filtering"]
+    assert (cell.learner, cell.value) == (row.learner, pytest.approx(row.mistakes / row.bound))
+    row = next(row for row in rows if (row.theorem, row.graph, row.learner) == ("high-probability", "bandit", "gapsmh"))
+    runs = [
+        run
+        for run in theorems
+        if (run.task.tuning, run.task.learner, run.task.graph) == ("high-probability", "gapsmh", "bandit")
+    ]
+    limits = [bounds_of(run)[2].value + run.outcome.comparator_loss for run in runs]
+    ratios = [run.outcome.mistakes / limit for run, limit in zip(runs, limits, strict=True)]
+    assert row.tightness == pytest.approx(max(ratios))
+    assert all(0.0 < cell.value < 1.0 for cell in table.values())
+
+
+def test_one_minus_delta_is_told_by_hundreds_of_runs_and_not_by_ten():
+    """The limits of Clopper and Pearson: with no failure in n runs the lower limit is 0.05^(1/n)."""
+    assert least_share(300, 300) == pytest.approx(0.05 ** (1 / 300))
+    assert [share_verdict(runs, runs, 0.05) == "holds" for runs in (10, 58, 59, 300)] == [False, False, True, True]
+    assert share_verdict(300, 290, 0.05) == "holds in 290 of 300 runs, too few to tell"
+    assert share_verdict(300, 270, 0.05) == "is violated"
+    assert share_verdict(10, 0, 0.05) == "is violated"
+    # The stated error rate, exactly: a statement that fails with probability 0.05 is called true in at most 1 of 20.
+    from scipy import stats
+
+    called = [within for within in range(301) if share_verdict(300, within, 0.05) == "holds"]
+    assert stats.binom.pmf(called, 300, 0.95).sum() <= 0.05
+    refuted = [within for within in range(301) if share_verdict(300, within, 0.05) == "is violated"]
+    assert stats.binom.pmf(refuted, 300, 0.95).sum() <= 0.05
+
+
 def test_adversaries_push_every_learner_above_the_lower_bound(theorems):
     rows = lower_bounds(theorems)
     assert {row.verdict for row in rows} == {"holds"}
@@ -449,6 +498,17 @@ def test_adversaries_push_every_learner_above_the_lower_bound(theorems):
         assert row.mistakes >= row.bound == math.sqrt(row.rounds / 2) / 2
     fresh = {row.adversary: row.bound for row in rows if row.sweep == "lower-full"}
     assert fresh == {f"fresh:K=3,B={B}": pytest.approx(((B * B - 1) * 9 + 1) * 2 / 3) for B in (2, 4, 8)}
+
+
+def test_the_lower_bound_is_a_line_in_K_and_both_parts_add_up(theorems):
+    rows = lower_bounds(theorems)
+    by_K = {row.adversary: row.bound for row in rows if row.sweep == "lower-classes"}
+    assert by_K == {f"fresh:K={K},B=2": pytest.approx((3 * K * K + 1) * (K - 1) / K) for K in (2, 3, 4, 6, 8, 10, 12)}
+    for K in (2, 12):  # the regret: the comparator loses M (1 - 1/K)^2
+        regret = by_K[f"fresh:K={K},B=2"] - 3 * K * K * (1 - 1 / K) ** 2
+        assert regret == pytest.approx(3 * (K - 1) + (K - 1) / K)
+    both = {row.rounds: row.bound for row in rows if row.sweep == "lower-both"}
+    assert both == {49 + 2 * R * R: pytest.approx(49 * 3 / 4 + R / 2) for R in (5, 10, 22, 50)}
 
 
 @pytest.mark.parametrize("repeats", [1, 2, 5])
@@ -475,7 +535,7 @@ def test_examining_a_run(theorems):
         "full-expectation",
         "full-high-probability",
     ]
-    assert examined(run, delta=0.5).bounds[6].value < found.bounds[6].value
+    assert examined(run, delta=0.5).bounds[7].value < found.bounds[7].value  # full-high-probability
     baseline = next(run for run in theorems if run.task.learner == "exp3-g")
     with pytest.raises(UserError, match="about Gappletron"):
         examined(baseline)

@@ -1236,6 +1236,8 @@ def test_any_synthetic_stream(playground, settings_given):
         (["gapsmh", "--delta", "2"], "delta must be at most 1"),
         (["gapsmh", "--radius", "0"], "radius must be above 0"),
         (["gapsmh", "--graph", "x"], "there is no graph 'x'"),
+        (["gapsmh", "--measure", "2", "--max-norm", "2"], "leave out --max-norm"),
+        (["gapsmh", "--measure", "-1"], "--measure must be at least 0"),
     ],
 )
 def test_bad_bounds(options, words):
@@ -1248,12 +1250,36 @@ def test_bounds_are_those_of_the_theorems():
     )
     lines = out.splitlines()
     assert code == 0
-    assert len(lines) == 10
+    assert len(lines) == 11
     assert (
         lines[1] == "constants: K = 3, K' = 3, rho = 1, Q = 1, L = 4, h = 2.828, lmax = 3.828"
     )  # lmax = 1 + 2 sqrt(2)
     assert "value = 619.7" in lines[2]  # 2 sqrt(8) sqrt(3 * 4 * 1000)
     assert "does not apply: it needs full information" in lines[6]
+
+
+def test_measured_mistakes_over_the_bounds():
+    """On the graph of full information, with classes that have names; every number is computed once more."""
+    from gappletron import FeedbackGraph, Gappletron, ProjectedOGD, UnitVectors, best_comparator, bounds, play
+
+    code, out, _ = ended(
+        "bound", "gapsmh", "--graph", "full", "--classes", "a,b,c", "--rounds", "300", "--measure", "3"
+    )
+    assert code == 0
+    lines = out.splitlines()
+    assert "ProjectedOGD(radius=1.414" in lines[0]  # sqrt(K - 1)
+    found = {line.split()[0]: line for line in lines[lines.index("") + 2 :]}
+    stream, graph = UnitVectors(3, 0.05, 300), FeedbackGraph.full(3)
+    learner = Gappletron(optimizer=ProjectedOGD(math.sqrt(2.0)))
+    mistakes = [run.mistakes for run in play(learner, stream, graph, repeats=3, losses=True)]
+    loss = best_comparator(learner.loss, stream, graph, math.sqrt(2.0)).loss
+    limits = {bound.theorem: bound.value + loss for bound in bounds(learner, graph, rounds=300, max_norm=1.0)}
+    wanted = sum(mistakes) / 3 / limits["full-expectation"]
+    assert f"mistakes / bound = {wanted:.3f}: {sum(mistakes) / 3:,.1f} mistakes" in found["full-expectation"]
+    wanted = max(mistakes) / limits["full-high-probability"]
+    assert f"mistakes / bound = {wanted:.3f}: " in found["full-high-probability"]
+    assert all("mistakes / bound = 0." in line for line in found.values())
+    assert len(found) == 9
 
 
 def test_json_on_the_standard_output(tmp_path):

@@ -18,7 +18,7 @@ from gappletron.experiments.claims import CLAIMS
 from gappletron.experiments.reproduce import reproduce
 from gappletron.experiments.sweeps import FIGURES
 
-TABLES = ("sweeps", "claims-table", "upper-bounds", "lower-bounds", "times-table")
+TABLES = ("sweeps", "claims-table", "tightness", "upper-bounds", "lower-bounds", "times-table")
 
 
 @pytest.fixture(scope="module")

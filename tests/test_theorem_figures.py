@@ -45,6 +45,7 @@ def test_bounds_are_drawn_over_the_mistakes() -> None:
                     and result.task.learner == learner
                     and result.task.noise == noise
                     and result.task.tuning in ("", row)
+                    and "fixed-ogd" not in result.task.optimizer
                 ]
                 label = STYLES[learner].label
                 if not runs or (noise == 0.0 and "log" in learner):  # the logistic loss is never 0
@@ -211,3 +212,22 @@ def test_learners_with_the_same_numbers_share_a_line() -> None:
     picture = draw(BY_ID["lower-filtering"], results)
     entries = [text.get_text().replace("\n", " ") for text in picture.legends[0].get_texts()]
     assert entries[:2] == ["GapLog, GapLog2", "GapHin, GapSmH, Banditron, Exp3.G"]
+
+
+def test_lower_classes_and_lower_both_show_the_regret_over_the_bound() -> None:
+    results = fakes("lower-classes", rounds=1000)
+    (ax,) = panels(draw(BY_ID["lower-classes"], results))
+    ((at, floor),) = lines(ax, "lower bound for every learner")
+    assert at.tolist() == [2, 3, 4, 6, 8, 10, 12]
+    assert floor == pytest.approx([3 * (K - 1) + (K - 1) / K for K in at])
+    K = 6
+    made = [run.outcome.mistakes for run in results if (run.task.learner, run.task.classes) == ("gapsmh", K)]
+    bars = next(bar for bar in ax.containers if bar.get_label() == STYLES["gapsmh"].label)
+    assert bars[0].get_ydata()[3] == pytest.approx(statistics.fmean(made) - 3 * K * K * (1 - 1 / K) ** 2)
+    assert "3 (K - 1) + (K - 1)/K. The bound for GapSmH is 64 K." in caption(BY_ID["lower-classes"], results)
+    results = fakes("lower-both", rounds=1100)
+    (ax,) = panels(draw(BY_ID["lower-both"], results))
+    ((at, floor),) = lines(ax, "lower bound for every learner")
+    assert at**2 == pytest.approx([99, 249, 1017])
+    assert floor == pytest.approx([3 * 3 + 3 / 4 + R / 2 for R in (5, 10, 22)])
+    assert "K = 4" in caption(BY_ID["lower-both"], results)

@@ -8,12 +8,12 @@ import numpy as np
 
 from gappletron.graphs import FeedbackGraph
 from gappletron.runs import play
-from gappletron.streams.adversarial import Segments
+from gappletron.streams.adversarial import FreshThenSegments, Segments
 
 if TYPE_CHECKING:
     from gappletron.learners.learner import Learner
 
-__all__ = ["GRAPH", "Probe", "quietest_segment"]
+__all__ = ["GRAPH", "Probe", "quietest_after_fresh", "quietest_segment"]
 
 GRAPH = FeedbackGraph.filtering(2, revealing=1)
 """The graph of the theorem: class 1 reveals the label, class 0 reveals nothing."""
@@ -77,3 +77,34 @@ def quietest_segment(
     plays = np.sum([np.diff(run.curve.mistakes, prepend=0) for run in runs], axis=0)
     segment = int(np.argmin(plays))
     return Probe(segment, float(plays[segment]) / len(runs), float(plays.sum()) / len(runs))
+
+
+def quietest_after_fresh(
+    learner: Learner | str, stream: FreshThenSegments, *, repeats: int = 32, seed: int = 0, losses: bool = False
+) -> int:
+    """As :func:`quietest_segment`, for :class:`~gappletron.streams.adversarial.FreshThenSegments`: the segment to turn.
+
+    Repeat r plays the first part with the labels of seed r. The segment is the one with the fewest mistakes, which are
+    at least as many as the plays of the class that reveals.
+
+    >>> from gappletron.streams import FreshThenSegments
+    >>> 0 <= quietest_after_fresh("gapsmh", FreshThenSegments(3, 2, 5), repeats=2) < 10
+    True
+    """
+    K, B = len(stream.classes), stream.first.radius
+    graph = FeedbackGraph.filtering(K, revealing=1)
+    mistakes = np.zeros(2 * stream.root, np.int64)
+    for repeat in range(repeats):
+        straight = FreshThenSegments(K, B, stream.root, seed=repeat)
+        run = play(
+            {"learner": learner},
+            straight,
+            graph,
+            repeats=[repeat],
+            seed=seed,
+            jobs=1,
+            losses=losses,
+            curve=straight.segment_ends,
+        )[0]
+        mistakes += np.diff(run.curve.mistakes)
+    return int(np.argmin(mistakes))

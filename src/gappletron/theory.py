@@ -3,8 +3,9 @@
 Most theorems bound the surrogate regret: the mistakes of a run minus the loss of the comparator. A separable theorem
 bounds the mistakes themselves. Symbols: K is the number of classes (K' the number that the loss requires), rho the size
 of the dominating set, Q the number of revealing classes (at least 1), L and h the constants in ``||grad l||^2 <= 2 L
-l`` and ``regret <= h sqrt(sum ||g||^2)``, T the number of rounds, n the number of rounds whose y* does not reveal, lmax
-the largest loss on the ball, and delta the allowed probability of failure.
+l`` and ``regret <= h sqrt(sum ||g||^2)``, B the radius of the ball of the comparators, T the number of rounds, n the
+number of rounds whose y* does not reveal, lmax the largest loss on the ball, and delta the allowed probability of
+failure. ``R = max{rho, K/Q}``, which is K/Q for a minimum dominating set (erratum 14).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from gappletron._validate import UserError, number, whole
 from gappletron.graphs import FeedbackGraph
 from gappletron.learners.gappletron import TUNINGS, Gappletron, constants
 from gappletron.learners.learner import Problem
+from gappletron.optimizers import FixedOGD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +40,12 @@ class Symbols(NamedTuple):
     n: float
     delta: float
     loss_sum: float
+    B: float
+
+    @property
+    def R(self) -> float:
+        """max{rho, K/Q}: no importance weight exceeds ``max{rho sqrt(n) / gamma, 2 R}``."""
+        return max(self.rho, self.K / self.Q)
 
 
 class Theorem(NamedTuple):
@@ -49,6 +57,8 @@ class Theorem(NamedTuple):
     separable: bool
     full_information: bool
     right_hand_side: Callable[[Symbols], float]
+    fixed_rate: bool = False
+    """Whether it is about :class:`FixedOGD` with one particular rate, not about every optimizer with an h."""
 
 
 class Bound(NamedTuple):
@@ -69,28 +79,28 @@ class Bound(NamedTuple):
 
 
 def expectation(c: Symbols) -> float:
-    """max{2 K' K L h^2 / Q, 2 h sqrt(rho K' L n)} (K', not K, except in the factor K/Q: erratum 3)."""
-    return max(2.0 * c.effective * c.K * c.L * c.h**2 / c.Q, 2.0 * c.h * math.sqrt(c.rho * c.effective * c.L * c.n))
+    """max{2 K' R L h^2, 2 h sqrt(rho K' L n)} (K' in place of K, except in R: docs, page Errata, number 3)."""
+    return max(2.0 * c.effective * c.R * c.L * c.h**2, 2.0 * c.h * math.sqrt(c.rho * c.effective * c.L * c.n))
 
 
 def expectation_separable(c: Symbols) -> float:
-    """max{4 h sqrt(rho L n), 8 K L h^2 / Q} - (1/K') sum l_t(W_t): as corrected in erratum 6."""
-    return max(4.0 * c.h * math.sqrt(c.rho * c.L * c.n), 8.0 * c.K * c.L * c.h**2 / c.Q) - c.loss_sum / c.effective
+    """max{4 h sqrt(rho L n), 8 R L h^2} - (1/K') sum l_t(W_t): as corrected in erratum 6."""
+    return max(4.0 * c.h * math.sqrt(c.rho * c.L * c.n), 8.0 * c.R * c.L * c.h**2) - c.loss_sum / c.effective
 
 
 def high_probability(c: Symbols) -> float:
-    """(3K'+1) ln(2/delta) + max{5 sqrt(K' rho T z), 7 K' K z / Q} with z = L h^2 + 5 lmax ln(2/delta)."""
+    """(3K'+1) ln(2/delta) + max{5 sqrt(K' rho T z), 7 K' R z} with z = L h^2 + 5 lmax ln(2/delta)."""
     log = math.log(2.0 / c.delta)
     z = c.L * c.h**2 + 5.0 * c.lmax * log
-    largest = max(5.0 * math.sqrt(c.effective * c.rho * c.T * z), 7.0 * c.effective * c.K * z / c.Q)
+    largest = max(5.0 * math.sqrt(c.effective * c.rho * c.T * z), 7.0 * c.effective * c.R * z)
     return (3.0 * c.effective + 1.0) * log + largest
 
 
 def high_probability_separable(c: Symbols) -> float:
-    """2 ln(2/delta) + 5 max{sqrt(z rho T), 2 K z / Q} with z = (K'+2) lmax ln(2/delta) + L h^2."""
+    """2 ln(2/delta) + 5 max{sqrt(z rho T), 2 R z} with z = (K'+2) lmax ln(2/delta) + L h^2."""
     log = math.log(2.0 / c.delta)
     z = (c.effective + 2.0) * c.lmax * log + c.L * c.h**2
-    return 2.0 * log + 5.0 * max(math.sqrt(z * c.rho * c.T), 2.0 * c.K * z / c.Q)
+    return 2.0 * log + 5.0 * max(math.sqrt(z * c.rho * c.T), 2.0 * c.R * z)
 
 
 def full_expectation(c: Symbols) -> float:
@@ -101,10 +111,18 @@ def full_expectation(c: Symbols) -> float:
 def full_expectation_separable(c: Symbols) -> float:
     """2 L h^2 - (1/K') sum l_t(W_t): Lemma 1 and sum l_t(W_t) <= 2 L h^2.
 
-    The paper states ``4 L ||U||^2``, for gradient descent with a particular rate. The same proof with v_max = 1 gives
-    this bound for every optimizer with ``regret <= h sqrt(sum ||g||^2)``.
+    The proof of the expectation theorem with v_max = 1, for every optimizer with ``regret <= h sqrt(sum ||g||^2)``.
     """
     return 2.0 * c.L * c.h**2 - c.loss_sum / c.effective
+
+
+def full_expectation_separable_ogd(c: Symbols) -> float:
+    """4 L B^2 - (1/K') sum l_t(W_t), the paper's ``4 L ||U||^2``: gradient descent with the rate 1/(2L).
+
+    Its regret is at most ``||U||^2 / (2 eta) + eta L sum l_t(W_t)``. With ``eta = 1/(2L)`` and a comparator of zero
+    loss, ``sum l_t(W_t) <= 2 L ||U||^2``: the proof gives half of the paper's number.
+    """
+    return 4.0 * c.L * c.B**2 - c.loss_sum / c.effective
 
 
 def full_high_probability(c: Symbols) -> float:
@@ -140,6 +158,15 @@ THEOREMS = (
     ),
     Theorem("full-expectation", "E[mistakes] <= sum l_t(U) + value", None, False, True, full_expectation),
     Theorem("full-expectation-separable", "E[mistakes] <= value", None, True, True, full_expectation_separable),
+    Theorem(
+        "full-expectation-separable-ogd",
+        "E[mistakes] <= value",
+        None,
+        True,
+        True,
+        full_expectation_separable_ogd,
+        fixed_rate=True,
+    ),
     Theorem(
         "full-high-probability",
         "mistakes <= sum l_t(U) + value with probability 1 - delta",
@@ -180,7 +207,8 @@ def bounds(
     :param blind_rounds: n, from a run; by default its maximum: T, or 0 under full information.
     :param loss_sum: sum l_t(W_t), from a run; it is subtracted in the separable bounds.
     :param guarantee: h(U); by default that of the optimizer.
-    :param radius: B, for the largest loss; by default the radius of the optimizer's ball.
+    :param radius: B, for the largest loss and for gradient descent with a fixed rate; by default the radius of the
+        optimizer's ball, or 1 if it has none.
     :param delta: the probability with which a high-probability bound may fail.
 
     >>> from gappletron import FeedbackGraph, Gappletron, ProjectedOGD, tuned
@@ -203,7 +231,7 @@ def bounds(
     n = (0 if full else rounds) if blind_rounds is None else blind_rounds
     Q = max(1, len(graph.revealing_classes))
     rho = learner.exploration.effective_rho(graph)
-    symbols = Symbols(graph.n_classes, c.K, rho, Q, c.L, c.h, c.lmax, rounds, n, delta, loss_sum)
+    symbols = Symbols(graph.n_classes, c.K, rho, Q, c.L, c.h, c.lmax, rounds, n, delta, loss_sum, c.B)
     return [
         Bound(
             theorem.name,
@@ -239,9 +267,20 @@ def _refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | N
         return "needs full information"
     if not learner.loss.is_regular(K) and learner.loss.effective_classes(K) == K:
         return f"needs a regular loss, and {learner.loss!r} is not one for {K} classes"
+    if theorem.fixed_rate:
+        return _rate_refusal(learner, problem) or learner.exploration.theorem_refusal(graph)
     if problem.guarantee is None and learner.optimizer.guarantee() is None:
         return f"needs an optimizer with a guarantee h, and {learner.optimizer!r} has none"
     return learner.exploration.theorem_refusal(graph) or _gamma_refusal(theorem, learner, problem)
+
+
+def _rate_refusal(learner: Gappletron, problem: Problem) -> str | None:
+    """Why a theorem about gradient descent with the rate 1/(2L) does not apply, or None."""
+    c, optimizer = constants(learner, problem), learner.optimizer
+    wanted = FixedOGD(1.0 / (2.0 * c.L), optimizer.reach())
+    if isinstance(optimizer, FixedOGD) and math.isclose(optimizer.rate, wanted.rate, rel_tol=1e-9):
+        return None if optimizer.radius >= c.B else f"needs weights in a ball of radius {c.B:g} or more"
+    return f"is proved for the optimizer {wanted!r}, and the learner has {optimizer!r}"
 
 
 def _gamma_refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,8 @@ from gappletron.cli.output import check_outputs, say
 from gappletron.progress import progress
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gappletron.graphs import FeedbackGraph
     from gappletron.learners.gappletron import Gappletron
     from gappletron.theory import Bound
@@ -53,6 +56,14 @@ def show_bounds(
     results: Annotated[Path, typer.Option(metavar="DIR", help="The folder that holds the stored run.")] = Path(
         "results"
     ),
+    measure: Annotated[
+        int,
+        typer.Option(
+            metavar="RUNS",
+            help="Also play so many runs on unit vectors, and print the mistakes over each bound. The default radius "
+            "is then sqrt(K - 1), with which the vectors are separable.",
+        ),
+    ] = 0,
     plot: Annotated[
         Path | None, typer.Option(metavar="PATH", help="A stored run: draw its mistakes with the bounds over them.")
     ] = None,
@@ -63,7 +74,7 @@ def show_bounds(
             "expected a learner, as in `gappletron bound gapsmh`, or a stored run, --run ID: give one of them"
         )
     if run is not None:
-        if (graph, classes, revealing, rounds, max_norm) != ("bandit", "", None, 100_000, 1.0):
+        if (graph, classes, revealing, rounds, max_norm, measure) != ("bandit", "", None, 100_000, 1.0, 0):
             raise UserError(
                 "a stored run has its own graph, rounds and norm: with --run give only --results, --radius, "
                 "--delta and --plot"
@@ -72,29 +83,68 @@ def show_bounds(
         return
     if plot is not None:
         raise UserError("--plot is only for a stored run: name one with --run ID")
+    if measure and max_norm != 1.0:
+        raise UserError("--measure plays unit vectors, whose norm is 1: leave out --max-norm")
+    from gappletron._validate import whole
+    from gappletron.experiments.measuring import for_theorem
     from gappletron.learners import named
     from gappletron.learners.gappletron import Gappletron
     from gappletron.optimizers import ProjectedOGD
     from gappletron.theory import THEOREMS, bounds
-    from gappletron.tuning import tuned
 
+    whole(measure, "--measure")
     feedback = named_graph(graph, classes, revealing)
     chosen = named(learner or "")
     if not isinstance(chosen, Gappletron):
         raise UserError(f"the theorems are about Gappletron, not about {learner!r}: choose for example 'gapsmh'")
-    projected = chosen.replace(optimizer=ProjectedOGD(1.0 if radius is None else radius))
+    ball = radius if radius is not None else math.sqrt(feedback.n_classes - 1.0) if measure else 1.0
+    projected = chosen.replace(optimizer=ProjectedOGD(ball))
     numbers = f"T = {rounds:,}, X = {max_norm:g}, delta = {delta:g}"
     lines = [
         f"{projected.loss!r} with {projected.optimizer!r} on {feedback}, {numbers}",
         _constants(projected, feedback, max_norm),
     ]
     for position, theorem in enumerate(THEOREMS):
-        player = (
-            tuned(projected, theorem.tuning, feedback, max_norm=max_norm, delta=delta) if theorem.tuning else projected
-        )
+        player = for_theorem(theorem, projected, feedback, max_norm, delta)
         bound = bounds(player, feedback, rounds=rounds, max_norm=max_norm, delta=delta)[position]
-        lines.append(_bound_line(bound, f"{f'gamma = {player.exploration.gamma:.4g}' if theorem.tuning else '':16} "))
+        gamma = getattr(player.exploration, "gamma", math.nan)
+        lines.append(_bound_line(bound, f"{f'gamma = {gamma:.4g}' if theorem.tuning else '':16} "))
+    if measure:
+        with progress("playing") as show:
+            lines += _measured_lines(projected, feedback, rounds, measure, delta, show)
     say("\n".join(lines))
+
+
+def _measured_lines(
+    learner: Gappletron,
+    graph: FeedbackGraph,
+    rounds: int,
+    runs: int,
+    delta: float,
+    show: Callable[[int, int | None], None],
+) -> list[str]:
+    """For every theorem that applies: the mistakes of runs on unit vectors over the bound on them."""
+    from gappletron.experiments.measuring import NOISE, for_theorem, measured
+    from gappletron.theory import THEOREMS
+
+    lines = [
+        "",
+        f"measured on unit vectors, {runs} runs, noise {NOISE:g} (none for separable theorems); the bounds include "
+        "the loss of the best comparator",
+    ]
+    for position, theorem in enumerate(THEOREMS):
+        show(position, len(THEOREMS))
+        player = for_theorem(theorem, learner, graph, 1.0, delta)
+        found = measured(theorem, player, graph, rounds=rounds, repeats=runs, delta=delta, noise=NOISE)
+        if isinstance(found, str):
+            lines.append(f"{theorem.name:32} does not apply: it {found}")
+        else:
+            lines.append(
+                f"{theorem.name:32} mistakes / bound = {found.tightness:.3f}: {found.mistakes:,.1f} mistakes in the "
+                f"mean, {found.most:,} at most, bound {found.bound:,.1f}"
+            )
+    show(len(THEOREMS), len(THEOREMS))
+    return lines
 
 
 def _constants(learner: Gappletron, graph: FeedbackGraph, max_norm: float) -> str:
@@ -112,6 +162,13 @@ def _constants(learner: Gappletron, graph: FeedbackGraph, max_norm: float) -> st
 def _bound_line(bound: Bound, gamma: str = "") -> str:
     what = f"does not apply: it {bound.refusal}" if bound.refusal else f"{bound.statement}, value = {bound.value:,.1f}"
     return f"{bound.theorem:32} {gamma}{what}"
+
+
+def _share(bound: Bound, mistakes: int, comparator: float) -> str:
+    """The mistakes of a run over a bound on them."""
+    if bound.refusal:
+        return ""
+    return f", mistakes / bound = {mistakes / (bound.value + (0.0 if bound.separable else comparator)):.3f}"
 
 
 def _show_bounds_of_run(run: str, results: Path, radius: float | None, delta: float, plot: Path | None) -> None:
@@ -142,7 +199,7 @@ def _show_bounds_of_run(run: str, results: Path, radius: float | None, delta: fl
         f"best comparator with norm at most {found.radius:g} (--radius sets another): loss "
         f"{found.comparator.loss:,.1f} (the minimum is at most {found.comparator.gap:,.1f} lower)",
         f"mistakes {outcome.mistakes:,}, surrogate regret {found.regret:,.1f}",
-        *map(_bound_line, found.bounds),
+        *(_bound_line(bound) + _share(bound, outcome.mistakes, found.comparator.loss) for bound in found.bounds),
     ]
     try:
         if plot is not None:

@@ -41,11 +41,23 @@ from gappletron.experiments.drawing import (
     whisker_words,
     whiskers,
 )
+from gappletron.experiments.remark_figures import (
+    drift_caption,
+    drift_picture,
+    future_caption,
+    future_picture,
+    norms_caption,
+    norms_picture,
+)
 from gappletron.experiments.summary import Spread, Summary
 from gappletron.experiments.sweeps import Cell
 from gappletron.experiments.theorem_figures import (
     bounds_caption,
     bounds_picture,
+    lower_both_caption,
+    lower_both_picture,
+    lower_classes_caption,
+    lower_classes_picture,
     lower_filtering_caption,
     lower_filtering_picture,
     lower_full_caption,
@@ -72,7 +84,7 @@ def draw(figure: Figure, results: Sequence[Result]) -> Picture:
     """Draw a figure from the results; those of other sweeps are ignored."""
     drawn = runs_of(figure, results)
     horizons = sorted({result.task.rounds for result in drawn})
-    if len(horizons) > 1 and figure.id != "lower-filtering":  # its streams have different lengths
+    if len(horizons) > 1 and figure.id not in OF_MANY_LENGTHS:
         lengths = listed([f"{rounds:,}" for rounds in horizons])
         raise UserError(f"the runs of {figure.id!r} have T = {lengths}: draw the runs of one T at a time")
     with our_settings():
@@ -484,6 +496,9 @@ def _exploration_caption(figure: Figure, results: Sequence[Result]) -> str:
 
 # --------------------------------------------------------------------------------------------------------- all drawings
 
+OF_MANY_LENGTHS = ("lower-filtering", "lower-classes", "lower-both")
+"""The figures whose streams have different lengths."""
+
 GRID = Drawing(_grid, _grid_caption)
 
 DRAWINGS: dict[str, Drawing] = {
@@ -500,6 +515,11 @@ DRAWINGS: dict[str, Drawing] = {
     "bounds": Drawing(bounds_picture, bounds_caption),
     "lower-filtering": Drawing(lower_filtering_picture, lower_filtering_caption),
     "lower-full": Drawing(lower_full_picture, lower_full_caption),
+    "lower-classes": Drawing(lower_classes_picture, lower_classes_caption),
+    "lower-both": Drawing(lower_both_picture, lower_both_caption),
+    "norms": Drawing(norms_picture, norms_caption),
+    "drift": Drawing(drift_picture, drift_caption),
+    "future": Drawing(future_picture, future_caption),
     "ours": Drawing(beyond_picture, beyond_caption),
 }
 """The drawing of each figure, by its id."""

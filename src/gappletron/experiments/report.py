@@ -11,7 +11,8 @@ from gappletron.experiments.beyond import contests
 from gappletron.experiments.claims import CLAIMS, OURS
 from gappletron.experiments.drawing import label_of
 from gappletron.experiments.sweeps import SWEEPS, probes
-from gappletron.experiments.theorems import DELTA, STANDARD_ERRORS, lower_bounds, upper_bounds
+from gappletron.experiments.theorems import CONFIDENCE, DELTA, STANDARD_ERRORS, lower_bounds, tightness, upper_bounds
+from gappletron.theory import THEOREMS
 
 if TYPE_CHECKING:
     import os
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from gappletron.experiments.store import Result
     from gappletron.experiments.summary import Summary
     from gappletron.experiments.sweeps import Figure
+    from gappletron.experiments.theorems import Upper
 
 __all__ = ["Picture", "render", "write_report"]
 
@@ -122,6 +124,7 @@ def render(
     )
     judged = [verdict.claim for verdict in verdicts]
     drawn = list(pictures)
+    uppers = upper_bounds(results)
     return template.render(
         facts=_facts(results),
         sweeps=_sweeps(results),
@@ -133,7 +136,9 @@ def render(
         paper=[verdict for verdict in verdicts if verdict.claim.source != OURS],
         unjudged=[claim.id for claim in CLAIMS if claim not in judged],
         tables=_tables(summary),
-        uppers=upper_bounds(results),
+        uppers=uppers,
+        tightness=_tightness(uppers),
+        confidence=CONFIDENCE,
         lowers=lower_bounds(results),
         times=_times(results),
         delta=DELTA,
@@ -236,6 +241,14 @@ def _tables(summary: Summary) -> list[dict[str, Any]]:
             ]
             tables.append({"sweep": sweep, "columns": columns, "rows": rows})
     return tables
+
+
+def _tightness(uppers: Sequence[Upper]) -> dict[str, Any]:
+    """The table of the measured mistakes over the bounds: theorems as rows, graphs as columns."""
+    cells = {(cell.theorem, cell.graph): cell for cell in tightness(uppers)}
+    graphs = list(dict.fromkeys(row.graph for row in uppers))
+    names = [theorem.name for theorem in THEOREMS if any(name == theorem.name for name, _ in cells)]
+    return {"graphs": graphs, "rows": [(name, [cells.get((name, graph)) for graph in graphs]) for name in names]}
 
 
 def _times(results: Sequence[Result]) -> list[tuple[str, int, float, float]]:

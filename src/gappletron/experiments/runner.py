@@ -7,6 +7,7 @@ kill loses at most that many.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import itertools
@@ -21,9 +22,10 @@ from gappletron._dispatch import source_hash
 from gappletron._validate import UserError
 from gappletron._vectors import lanes_for
 from gappletron._version import __version__
-from gappletron.adversary import quietest_segment
+from gappletron.adversary import quietest_after_fresh, quietest_segment
 from gappletron.comparator import Comparator, best_comparator
 from gappletron.engine import Counts, Losses
+from gappletron.experiments import remarks
 from gappletron.experiments.store import Outcome, Result, Store
 from gappletron.experiments.sweeps import COMPARED, probes
 from gappletron.exploration import Exploration
@@ -33,9 +35,9 @@ from gappletron.learners.gappletron import Gappletron
 from gappletron.optimizers import Optimizer
 from gappletron.player import Player
 from gappletron.runs import play
-from gappletron.spelling import json_ready, parsed, spelled
+from gappletron.spelling import json_ready, named_numbers, parsed, spelled, with_numbers
 from gappletron.streams import open_stream
-from gappletron.streams.adversarial import Segments
+from gappletron.streams.adversarial import FreshThenSegments, Segments
 from gappletron.streams.prepared import Remembered
 from gappletron.tuning import tuned
 
@@ -73,12 +75,16 @@ def _graph(name: str, classes: int) -> FeedbackGraph:
 
 def learner_of(task: Task) -> Learner:
     """The learner of a task with all its numbers set."""
+    kind, given = named_numbers(task.learner)
+    if kind == "perceptrons-first":
+        then = learner_of(dataclasses.replace(task, learner="gapsmh"))
+        return remarks.PerceptronsFirst(given["budget"], then)  # type: ignore[arg-type]
     learner = named(task.learner)
     if isinstance(learner, Gappletron):
         if task.exploration:
             learner = learner.replace(exploration=parsed(Exploration, task.exploration, "exploration rule"))
         if task.optimizer:
-            learner = learner.replace(optimizer=parsed(Optimizer, task.optimizer, "optimizer"))
+            learner = learner.replace(optimizer=_optimizer(task.optimizer))
     if not task.tuning:
         return learner
     stream = _named_stream(task.stream)
@@ -87,9 +93,20 @@ def learner_of(task: Task) -> Learner:
     )
 
 
+def _optimizer(text: str) -> Optimizer:
+    """The optimizer of a task; one of them is a piece of the experiments."""
+    name, given = named_numbers(text)
+    if name == "exponentiated-gradient":
+        return with_numbers(remarks.ExponentiatedGradient(), given, text)
+    found: Optimizer = parsed(Optimizer, text, "optimizer")
+    return found
+
+
 @functools.lru_cache(maxsize=128)
 def _named_stream(name: str) -> Stream:
-    return open_stream(probes(name)[0])
+    plain = probes(name)[0]
+    kind, _, numbers = plain.partition(":")
+    return remarks.STREAMS[kind](numbers) if kind in remarks.STREAMS else open_stream(plain)
 
 
 @functools.lru_cache(maxsize=2)
@@ -107,6 +124,13 @@ def stream_of(task: Task) -> Stream:
     repeats = probes(task.stream)[1]
     if repeats is not None:
         stream = _named_stream(task.stream)
+        if isinstance(stream, FreshThenSegments):
+            first = stream.first
+            with _probe_lock:
+                turned = _quietest_after_fresh(
+                    learner_of(task), len(stream.classes), first.radius, stream.root, repeats, task.seed
+                )
+            return FreshThenSegments(len(stream.classes), first.radius, stream.root, turned, stream.seed)
         assert isinstance(stream, Segments)
         with _probe_lock:
             return Segments(stream.root, _quietest(learner_of(task), stream.root, repeats, task.seed))
@@ -118,6 +142,12 @@ def stream_of(task: Task) -> Stream:
 def _quietest(learner: Learner, root: int, repeats: int, seed: int) -> int:
     losses = isinstance(learner, Gappletron)
     return quietest_segment(learner, root, repeats=repeats, seed=seed, jobs=1, losses=losses).segment
+
+
+@functools.lru_cache(maxsize=256)
+def _quietest_after_fresh(learner: Learner, K: int, B: int, root: int, repeats: int, seed: int) -> int:
+    stream, losses = FreshThenSegments(K, B, root), isinstance(learner, Gappletron)
+    return quietest_after_fresh(learner, stream, repeats=repeats, seed=seed, losses=losses)
 
 
 def _compared(learner: Gappletron, task: Task) -> Comparator:

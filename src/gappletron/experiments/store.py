@@ -94,6 +94,7 @@ class Result:
         >>> Result(task, execute(task)).learner
         Gappletron(loss=Hinge(kappa=0.5), optimizer=AdaptiveOGD(scale=1.0), exploration=Paper(gamma=1.0))
         """
+        import gappletron.experiments.remarks
         import gappletron.learners  # noqa: F401 - makes their classes known
         from gappletron.spelling import from_json, rebuilt
 

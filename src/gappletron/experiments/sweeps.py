@@ -110,10 +110,14 @@ class Blind(NamedTuple):
 
 
 class Fresh(NamedTuple):
-    """The adversary of Theorem "full info lower bound": (B^2 - 1) K^2 fresh features, new labels in every repeat."""
+    """The adversary of Theorem "full info lower bound": (B^2 - 1) K^2 fresh features, new labels in every repeat.
+
+    If `short`, the last label stays for as many rounds as there were before, not up to T.
+    """
 
     classes: int
     radius: int
+    short: bool = False
 
     @property
     def noise(self) -> float:
@@ -129,11 +133,84 @@ class Fresh(NamedTuple):
         return f"fresh:K={self.classes},B={self.radius},T={rounds},seed={repeat}"
 
     def rounds(self, most: int) -> int:
-        """`most`, or 0 if that is less than M + 1."""
+        """`most` or 2 (M + 1), or 0 if `most` is too few."""
+        if self.short:
+            return 2 * self.features if most >= 2 * self.features else 0
         return most if most >= self.features else 0
 
 
-Data = Cell | Unit | Blind | Fresh
+class Both(NamedTuple):
+    """The adversary of Corollary "lower" on one filtering graph: fresh features, then 2R segments."""
+
+    classes: int
+    radius: int
+    root: int
+    turned: bool
+
+    @property
+    def noise(self) -> float:
+        """The label noise: none."""
+        return 0.0
+
+    @property
+    def features(self) -> int:
+        """M + 1 of the first part, and 2 R + 1 of the second."""
+        return Fresh(self.classes, self.radius).features + 2 * self.root + 1
+
+    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
+        name = f"fresh-segments:K={self.classes},B={self.radius},R={self.root},seed={repeat}"
+        return name + f"{TURNED}{repeats}" * self.turned
+
+    def rounds(self, most: int) -> int:
+        """M + 1 + 2 R^2, or 0 if that is more than `most`."""
+        wanted = Fresh(self.classes, self.radius).features + 2 * self.root**2
+        return wanted if wanted <= most else 0
+
+
+class Signs(NamedTuple):
+    """Dense rows of signs, of which the first K matter: for the remark on other norms."""
+
+    classes: int
+    features: int
+
+    @property
+    def noise(self) -> float:
+        """The label noise: none."""
+        return 0.0
+
+    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
+        return f"signs:K={self.classes},d={self.features},T={rounds},seed=0"
+
+    def rounds(self, most: int) -> int:
+        """At most 5,000."""
+        return min(most, 5000)
+
+
+class Turning(NamedTuple):
+    """Unit vectors that change their classes so many times: for the remark on dynamic regret."""
+
+    classes: int
+    turns: int
+
+    @property
+    def noise(self) -> float:
+        """The label noise: none."""
+        return 0.0
+
+    @property
+    def features(self) -> int:
+        """d = K."""
+        return self.classes
+
+    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
+        return f"turning:K={self.classes},S={self.turns},T={rounds},seed=0"
+
+    def rounds(self, most: int) -> int:
+        """At most 20,000, or 0 if there are more turns than rounds."""
+        return min(most, 20_000) if most > self.turns else 0
+
+
+Data = Cell | Unit | Blind | Fresh | Both | Signs | Turning
 
 
 class Entrant(NamedTuple):
@@ -229,7 +306,7 @@ def tasks(sweep: Sweep, rounds: int = ROUNDS, repeats: int | None = None) -> lis
         horizon = data.rounds(rounds)
         for entrant in sweep.entrants if horizon else ():
             # With new labels in every repeat, the runs of a deterministic learner differ too.
-            times = wanted if entrant.draws or isinstance(data, Fresh) else 1
+            times = wanted if entrant.draws or isinstance(data, Fresh | Both) else 1
             found += [_task(sweep, data, entrant, horizon, repeat, times) for repeat in range(times)]
     return found
 
@@ -325,14 +402,14 @@ NOISY, SEPARABLE = (Unit(UNIT, UNIT, 0.05),), (Unit(UNIT, UNIT, 0.0),)
 
 PARTIAL = ("bandit", "filtering", "label-efficient")
 
+MANY = 200
+"""Repeats where a statement holds with probability 1 - delta: no failure in so many runs tells that delta < 0.015."""
+
+SMOOTH, HINGE = (("gapsmh", RADIUS),), (("gaphin", RADIUS),)
+
 BOUNDS = (
     *(
-        Sweep(
-            "bounds",
-            graph,
-            NOISY,
-            _projected("expectation", *ALL_LOSSES) + _projected("high-probability", *MARGIN_LOSSES),
-        )
+        Sweep("bounds", graph, NOISY, _projected("expectation", *ALL_LOSSES) + _projected("high-probability", *HINGE))
         for graph in PARTIAL
     ),
     *(
@@ -340,12 +417,26 @@ BOUNDS = (
             "bounds",
             graph,
             SEPARABLE,
-            _projected("expectation-separable", *MARGIN_LOSSES)
-            + _projected("high-probability-separable", *MARGIN_LOSSES),
+            _projected("expectation-separable", *MARGIN_LOSSES) + _projected("high-probability-separable", *HINGE),
         )
         for graph in PARTIAL
     ),
-    Sweep("bounds", "full", NOISY + SEPARABLE, _projected("", *ALL_LOSSES)),
+    *(
+        Sweep("bounds", graph, data, _projected(tuning, *SMOOTH), repeats=MANY)
+        for graph in PARTIAL
+        for data, tuning in ((NOISY, "high-probability"), (SEPARABLE, "high-probability-separable"))
+    ),
+    # Gradient descent with the rate 1/(2L), for a theorem about separable data: L = 4 for the smooth hinge.
+    Sweep(
+        "bounds",
+        "full",
+        NOISY + SEPARABLE,
+        (
+            *_projected("", *ALL_LOSSES[1:]),
+            Entrant("gapsmh", "", "top-up", f"fixed-ogd:rate=0.125,radius={RADIUS}"),
+        ),
+    ),
+    Sweep("bounds", "full", NOISY + SEPARABLE, _projected("", *SMOOTH), repeats=MANY),
 )
 
 ROOTS = (5, 10, 22, 50, 100, 223, 500, 707)
@@ -394,7 +485,65 @@ LOWER_BOUNDS = (
     _on_fresh_features(2, Entrant("second-order-perceptron", draws=False)),
     _on_fresh_features(4),
     _on_fresh_features(8),
+    Sweep(
+        "lower-classes",
+        "full",
+        tuple(Fresh(K, 2, short=True) for K in (2, 3, 4, 6, 8, 10, 12)),
+        (
+            Entrant("gapsmh", "", "top-up", "projected-ogd:radius=2"),
+            Entrant("banditron-iw", "theory"),
+            Entrant("perceptron", draws=False),
+        ),
+        repeats=40,
+    ),
+    # The comparator has the squared norm B^2 + 5 = 9.
+    Sweep(
+        "lower-both",
+        "filtering:revealing=1",
+        tuple(Both(4, 2, root, turned) for root in (5, 10, 22, 50, 100, 158) for turned in (False, True)),
+        (
+            Entrant("gapsmh", "expectation", "top-up", "projected-ogd:radius=3"),
+            Entrant("banditron-iw", "theory"),
+            Entrant("exp3-g", "theory"),
+        ),
+        repeats=20,
+    ),
 )
+
+HALF_ROOT = f"{math.sqrt(3.0) / 2.0:.6f}"  # norm of the comparator on three signs, whose entries add up to 1.5
+
+REMARKS = (
+    *(
+        Sweep(
+            "norms",
+            "full",
+            (Signs(3, d),),
+            (
+                Entrant("gapsmh", "", "top-up", f"exponentiated-gradient:radius=1.5,coordinates={3 * d}"),
+                Entrant("gapsmh", "", "top-up", f"projected-ogd:radius={HALF_ROOT}"),
+            ),
+        )
+        for d in (10, 30, 100, 300)
+    ),
+    # The rate of the dynamic bound is 1/(K L) = 1/12.
+    Sweep(
+        "drift",
+        "full",
+        tuple(Turning(3, turns) for turns in (0, 1, 3, 10, 30, 100, 300)),
+        (
+            Entrant("gapsmh", "", "top-up", f"fixed-ogd:rate={1.0 / 12.0:.8f},radius={RADIUS}"),
+            Entrant("gapsmh", "", "top-up", f"projected-ogd:radius={RADIUS}"),
+        ),
+    ),
+    # Unit vectors are strongly separable: U^k with 1 at entry k and -1 elsewhere, ||U||^2 = 9.
+    Sweep(
+        "future",
+        "bandit",
+        SEPARABLE + NOISY,
+        _projected("expectation", ("perceptrons-first:budget=9", RADIUS), ("gapsmh", RADIUS)),
+    ),
+)
+"""The paper's remarks on other norms and on dynamic regret, and the question in its section on future work."""
 
 COMPARED = ("bounds",)
 """The sweeps whose runs are compared with the best comparator in hindsight."""
@@ -411,7 +560,7 @@ OURS = (
 )
 """The default learner on the data of the paper's figures."""
 
-SWEEPS: tuple[Sweep, ...] = PAPER + BOUNDS + LOWER_BOUNDS + OURS
+SWEEPS: tuple[Sweep, ...] = PAPER + BOUNDS + LOWER_BOUNDS + REMARKS + OURS
 """All experiments."""
 
 
@@ -449,6 +598,11 @@ FIGURES: tuple[Figure, ...] = (
     Figure("bounds", "Mistakes and the bounds of the theorems", ("bounds",)),
     Figure("lower-filtering", "The lower bound for filtering", ("lower-filtering",)),
     Figure("lower-full", "The lower bound for full information", ("lower-full",)),
+    Figure("lower-classes", "The lower bound for full information: a line in K", ("lower-classes",)),
+    Figure("lower-both", "Both lower bounds on one filtering graph", ("lower-both",)),
+    Figure("norms", "Another norm: exponentiated gradient on dense rows", ("norms",)),
+    Figure("drift", "Dynamic regret: classes that change", ("drift",)),
+    Figure("future", "Bandit feedback on data that may be separable", ("future",)),
     Figure(
         "ours",
         "The default learner beside the best of the paper's learners",

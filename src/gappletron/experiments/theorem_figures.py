@@ -32,14 +32,21 @@ from gappletron.experiments.drawing import (
     style_of,
 )
 from gappletron.experiments.runner import graph_of
-from gappletron.experiments.theorems import Lower, adversary, loses_nothing, lower_bounds
+from gappletron.experiments.theorems import (
+    STANDARD_ERRORS,
+    Lower,
+    adversary,
+    has_fixed_rate,
+    loses_nothing,
+    lower_bounds,
+)
 from gappletron.history import COLOURS
 from gappletron.learners.gappletron import Gappletron
-from gappletron.streams.adversarial import FreshFeatures
+from gappletron.streams.adversarial import FreshFeatures, FreshThenSegments, Segments
 from gappletron.theory import THEOREMS, bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
@@ -53,6 +60,10 @@ if TYPE_CHECKING:
 __all__ = [
     "bounds_caption",
     "bounds_picture",
+    "lower_both_caption",
+    "lower_both_picture",
+    "lower_classes_caption",
+    "lower_classes_picture",
     "lower_filtering_caption",
     "lower_filtering_picture",
     "lower_full_caption",
@@ -120,6 +131,7 @@ def _panel(results: Sequence[Result], graph: str, row: tuple[str, str]) -> list[
         if (
             task.graph == graph
             and task.tuning in ("", row[0])
+            and not has_fixed_rate(task)
             and (task.noise == 0.0) == separable
             and (not separable or loses_nothing(result.outcome.comparator_loss, result.outcome.comparator_gap))
         ):
@@ -483,4 +495,119 @@ def lower_full_caption(figure: Figure, results: Sequence[Result]) -> str:
         f"{horizon(drawn)}; one panel per norm of the comparator, B = {numbers(_by_radius(drawn))}. In expectation "
         "over the labels no learner is below the black line; the dash-dotted line is the comparator's loss plus the "
         "regret bound of the expectation theorem for GapSmH."
+    )
+
+
+class _Regret(NamedTuple):
+    """The mean surrogate regret of a learner against an adversary, its standard error, and the lower bound."""
+
+    learner: str
+    place: float
+    mean: float
+    error: float
+    bound: float
+
+
+def _regrets(results: Sequence[Result], place: Callable[[Task], float]) -> list[_Regret]:
+    """The regrets against the comparator of the proof, by learner and place; on two streams that of the worse."""
+    tasks = {(result.task.rounds, result.task.learner): result.task for result in results}
+    found = []
+    for row in lower_bounds(results):
+        task = tasks[row.rounds, row.learner]
+        stream = adversary(task)
+        assert not isinstance(stream, Segments)
+        lost = stream.comparator_loss
+        found.append(_Regret(row.learner, place(task), row.mistakes - lost, row.error, row.bound - lost))
+    return sorted(found, key=lambda regret: regret.place)
+
+
+def _draw_regrets(ax: Axes, regrets: Sequence[_Regret]) -> None:
+    """The regrets with whiskers of three standard errors, and the lower bound."""
+    for learner in in_order(regret.learner for regret in regrets):
+        own, style = [regret for regret in regrets if regret.learner == learner], style_of(learner)
+        ax.errorbar(
+            [regret.place for regret in own],
+            [regret.mean for regret in own],
+            [STANDARD_ERRORS * regret.error for regret in own],
+            color=style.colour,
+            marker=style.marker,
+            markersize=5,
+            linewidth=1.0,
+            linestyle=style.line,
+            label=style.label,
+        )
+    floor = sorted({(regret.place, regret.bound) for regret in regrets})
+    ax.plot(*zip(*floor, strict=True), color=BLACK, linewidth=1.8, zorder=5, label=LOWER_BOUND)
+    ax.grid(which="major")
+
+
+def _regret_keys(regrets: Iterable[_Regret]) -> list[Line2D]:
+    names = in_order(regret.learner for regret in regrets)
+    return [*(marker_key(style_of(name), line=True) for name in names), line_key(LOWER_BOUND, BLACK)]
+
+
+def lower_classes_picture(figure: Figure, results: Sequence[Result]) -> Picture | None:
+    """The surrogate regret against K, and the lower bound (B^2 - 1)(K - 1) + (K - 1)/K."""
+    regrets = _regrets(runs_of(figure, results), lambda task: float(task.classes))
+    if not regrets:
+        return None
+    page = new_page(
+        figure.title, 1, 1, (6.6, 3.6), _regret_keys(regrets), x="number of classes K", y="mean surrogate regret"
+    )
+    _draw_regrets(page.axes[0][0], regrets)
+    return page.picture
+
+
+def lower_classes_caption(figure: Figure, results: Sequence[Result]) -> str:
+    """What :func:`lower_classes_picture` shows."""
+    drawn = runs_of(figure, results)
+    if not drawn:
+        return ""
+    radius = _fresh(drawn[0].task).radius
+    ours = next((result for result in drawn if result.task.learner == "gapsmh"), None)
+    line = None if ours is None else _bound_line(ours, "full-expectation", [ours.task.rounds])
+    above = "" if line is None or ours is None else f" The bound for GapSmH is {line[0] / ours.task.classes:.4g} K."
+    return (
+        f"Mean mistakes ({repeats(drawn)[1]}; whiskers: {STANDARD_ERRORS:g} standard errors) minus the loss of the "
+        f"comparator of the proof, on the streams of the lower bound for full information, B = {radius}, against K. In "
+        f"expectation no learner is below the black line, {radius**2 - 1} (K - 1) + (K - 1)/K." + above
+    )
+
+
+def lower_both_picture(figure: Figure, results: Sequence[Result]) -> Picture | None:
+    """The surrogate regret against sqrt T on the streams of the corollary, and the sum of both lower bounds."""
+    regrets = _regrets(runs_of(figure, results), lambda task: math.sqrt(task.rounds))
+    if not regrets:
+        return None
+    page = new_page(
+        figure.title,
+        1,
+        1,
+        (6.6, 3.6),
+        _regret_keys(regrets),
+        x="square root of T",
+        y="mean surrogate regret on the worse stream (log scale)",
+    )
+    ax = page.axes[0][0]
+    _draw_regrets(ax, regrets)
+    values = [value for regret in regrets for value in (regret.mean, regret.bound) if value > 0.0]
+    logarithmic(ax, "y", as_count, log_limits(values, 0.05))
+    return page.picture
+
+
+def lower_both_caption(figure: Figure, results: Sequence[Result]) -> str:
+    """What :func:`lower_both_picture` shows."""
+    drawn = runs_of(figure, results)
+    if not lower_bounds(drawn):
+        return ""
+    stream = adversary(drawn[0].task)
+    assert isinstance(stream, FreshThenSegments)
+    K, B = len(stream.classes), stream.first.radius
+    constant = stream.first.lower_bound - stream.comparator_loss
+    return (
+        f"Mean mistakes ({repeats(drawn)[1]}; whiskers: {STANDARD_ERRORS:g} standard errors) minus the loss of the "
+        f"comparator, on one filtering graph with K = {K} classes: first the fresh features of one lower bound (B = "
+        f"{B}), then the segments of the other. The larger of the two means without and with a turned segment. In "
+        f"expectation no learner is below the black line, {constant:.4g} + R/2, where the segments have 2 R^2 rounds: "
+        "both parts of the corollary, K B^2 and sqrt(T), at once."
     )

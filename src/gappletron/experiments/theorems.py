@@ -14,7 +14,7 @@ from gappletron.experiments.runner import graph_of, stream_of
 from gappletron.experiments.sweeps import probes
 from gappletron.learners.gappletron import Gappletron
 from gappletron.runs import play
-from gappletron.streams.adversarial import FreshFeatures, Segments
+from gappletron.streams.adversarial import FreshFeatures, FreshThenSegments, Segments
 from gappletron.theory import THEOREMS, Bound, bounds
 
 if TYPE_CHECKING:
@@ -23,9 +23,27 @@ if TYPE_CHECKING:
     from gappletron.experiments.store import Result
     from gappletron.experiments.sweeps import Task
 
-__all__ = ["Examined", "Lower", "Upper", "adversary", "bounds_of", "examined", "lower_bounds", "upper_bounds"]
+__all__ = [
+    "Examined",
+    "Lower",
+    "Tightness",
+    "Upper",
+    "adversary",
+    "bounds_of",
+    "examined",
+    "has_fixed_rate",
+    "is_with_high_probability",
+    "least_share",
+    "lower_bounds",
+    "tightness",
+    "tightness_of",
+    "upper_bounds",
+    "with_comparator",
+]
 
 DELTA = 0.05
+CONFIDENCE = 0.95
+"""With which a share of runs is told from 1 - delta."""
 STANDARD_ERRORS = 3.0
 ENOUGH_RUNS = 5
 
@@ -35,7 +53,8 @@ class Upper(NamedTuple):
 
     `bound` is an upper bound on the mistakes, averaged over the runs: the right-hand side of the theorem, plus
     `comparator` (the loss of the best U found) where the theorem bounds the regret. `within` is the share of runs that
-    are within their bound. `refusal` is the reason why the theorem does not apply, or None.
+    are within their bound, and `tightness` the measured mistakes over the bound (:func:`tightness_of`). `refusal` is
+    the reason why the theorem does not apply, or None.
     """
 
     graph: str
@@ -49,6 +68,7 @@ class Upper(NamedTuple):
     comparator: float
     bound: float
     within: float
+    tightness: float
     refusal: str | None
 
     @property
@@ -61,12 +81,57 @@ class Upper(NamedTuple):
         """Whether the bound holds for the runs."""
         if self.refusal is not None:
             return "does not apply"
-        if "high-probability" in self.theorem:
-            holds = self.within >= 1.0 - DELTA
+        if is_with_high_probability(self.theorem):
+            found = share_verdict(self.runs, round(self.within * self.runs), DELTA)
         else:
-            holds = self.mistakes <= self.bound
-        vacuous = ", but is vacuous (above T)" if self.bound >= self.rounds else ""
-        return ("holds" if holds else "is violated") + vacuous
+            found = "holds" if self.mistakes <= self.bound else "is violated"
+        return found + (", but is vacuous (above T)" if self.bound >= self.rounds else "")
+
+
+def is_with_high_probability(theorem: str) -> bool:
+    """Whether a theorem is about single runs, not about their mean."""
+    return "high-probability" in theorem
+
+
+def least_share(runs: int, within: int, confidence: float = CONFIDENCE) -> float:
+    """The lower limit of Clopper and Pearson for a probability, when `within` of `runs` independent runs had it.
+
+    It is above the true probability with a probability of at most 1 - `confidence`.
+
+    >>> round(least_share(300, 300), 4), round(least_share(10, 10), 4)
+    (0.9901, 0.7411)
+    """
+    from scipy import stats
+
+    return 0.0 if within == 0 else float(stats.beta.ppf(1.0 - confidence, within, runs - within + 1))
+
+
+def share_verdict(runs: int, within: int, delta: float) -> str:
+    """Whether a statement that holds with probability 1 - delta was true in enough runs, as far as they can tell.
+
+    Each of the two firm verdicts is wrong with a probability of at most 1 - :data:`CONFIDENCE`.
+
+    >>> share_verdict(300, 300, 0.05), share_verdict(10, 10, 0.05), share_verdict(300, 200, 0.05)
+    ('holds', 'holds in 10 of 10 runs, too few to tell', 'is violated')
+    """
+    if least_share(runs, within) >= 1.0 - delta:
+        return "holds"
+    if 1.0 - least_share(runs, runs - within) < 1.0 - delta:
+        return "is violated"
+    return f"holds in {within} of {runs} runs, too few to tell"
+
+
+def tightness_of(theorem: str, mistakes: Sequence[float], limits: Sequence[float]) -> float:
+    """The measured mistakes over the bound: 1 would be a bound that is attained.
+
+    Of the means for a theorem in expectation; for one with high probability the largest ratio of a run.
+
+    >>> tightness_of("expectation", [10, 30], [100, 100]), tightness_of("high-probability", [10, 30], [100, 100])
+    (0.2, 0.3)
+    """
+    if is_with_high_probability(theorem):
+        return max(made / limit for made, limit in zip(mistakes, limits, strict=True))
+    return sum(mistakes) / sum(limits)
 
 
 def loses_nothing(loss: float | None, gap: float | None) -> bool:
@@ -151,12 +216,21 @@ def examined(
     return Examined(result, learner, ball, comparator, found)
 
 
+def has_fixed_rate(task: Task) -> bool:
+    """Whether the learner of a task is gradient descent with a fixed rate."""
+    return task.optimizer.partition(":")[0] == "fixed-ogd"
+
+
 def _about(result: Result) -> list[str]:
     """The names of the theorems for the graph, tuning and data of a run."""
     separable = result.task.noise == 0.0
     if result.task.graph == "full":
         return [
-            theorem.name for theorem in THEOREMS if theorem.full_information and (separable or not theorem.separable)
+            theorem.name
+            for theorem in THEOREMS
+            if theorem.full_information
+            and (separable or not theorem.separable)
+            and theorem.fixed_rate == has_fixed_rate(result.task)
         ]
     return [theorem.name for theorem in THEOREMS if theorem.tuning == result.task.tuning]
 
@@ -198,10 +272,30 @@ def _upper(runs: list[Result]) -> list[Upper]:
                 sum(losses) / n,
                 sum(limits) / n,
                 sum(made <= limit for made, limit in zip(mistakes, limits, strict=True)) / n,
+                tightness_of(theorem.name, mistakes, limits),
                 refusal,
             )
         )
     return rows
+
+
+class Tightness(NamedTuple):
+    """One number for a theorem on a graph: the largest measured share of the bound, and the learner that has it."""
+
+    theorem: str
+    graph: str
+    value: float
+    learner: str
+
+
+def tightness(rows: Iterable[Upper]) -> list[Tightness]:
+    """For every theorem and graph, in the order of the rows, the learner that comes closest to its bound."""
+    best: dict[tuple[str, str], Tightness] = {}
+    for row in rows:
+        key = row.theorem, row.graph
+        if row.refusal is None and (key not in best or row.tightness > best[key].value):
+            best[key] = Tightness(row.theorem, row.graph, row.tightness, row.learner)
+    return list(best.values())
 
 
 class Lower(NamedTuple):
@@ -230,7 +324,11 @@ class Lower(NamedTuple):
         return "holds" if self.mistakes + STANDARD_ERRORS * self.error >= self.bound else "is violated"
 
 
-def adversary(task: Task) -> Segments | FreshFeatures:
+ADVERSARIES = {"segments": Segments, "fresh": FreshFeatures, "fresh-segments": FreshThenSegments}
+ONE_STREAM, TWO_STREAMS = ("lower-full", "lower-classes"), ("lower-filtering", "lower-both")
+
+
+def adversary(task: Task) -> Segments | FreshFeatures | FreshThenSegments:
     """The adversary of a task, without a turned segment. Only its numbers are computed, no rounds are generated.
 
     >>> from gappletron.experiments.sweeps import selected
@@ -238,7 +336,8 @@ def adversary(task: Task) -> Segments | FreshFeatures:
     2.5
     """
     kind, _, numbers = probes(task.stream)[0].partition(":")
-    return Segments.parse(numbers) if kind == "segments" else FreshFeatures.parse(numbers)
+    found: Segments | FreshFeatures | FreshThenSegments = ADVERSARIES[kind].parse(numbers)  # type: ignore[attr-defined]
+    return found
 
 
 def lower_bounds(results: Iterable[Result]) -> list[Lower]:
@@ -249,14 +348,14 @@ def lower_bounds(results: Iterable[Result]) -> list[Lower]:
     grouped: dict[tuple[str, int, str, str], dict[str, list[Result]]] = {}
     for result in results:
         task = result.task.configuration
-        if task.sweep in ("lower-filtering", "lower-full"):
+        if task.sweep in ONE_STREAM + TWO_STREAMS:
             kind = probes(task.stream)[0].split(",T=")[0]
             by_stream = grouped.setdefault((task.sweep, task.rounds, kind, task.learner), {})
             by_stream.setdefault(task.stream, []).append(result)
     return [
         _lower(list(by_stream.values()), kind)
         for (sweep, _, kind, _), by_stream in sorted(grouped.items())
-        if sweep == "lower-full" or len(by_stream) == 2
+        if sweep in ONE_STREAM or len(by_stream) == 2
     ]
 
 

@@ -142,13 +142,14 @@ class Gappletron(Composed):
 
 
 class Constants(NamedTuple):
-    """The letters of the theorems: K (or K'), rho, L, h, and the largest loss on the ball of radius B."""
+    """The letters of the theorems: K (or K'), rho, L, h, the largest loss on the ball of radius B, and B."""
 
     K: float
     rho: int
     L: float
     h: float
     lmax: float
+    B: float
 
 
 def constants(learner: Gappletron, problem: Problem) -> Constants:
@@ -167,6 +168,7 @@ def constants(learner: Gappletron, problem: Problem) -> Constants:
         learner.loss.smoothness(K, X),
         1.0 if known is None else known,
         lmax,
+        radius,
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gappletron._validate import UserError
 from gappletron.records.encoder import Encoder
-from gappletron.streams.adversarial import FreshFeatures, Segments
+from gappletron.streams.adversarial import FreshFeatures, FreshThenSegments, Segments
 from gappletron.streams.readers import SVMLIGHT, Source, format_of
 from gappletron.streams.stream import CHUNK, ArrayStream, Chunk, Stream, digits, limited, trusted
 from gappletron.streams.svmlight import SvmlightFile
@@ -27,6 +27,7 @@ __all__ = [
     "ArrayStream",
     "Chunk",
     "FreshFeatures",
+    "FreshThenSegments",
     "RecordStream",
     "Segments",
     "Stream",
@@ -46,6 +47,7 @@ MADE: dict[str, Callable[[str], Stream]] = {
     "unit-vectors": UnitVectors.parse,
     "segments": Segments.parse,
     "fresh": FreshFeatures.parse,
+    "fresh-segments": FreshThenSegments.parse,
 }
 """The streams that are generated from a few numbers, by the first word of their names."""
 

@@ -2,7 +2,7 @@
 
 :class:`Segments`: in filtering every learner makes a number of mistakes of order sqrt(T), even if the classes are
 separable. :class:`FreshFeatures`: with full information the surrogate regret grows with the number of classes and the
-norm of the comparator, but not with T.
+norm of the comparator, but not with T. :class:`FreshThenSegments`: both, one after the other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gappletron.streams.stream import CHUNK, MOST_FEATURES, Chunk, Stream, froze
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FreshFeatures", "Segments", "root_for"]
+__all__ = ["FreshFeatures", "FreshThenSegments", "Segments", "root_for"]
 
 
 def root_for(rounds: int) -> int:
@@ -189,3 +189,65 @@ class FreshFeatures(Stream):
                 labels[:drawn] = rng.random(drawn) * K  # never rounds up to K: see `below` in synthetic.py
                 labels[drawn:] = last = int(labels[drawn - 1])
             yield frozen(np.arange(n + 1), np.minimum(np.arange(start, start + n), self.fresh), np.ones(n), labels)
+
+
+class FreshThenSegments(Stream):
+    """Both lower bounds on one filtering graph with K classes (Corollary "lower"): fresh features, then segments.
+
+    The first ``M + 1 = (B^2 - 1) K^2 + 1`` rounds are those of :class:`FreshFeatures`, with labels from all K classes;
+    the 2 R^2 rounds after them are those of :class:`Segments`, on features of their own. The graph is
+    ``FeedbackGraph.filtering(K, revealing=1)``. Feedback that shows less does not help a learner in the first part, and
+    in the second a class that neither reveals nor is the label is only a mistake. So the two bounds add up. The
+    comparator loses nothing in the second part, and has the squared norm B^2 + 5.
+
+    >>> from gappletron.streams import FreshThenSegments
+    >>> stream = FreshThenSegments(classes=4, radius=2, root=8)
+    >>> stream
+    <FreshThenSegments 'fresh-segments:K=4,B=2,R=8,seed=0'>
+    >>> stream.rounds, stream.features, stream.lower_bound, stream.comparator_loss
+    (177, 66, 40.75, 27.0)
+    """
+
+    def __init__(self, classes: int, radius: int, root: int, turned: int | None = None, seed: int = 0) -> None:
+        self.second = Segments(root, turned)
+        K, B = whole(classes, "the number of classes K", least=2), whole(radius, "the comparator's norm B", least=2)
+        self.first = FreshFeatures(K, B, (B * B - 1) * K * K + 1, seed)
+        self.root, self.turned, self.seed = self.second.root, self.second.turned, self.first.seed
+        self.rounds: int = self.first.rounds + self.second.rounds
+        self.features = self.first.features + self.second.features
+        self.classes = self.first.classes
+        self.max_norm = self.second.max_norm
+        ending = "" if self.turned is None else f",turned={self.turned}"
+        self.name = f"fresh-segments:K={K},B={B},R={self.root},seed={self.seed}{ending}"
+
+    @classmethod
+    def parse(cls, spec: str) -> FreshThenSegments:
+        """The stream of a specification such as ``K=4,B=2,R=8,seed=0,turned=3``, after ``fresh-segments:``.
+
+        >>> from gappletron.streams import FreshThenSegments
+        >>> FreshThenSegments.parse("K=4,B=2,R=8,turned=3").turned
+        3
+        """
+        keys = {"K": "classes", "B": "radius", "R": "root", "seed": "seed", "turned": "turned"}
+        return cls(**settings(spec, "fresh-segments", keys, "K=4,B=2,R=8,seed=0", needed=("K", "B", "R")))
+
+    @property
+    def segment_ends(self) -> list[int]:
+        """The number of rounds before the segments, and at the end of each."""
+        return [self.first.rounds + end for end in (0, *self.second.segment_ends)]
+
+    @property
+    def lower_bound(self) -> float:
+        """The sum of the two: no learner's expected mistakes are fewer on the worse of the two streams."""
+        return self.first.lower_bound + self.second.lower_bound
+
+    @property
+    def comparator_loss(self) -> float:
+        """The smooth hinge loss of the comparator, all of it in the first part."""
+        return self.first.comparator_loss
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The rounds from the beginning."""
+        yield from self.first.chunks()
+        for chunk in self.second.chunks():
+            yield frozen(chunk.indptr, chunk.indices + self.first.features, chunk.values, chunk.labels)
