@@ -475,6 +475,14 @@ CLAIMS: tuple[Claim, ...] = (
         share=ABOUT_HALF,
     ),
     Claim(
+        "bandit-standard-banditron",
+        SECTION,
+        ("bandit",),
+        "The standard Banditron is not satisfactory, so the importance-weighted one is used.",
+        "better tunings: the mean of the importance-weighted Banditron < that of the standard one",
+        below("bandit", ("banditron-iw",), ("banditron",)),
+    ),
+    Claim(
         "bandit-only-t-helps",
         BANDIT,
         ("bandit",),

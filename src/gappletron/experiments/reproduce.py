@@ -119,22 +119,9 @@ def carry_out(
     workers = usable_cores() if jobs is None else whole(jobs, "jobs", least=1, most=100_000)
     view = View() if view is None else view
 
-    def finished(result: Result) -> None:
-        view.finished(result.task.sweep, result.task.rounds)
-
     with Store(out) as store:
-        view.damaged(store.remove_damaged())
-        stored = store.finished(tasks, source_hash())
-        missing = [task for task in tasks if task.id not in stored]
-        if executor is None:
-            compile_in_processes(missing, min(workers, MAX_COMPILERS), view.compiling)
         view.left_out(left_out(plan.figures, {task.sweep for task in tasks}))
-        view.begun(*([(task.sweep, task.rounds) for task in some] for some in (tasks, missing)))
-        with contextlib.ExitStack() as stack:
-            pool = executor or stack.enter_context(ThreadPoolExecutor(workers))
-            run(missing, store, pool, in_flight or (lambda: workers), finished)
-        stored = store.finished(tasks, source_hash())
-        results = [stored[task.id] for task in tasks]
+        results = completed(store, [tasks], workers, executor, in_flight, view)
         # Still under the lock of the store, so that no other command writes these files.
         write_table(results, Path(out) / "results.csv")
         pictures = draw_all(results, Path(out) / "figures", plan.figures, view)
@@ -142,6 +129,35 @@ def carry_out(
         judged = verdicts(summary)
         write_report(results, summary, judged, pictures, Path(out) / "report.html")
     return Reproduction(results, judged)
+
+
+def completed(
+    store: Store,
+    stages: Sequence[Sequence[Task]],
+    workers: int,
+    executor: Executor | None,
+    in_flight: Callable[[], int] | None,
+    view: View,
+) -> list[Result]:
+    """Run the tasks that are not stored, stage after stage, and return the results of all."""
+
+    def finished(result: Result) -> None:
+        view.finished(result.task.sweep, result.task.rounds)
+
+    tasks = [task for stage in stages for task in stage]
+    view.damaged(store.remove_damaged())
+    stored = store.finished(tasks, source_hash())
+    missing = [[task for task in stage if task.id not in stored] for stage in stages]
+    waiting = [task for stage in missing for task in stage]
+    if executor is None:
+        compile_in_processes(waiting, min(workers, MAX_COMPILERS), view.compiling)
+    view.begun(*([(task.sweep, task.rounds) for task in some] for some in (tasks, waiting)))
+    with contextlib.ExitStack() as stack:
+        pool = executor or stack.enter_context(ThreadPoolExecutor(workers))
+        for stage in missing:
+            run(stage, store, pool, in_flight or (lambda: workers), finished)
+    stored = store.finished(tasks, source_hash())
+    return [stored[task.id] for task in tasks]
 
 
 def draw_all(results: Sequence[Result], folder: Path, figures: Sequence[str], view: View) -> list[Picture]:

@@ -24,6 +24,7 @@ from gappletron._version import __version__
 from gappletron.adversary import quietest_segment
 from gappletron.comparator import Comparator, best_comparator
 from gappletron.engine import Counts, Losses
+from gappletron.experiments.readings import tuned_as_read
 from gappletron.experiments.store import Outcome, Result, Store
 from gappletron.experiments.sweeps import COMPARED, probes
 from gappletron.exploration import Exploration
@@ -37,7 +38,6 @@ from gappletron.spelling import json_ready, parsed, spelled
 from gappletron.streams import open_stream
 from gappletron.streams.adversarial import Segments
 from gappletron.streams.prepared import Remembered
-from gappletron.tuning import tuned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -81,10 +81,7 @@ def learner_of(task: Task) -> Learner:
             learner = learner.replace(optimizer=parsed(Optimizer, task.optimizer, "optimizer"))
     if not task.tuning:
         return learner
-    stream = _named_stream(task.stream)
-    return tuned(
-        learner, task.tuning, graph_of(task), rounds=stream.rounds, features=stream.features, max_norm=stream.max_norm
-    )
+    return tuned_as_read(learner, task.tuning, graph_of(task), _named_stream(task.stream))
 
 
 @functools.lru_cache(maxsize=128)
@@ -219,7 +216,13 @@ def kinds_of(tasks: Iterable[Task]) -> list[Task]:
     """One task for each loop that must be compiled: by the classes of the pieces and the padded number of classes."""
     found = {}
     for task in tasks:
-        parts = (task.learner.partition(":")[0], task.exploration, task.optimizer.partition(":")[0])
+        # With another update a learner is made of other pieces.
+        parts = (
+            task.learner.partition(":")[0],
+            task.exploration,
+            task.optimizer.partition(":")[0],
+            "update=" in task.tuning,
+        )
         found[(*parts, lanes_for(task.classes))] = task
     return list(found.values())
 
