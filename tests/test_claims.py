@@ -70,6 +70,7 @@ def ideal(task):
             "pnewtron": 0.3,
             "soba-diag": 0.32,
             "banditron-iw": 0.28,
+            "banditron": 0.4,
         }[name]
         if task.tuning == "theory":
             base += {"pnewtron": 0.3, "soba-diag": 0.3, "gaplog": 0.1 - noise / 2, "gapsmh": 0.1 - noise / 2}.get(
@@ -125,6 +126,7 @@ BREAKING = {
     "bandit-theory-poor": {"by": -0.3, "sweep": "bandit", "learner": "pnewtron", "tuning": "theory", "noise": 0.1},
     "bandit-theory-hurts": {"by": -0.4, "sweep": "bandit", "learner": "soba-diag", "tuning": "theory"},
     "bandit-theory-banditron-half": {"by": -0.2, "sweep": "bandit", "learner": "banditron-iw", "tuning": "theory"},
+    "bandit-standard-banditron": {"by": -0.3, "sweep": "bandit", "learner": "banditron", "noise": 0.1},
     "bandit-only-t-helps": {"by": 0.3, "sweep": "bandit", "learner": "gaplog", "tuning": "only-t"},
     "bandit-theory-low-noise": {"by": 0.2, "sweep": "bandit", "learner": "banditron-iw", "tuning": "theory"},
     "bandit-theory-high-noise": {
