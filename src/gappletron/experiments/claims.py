@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron.experiments import evidence
 from gappletron.experiments.drawing import label_of
-from gappletron.experiments.evidence import All, Any, Formula, Series, less
+from gappletron.experiments.evidence import All, Any, Formula, Less, Series
 from gappletron.experiments.summary import Summary
 from gappletron.experiments.sweeps import GAPS, SWEEPS, TUNINGS, Cell
 
@@ -187,7 +187,7 @@ def ordering(
     if sampled is None:
         return None
     return Any(
-        tuple(All(tuple(less(low.series(sampled), high.series(sampled), slack) for high in highs)) for low in lows)
+        tuple(All(tuple(Less(low.series(sampled), high.series(sampled), slack) for high in highs)) for low in lows)
     )
 
 
@@ -303,7 +303,7 @@ def rising_with_classes(
                 f"d={features}, noise {noise:g}",
                 all(a < b for a, b in itertools.pairwise(values)),
                 ", ".join(f"K={cell.classes} {_number(number)}" for cell, number in zip(cells, values, strict=True)),
-                All(tuple(less(low, high) for low, high in itertools.pairwise(found))),
+                All(tuple(Less(low, high) for low, high in itertools.pairwise(found))),
             )
 
     return test
@@ -359,7 +359,7 @@ def others_separate(summary: Summary) -> Iterator[Check]:
             _numbers(spreads, lambda spread: spread.late),
             All(
                 tuple(
-                    less(spread.series(lambda sample: sample.late), Series(constant=SEPARATED))
+                    Less(spread.series(lambda sample: sample.late), Series(constant=SEPARATED))
                     for spread in spreads.values()
                 )
             ),

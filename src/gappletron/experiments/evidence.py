@@ -64,9 +64,15 @@ class Series:
 
 
 class Less(NamedTuple):
-    """The mean of a series is below that of another: the mean of their `differences` is below 0."""
+    """The mean of `low` is below `factor` times the mean of `high`.
 
-    differences: Series
+    >>> weigh(Less(Series(constant=0.1), Series({(0, 0): 0.5}, drawn=False)))
+    Weight(true=0.0, false=1.0)
+    """
+
+    low: Series
+    high: Series
+    factor: float = 1.0
 
 
 class All(NamedTuple):
@@ -84,15 +90,6 @@ class Any(NamedTuple):
 Formula: TypeAlias = Less | All | Any
 
 
-def less(low: Series, high: Series, factor: float = 1.0) -> Less:
-    """The mean of `low` is below `factor` times the mean of `high`.
-
-    >>> weigh(less(Series(constant=0.1), Series({(0, 0): 0.5}, drawn=False)))
-    Weight(true=0.0, false=1.0)
-    """
-    return Less(low.minus(high, factor))
-
-
 class Weight(NamedTuple):
     """The p-value at which a formula is shown to be true, and that at which it is shown to be false."""
 
@@ -104,15 +101,15 @@ def weigh(formula: Formula) -> Weight:
     """The p-values of a formula.
 
     >>> low, high = Series({(0, r): 1.0 + 0.1 * r for r in range(5)}), Series({(0, r): 2.0 for r in range(5)})
-    >>> weigh(less(low, high)).true < 0.001
+    >>> weigh(Less(low, high)).true < 0.001
     True
-    >>> weigh(All((less(low, high), less(high, low)))).false < 0.001
+    >>> weigh(All((Less(low, high), Less(high, low)))).false < 0.001
     True
-    >>> weigh(Any((less(low, high), less(high, low)))).true < 0.001
+    >>> weigh(Any((Less(low, high), Less(high, low)))).true < 0.001
     True
     """
     if isinstance(formula, Less):
-        return _paired(formula.differences)
+        return _paired(formula.low.minus(formula.high, formula.factor))
     parts = [weigh(part) for part in formula.parts]
     n = len(parts)
     if isinstance(formula, All):

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
     from gappletron.experiments.claims import Verdict
     from gappletron.experiments.report import Picture
+    from gappletron.experiments.sensitivity import Size, Tally
     from gappletron.experiments.store import Result
     from gappletron.experiments.sweeps import Task
 
-__all__ = ["Plan", "Reproduction", "carry_out", "planned", "reproduce"]
+__all__ = ["Plan", "Reproduction", "carry_out", "carry_out_sensitivity", "planned", "reproduce"]
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,32 @@ def carry_out(
         judged = verdicts(summary)
         write_report(results, summary, judged, pictures, Path(out) / "report.html")
     return Reproduction(results, judged)
+
+
+def carry_out_sensitivity(
+    out: str | os.PathLike[str],
+    size: Size,
+    *,
+    jobs: int | None = None,
+    executor: Executor | None = None,
+    in_flight: Callable[[], int] | None = None,
+    view: View | None = None,
+) -> Tally:
+    """Run the paper's experiments under every reading, and write ``sensitivity.json``, ``.html`` and ``.png``."""
+    from gappletron.experiments.sensitivity import FILE, SETTINGS, needed, tally, to_json, told_over_seeds
+    from gappletron.experiments.sensitivity_page import write_page
+
+    workers = usable_cores() if jobs is None else whole(jobs, "jobs", least=1, most=100_000)
+    view = View() if view is None else view
+    stages = needed(SETTINGS, size)
+    with Store(out) as store:
+        results = completed(store, stages, workers, executor, in_flight, view)
+        view.drawing("sensitivity")
+        found, words = tally(results, SETTINGS, size), told_over_seeds(results, size)
+        with _files.replacing(Path(out) / FILE) as file:
+            file.write(to_json(found, words, size).encode())
+        write_page(found, words, out)
+    return found
 
 
 def completed(

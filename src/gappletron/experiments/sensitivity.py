@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from gappletron.experiments.claims import Claim
 
-__all__ = ["AXES", "BASE", "SEEDS", "SETTINGS", "Count", "Reading", "Setting", "Size", "Tally", "needed", "tally"]
+__all__ = ["AXES", "BASE", "SEEDS", "SETTINGS", "Count", "Reading", "Setting", "Size", "Tally", "needed", "stored", "tally"]
 
 
 @dataclass(frozen=True)
@@ -372,3 +372,111 @@ def tally(results: Iterable[Result], settings: Sequence[Setting] = SETTINGS, siz
     return Tally(
         {claim: {name: tuple(some) for name, some in found.items()} for claim, found in counts.items()}, size.repeats
     )
+
+
+def told_over_seeds(results: Iterable[Result], size: Size = FULL_SIZE) -> dict[str, str]:
+    """What a paired test over the seeds of the data says of each claim about means, under the base."""
+    by_id = {result.task.id: result for result in results}
+    found = [entry for seed in size.seeds for entry in entries(BASE, seed, size) if entry.task.id in by_id]
+    if len(found) < len(size.seeds) * len(entries(BASE, size.seeds[0], size)) or len(size.seeds) < 2:
+        return {}
+    summary = Summary(Result(entry.counts_as, by_id[entry.task.id].outcome) for entry in found)
+    words = {claim.id: Verdict(claim, tuple(claim.test(summary))).told for claim in PAPER_CLAIMS}
+    return {claim: word for claim, word in words.items() if word is not None}
+
+
+# -------------------------------------------------------------------------------------------------------- what it shows
+
+
+def best(found: Tally) -> Setting:
+    """The setting under which most claims hold, on average over the seeds; of several the one with the larger shares."""
+    claims = [claim.id for claim in found.claims()]
+
+    def merit(setting: Setting) -> tuple[float, float]:
+        judged = [claim for claim in claims if found.of(claim, setting)]
+        return (
+            sum(found.held(claim, setting) for claim in judged),
+            sum(found.share(claim, setting).mean for claim in judged),
+        )
+
+    return max(found.settings(), key=merit)
+
+
+def robust(found: Tally, claim: str) -> bool | None:
+    """Whether a claim holds under every setting and seed (True), under none (False), or only under some (None)."""
+    held = {found.held(claim, setting) for setting in found.settings() if found.of(claim, setting)}
+    return True if held == {1.0} else False if held == {0.0} else None
+
+
+SHOWN_FLIPS = 3
+
+
+def flips(found: Tally, claim: str) -> str:
+    """One sentence: the verdict at the base, and which readings change it, single axes before pairs.
+
+    >>> some = Tally({"full-separated": {"base": (Count(9, 9),), "rounds=3000": (Count(0, 9),)}}, 3)
+    >>> flips(some, "full-separated")
+    'Holds at the base; does not hold with T = 3,000.'
+    """
+    base = SETTINGS[0]
+    held = found.held(claim, base)
+    seeds = len(found.of(claim, base))
+    if 0.0 < held < 1.0:
+        first = f"Depends on the data: holds at the base with {round(held * seeds)} of {seeds} seeds"
+    else:
+        first = f"{'Holds' if held else 'Does not hold'} at the base"
+    # More than half of the seeds must agree that it is otherwise.
+    changed = [
+        setting
+        for setting in found.settings()
+        if found.of(claim, setting) and (found.held(claim, setting) > 0.5) != (held > 0.5)
+    ]
+    single = [setting for setting in changed if setting.axis != "plane"]
+    shown = (single or changed)[:SHOWN_FLIPS]
+    if not shown:
+        return f"{first}; no reading changes that."
+    more = len(changed) - len(shown)
+    rest = f", and with {more} more reading{'s' * (more > 1)}" if more else ""
+    word = "does not hold" if held > 0.5 else "holds"
+    return f"{first}; {word} with {'; with '.join(setting.label for setting in shown)}{rest}."
+
+
+# --------------------------------------------------------------------------------------------------------- as a file
+
+FILE = "sensitivity.json"
+
+
+def to_json(found: Tally, words: Mapping[str, str], size: Size = FULL_SIZE) -> str:
+    """The counts as text: for each claim and setting a pair [true, cells] for each seed.
+
+    >>> some = Tally({"full-separated": {"base": (Count(9, 9),)}}, 3)
+    >>> from_json(to_json(some, {"full-separated": "holds"})) == (some, {"full-separated": "holds"})
+    True
+    """
+    content = {
+        "rounds": size.rounds,
+        "repeats": found.repeats,
+        "seeds": list(size.seeds),
+        "over seeds": dict(words),
+    }
+    head = json.dumps(content, ensure_ascii=False)[1:-1]
+    rows = ",\n".join(
+        f"{json.dumps(claim)}: {json.dumps(settings, separators=(',', ':'))}" for claim, settings in found.counts.items()
+    )
+    return f'{{{head}, "counts": {{\n{rows}\n}}}}\n'
+
+
+def from_json(text: str) -> tuple[Tally, dict[str, str]]:
+    """The counts, and the words over the seeds of the data, of :func:`to_json`."""
+    content = json.loads(text)
+    counts = {
+        claim: {name: tuple(Count(*pair) for pair in some) for name, some in settings.items()}
+        for claim, settings in content["counts"].items()
+    }
+    return Tally(counts, content["repeats"]), content["over seeds"]
+
+
+def stored() -> tuple[Tally, dict[str, str]] | None:
+    """The counts that come with the package, from a run of ``gappletron reproduce --sensitivity``; None without it."""
+    file = resources.files(__package__).joinpath(FILE)
+    return from_json(file.read_text(encoding="utf-8")) if file.is_file() else None
