@@ -77,11 +77,11 @@ def reproduce(
 
                 executor, in_flight = stack.enter_context(dask_executor(scheduler, tell))
             view = stack.enter_context(sweep_view(check))
-            how = {"jobs": jobs, "executor": executor, "in_flight": in_flight if jobs is None else None, "view": view}
+            room = in_flight if jobs is None else None
             if size is not None:
-                found = carry_out_sensitivity(folder, size, **how)
+                found = carry_out_sensitivity(folder, size, jobs=jobs, executor=executor, in_flight=room, view=view)
             elif plan is not None:
-                done = carry_out(plan, folder, **how)
+                done = carry_out(plan, folder, jobs=jobs, executor=executor, in_flight=room, view=view)
     except KeyboardInterrupt as stop:
         tell(f"stopped: the finished runs are stored in {folder}, and the same command continues from there")
         raise typer.Exit(exit_code(stop)) from None

@@ -4,7 +4,7 @@ A statement about one cell is a formula: orderings "the mean of this is below th
 by :class:`All` and :class:`Any`. :func:`weigh` gives two p-values for it, one against "it is false" and one against "it
 is true". A conjunction is shown by showing every part (intersection-union test, no correction), a disjunction by
 showing one part of n at n times its p-value (Bonferroni); for "it is false" the two change places. So each p-value is
-valid whatever the other orderings are, also where a learner's better tuning is chosen by looking: that is a disjunction.
+valid whatever the other orderings are. That a learner's better tuning is chosen by looking is a disjunction too.
 
 :func:`told` turns the p-values of all cells into one of three words. Each of "holds" and "does not hold" is wrong with
 probability at most :data:`ERROR_RATE`, if the differences between paired runs are normally distributed.
@@ -20,7 +20,20 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["ERROR_RATE", "FAILS", "HOLDS", "UNKNOWN", "All", "Any", "Formula", "Less", "Series", "Weight", "told", "weigh"]
+__all__ = [
+    "ERROR_RATE",
+    "FAILS",
+    "HOLDS",
+    "UNKNOWN",
+    "All",
+    "Any",
+    "Formula",
+    "Less",
+    "Series",
+    "Weight",
+    "told",
+    "weigh",
+]
 
 ERROR_RATE = 0.05
 """The probability with which "holds", and with which "does not hold", may be said wrongly of one claim."""
@@ -113,8 +126,14 @@ def weigh(formula: Formula) -> Weight:
     parts = [weigh(part) for part in formula.parts]
     n = len(parts)
     if isinstance(formula, All):
-        return Weight(max(part.true for part in parts), min(1.0, n * min(part.false for part in parts)))
-    return Weight(min(1.0, n * min(part.true for part in parts)), max(part.false for part in parts))
+        return Weight(
+            max((part.true for part in parts), default=0.0),
+            min(1.0, n * min(part.false for part in parts)) if parts else 1.0,
+        )
+    return Weight(
+        min(1.0, n * min(part.true for part in parts)) if parts else 1.0,
+        max((part.false for part in parts), default=0.0),
+    )
 
 
 def _paired(differences: Series) -> Weight:
@@ -124,7 +143,9 @@ def _paired(differences: Series) -> Weight:
     seeds: dict[int, list[float]] = {}
     for (seed, _), value in differences.values.items():
         seeds.setdefault(seed, []).append(value)
-    sample = [statistics.fmean(values) for values in seeds.values()] if len(seeds) > 1 else next(iter(seeds.values()), [])
+    sample = (
+        [statistics.fmean(values) for values in seeds.values()] if len(seeds) > 1 else next(iter(seeds.values()), [])
+    )
     if not differences.drawn and len(sample) == 1:
         return Weight(float(sample[0] >= 0.0), float(sample[0] < 0.0))  # nothing is random here
     if len(sample) < 2:
@@ -135,11 +156,13 @@ def _paired(differences: Series) -> Weight:
 def _t_test(sample: Sequence[float]) -> Weight:
     from scipy.special import stdtr
 
-    mean, spread = statistics.fmean(sample), statistics.stdev(sample)
+    n = len(sample)
+    mean = math.fsum(sample) / n
+    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in sample) / (n - 1))
     if spread == 0.0:
         return Weight(float(mean >= 0.0), float(mean <= 0.0))  # equal numbers tell nothing where the mean is 0
-    t = mean / spread * math.sqrt(len(sample))
-    return Weight(float(stdtr(len(sample) - 1, t)), float(stdtr(len(sample) - 1, -t)))
+    t = mean / spread * math.sqrt(n)
+    return Weight(float(stdtr(n - 1, t)), float(stdtr(n - 1, -t)))
 
 
 def told(weights: Sequence[Weight], share: tuple[float, float] = (1.0, 1.0), rate: float = ERROR_RATE) -> str:
@@ -157,7 +180,7 @@ def told(weights: Sequence[Weight], share: tuple[float, float] = (1.0, 1.0), rat
         return HOLDS if whole.true <= rate else FAILS if whole.false <= rate else UNKNOWN
     # Every cell at a rate of rate/n, so that all the words about cells are right at once.
     fewest = sum(weight.true <= rate / n for weight in weights) / n
-    most = 1.0 - sum(weight.false <= rate / n for weight in weights) / n
+    most = (n - sum(weight.false <= rate / n for weight in weights)) / n
     if share[0] <= fewest and most <= share[1]:
         return HOLDS
     return FAILS if most < share[0] or share[1] < fewest else UNKNOWN

@@ -60,9 +60,7 @@ def tuned_as_read(learner: Learner, tuning: str, graph: FeedbackGraph, stream: S
     return found
 
 
-def _read_otherwise(
-    learner: Learner, key: str, value: str, graph: FeedbackGraph, norm: float, rounds: int
-) -> Learner:
+def _read_otherwise(learner: Learner, key: str, value: str, graph: FeedbackGraph, norm: float, rounds: int) -> Learner:
     match key, learner:
         case "L", Gappletron():
             K = graph.n_classes

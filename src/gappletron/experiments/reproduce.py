@@ -114,6 +114,7 @@ def carry_out(
     """Run a plan and write the files of :func:`reproduce`."""
     from gappletron.experiments.claims import verdicts
     from gappletron.experiments.report import write_report
+    from gappletron.experiments.sensitivity import stored
     from gappletron.experiments.summary import Summary
 
     tasks = plan.tasks
@@ -128,7 +129,7 @@ def carry_out(
         pictures = draw_all(results, Path(out) / "figures", plan.figures, view)
         summary = Summary(results)
         judged = verdicts(summary)
-        write_report(results, summary, judged, pictures, Path(out) / "report.html")
+        write_report(results, summary, judged, pictures, Path(out) / "report.html", stored())
     return Reproduction(results, judged)
 
 

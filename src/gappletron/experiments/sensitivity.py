@@ -27,7 +27,20 @@ if TYPE_CHECKING:
 
     from gappletron.experiments.claims import Claim
 
-__all__ = ["AXES", "BASE", "SEEDS", "SETTINGS", "Count", "Reading", "Setting", "Size", "Tally", "needed", "stored", "tally"]
+__all__ = [
+    "AXES",
+    "BASE",
+    "SEEDS",
+    "SETTINGS",
+    "Count",
+    "Reading",
+    "Setting",
+    "Size",
+    "Tally",
+    "needed",
+    "stored",
+    "tally",
+]
 
 
 @dataclass(frozen=True)
@@ -89,7 +102,6 @@ LONGEST = 100_000
 
 CONSTANTS = {"2 in gaplog": {"gaplog": "2"}}
 """The readings of L that are not the same for all losses: the loss that is read otherwise, and how."""
-
 
 
 class Size(NamedTuple):
@@ -339,9 +351,7 @@ def interval(shares: Sequence[float]) -> Interval:
     return Interval(mean, max(0.0, mean - half), min(1.0, mean + half), n)
 
 
-def judged(
-    results: Mapping[str, Result], reading: Reading, seed: int, size: Size = FULL_SIZE
-) -> list[Verdict] | None:
+def judged(results: Mapping[str, Result], reading: Reading, seed: int, size: Size = FULL_SIZE) -> list[Verdict] | None:
     """The verdicts under a reading on data with this seed, from runs by their id; None where a run is missing."""
     found = entries(reading, seed, size)
     if not found or any(entry.task.id not in results for entry in found):
@@ -381,15 +391,15 @@ def told_over_seeds(results: Iterable[Result], size: Size = FULL_SIZE) -> dict[s
     if len(found) < len(size.seeds) * len(entries(BASE, size.seeds[0], size)) or len(size.seeds) < 2:
         return {}
     summary = Summary(Result(entry.counts_as, by_id[entry.task.id].outcome) for entry in found)
-    words = {claim.id: Verdict(claim, tuple(claim.test(summary))).told for claim in PAPER_CLAIMS}
-    return {claim: word for claim, word in words.items() if word is not None}
+    verdicts = [Verdict(claim, checks) for claim in PAPER_CLAIMS if (checks := tuple(claim.test(summary)))]
+    return {verdict.claim.id: verdict.told for verdict in verdicts if verdict.told is not None}
 
 
 # -------------------------------------------------------------------------------------------------------- what it shows
 
 
 def best(found: Tally) -> Setting:
-    """The setting under which most claims hold, on average over the seeds; of several the one with the larger shares."""
+    """The setting under which most claims hold, on average over the seeds; of several that with the larger shares."""
     claims = [claim.id for claim in found.claims()]
 
     def merit(setting: Setting) -> tuple[float, float]:
@@ -461,7 +471,8 @@ def to_json(found: Tally, words: Mapping[str, str], size: Size = FULL_SIZE) -> s
     }
     head = json.dumps(content, ensure_ascii=False)[1:-1]
     rows = ",\n".join(
-        f"{json.dumps(claim)}: {json.dumps(settings, separators=(',', ':'))}" for claim, settings in found.counts.items()
+        f"{json.dumps(claim)}: {json.dumps(settings, separators=(',', ':'))}"
+        for claim, settings in found.counts.items()
     )
     return f'{{{head}, "counts": {{\n{rows}\n}}}}\n'
 

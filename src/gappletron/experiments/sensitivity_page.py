@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import io
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron import _files
@@ -48,7 +48,10 @@ def heat_map(found: Tally) -> Picture:
         picture = Picture(figsize=(width, height), dpi=DPI)
         ax = picture.add_axes((2.9 / width, 2.55 / height, 1.0 - 3.5 / width, 1.0 - 3.1 / height))
         shares = [
-            [found.share(claim.id, setting).mean if found.of(claim.id, setting) else float("nan") for setting in settings]
+            [
+                found.share(claim.id, setting).mean if found.of(claim.id, setting) else float("nan")
+                for setting in settings
+            ]
             for claim in claims
         ]
         image = ax.imshow(shares, cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto", interpolation="none")
@@ -116,8 +119,8 @@ def _along(found: Tally, claim: str, axis: str) -> Interval | None:
     return interval([sum(some[place].share for some in complete) / len(complete) for place in range(seeds)])
 
 
-def render(found: Tally, words: Mapping[str, str]) -> str:
-    """The HTML page."""
+def render(found: Tally, words: Mapping[str, str], picture: bytes) -> str:
+    """The HTML page, with the heat map as PNG."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -132,7 +135,7 @@ def render(found: Tally, words: Mapping[str, str]) -> str:
     return template.render(
         rows=rows(found, words),
         questions=QUESTIONS,
-        picture=_uri(heat_map(found)),
+        picture="data:image/png;base64," + base64.b64encode(picture).decode(),
         best=most,
         held_best=_held(found, claims, most),
         held_base=_held(found, claims, SETTINGS[0]),
@@ -171,18 +174,10 @@ def _shown(found: Interval | None) -> str:
     return f"{found.mean:.0%}" + f" ({100 * found.low:.0f}–{100 * found.high:.0f})" * (found.seeds > 1)
 
 
-def _uri(picture: Picture) -> str:
-    content = io.BytesIO()
-    with our_settings():
-        picture.savefig(content, format="png")
-    return "data:image/png;base64," + base64.b64encode(content.getvalue()).decode()
-
-
 def write_page(found: Tally, words: Mapping[str, str], folder: str | os.PathLike[str]) -> None:
     """Write ``sensitivity.html`` and ``sensitivity.png`` to a folder."""
-    from pathlib import Path
-
-    with _files.replacing(Path(folder) / "sensitivity.html") as file:
-        file.write(render(found, words).encode())
     with our_settings():
         _files.save_figure(heat_map(found), Path(folder) / "sensitivity.png", dpi=DPI)
+    page = render(found, words, (Path(folder) / "sensitivity.png").read_bytes())
+    with _files.replacing(Path(folder) / "sensitivity.html") as file:
+        file.write(page.encode())
