@@ -75,9 +75,8 @@ def learners(reading, sweep, learner, tuning, seed=0, cell=(9, 120, 0.05)):
     """The learner that counts as this one under a reading."""
     return next(
         learner_of(entry.task)
-        for entry in entries(reading, seed)
+        for entry in entries(reading, seed, Size(cells=(Cell(*cell),), repeats=1))
         if (entry.counts_as.sweep, entry.counts_as.learner, entry.counts_as.tuning) == (sweep, learner, tuning)
-        and (entry.task.classes, entry.task.features, entry.task.noise) == cell
     )
 
 
@@ -108,10 +107,10 @@ def test_the_constant_is_in_the_theory_tuning_alone(constant, L):
 
 
 def test_the_mean_norm():
-    stream = Synthetic(9, 120, 0.05, rounds=20_000)
+    stream = Synthetic(9, 120, 0.05, rounds=5_000)
     chunks = list(stream.chunks())
     norms = [math.sqrt(length) for chunk in chunks for length in chunk.indptr[1:] - chunk.indptr[:-1]]
-    assert mean_norm(stream) == pytest.approx(statistics.fmean(norms), rel=0.01)
+    assert mean_norm(stream) == pytest.approx(statistics.fmean(norms), rel=0.02)
     reading = Reading(norm="mean")
     typical = mean_norm(stream)
     assert learners(reading, "bandit", "gapsmh", "theory").exploration.gamma == pytest.approx(K * typical)
@@ -132,7 +131,7 @@ def test_the_other_readings():
     )
     # It has no form for filtering.
     assert isinstance(learners(Reading(banditron="standard"), "filtering", "banditron-iw", "theory"), BanditronIW)
-    few = {entry.task.learner for entry in entries(Reading(least_b=10.0), 0) if ":b=" in entry.task.learner}
+    few = {entry.task.learner for entry in entries(Reading(least_b=10.0), 0, SMALL) if ":b=" in entry.task.learner}
     assert few == {"label-efficient-perceptron:b=10", "label-efficient-perceptron:b=100"}
     entry = next(entry for entry in entries(Reading(rounds=3_000), seed=4) if entry.task.sweep == "full")
     assert entry.task.stream.endswith("T=3000,seed=4")
@@ -150,9 +149,9 @@ def test_banditron_with_a_margin_and_a_step_size(graph):
     assert margin.exploration.epsilon == weighted.gamma == pytest.approx(T ** (-1 / 3))
     assert (margin.optimizer.scale, margin.loss.kappa) == (1.0, pytest.approx(1.0))
     assert margin.loss.slope(0.999, True, 9) == 1.0
-    stream, runs = "synthetic:K=3,d=40,noise=0,T=300", {}
+    stream, runs = "synthetic:K=3,d=40,noise=0.1,T=600", {}
     with interpreted():
-        for name, learner in (("margin", margin), ("weighted", weighted)):
+        for name, learner in (("margin", margin.replace(epsilon=0.3)), ("weighted", weighted.with_gamma(0.3))):
             runs[name] = play(learner, stream, graph)[0]
     if graph == "bandit":  # in filtering the rate is 0 where the greedy class reveals, and the actions are the same
         assert runs["margin"].rate_sum == pytest.approx(runs["weighted"].rate_sum)
