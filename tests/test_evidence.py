@@ -66,6 +66,7 @@ def test_what_is_not_random_is_known():
     fixed, other = Series({(0, 0): 0.1}, drawn=False), Series({(0, 0): 0.2}, drawn=False)
     assert weigh(Less(fixed, other)) == (0.0, 1.0)
     assert weigh(Less(other, fixed)) == (1.0, 0.0)
+    assert weigh(Less(fixed, Series(constant=0.2))) == (0.0, 1.0)
     drawn = series([0.15, 0.16, 0.17])
     assert weigh(Less(fixed, drawn)).true == pytest.approx(
         stats.ttest_1samp([-0.05, -0.06, -0.07], 0.0, alternative="less").pvalue

@@ -92,7 +92,7 @@ STYLES: dict[str, Style] = {
     "soba-diag": Style("SOBAdiag", BLACK, "X"),
     "banditron-iw": Style("Banditron", PURPLE, "P"),
     # Lightly, since the paper's figures do not have it.
-    "banditron": Style("standard Banditron", "#d9b8cc", "4"),
+    "banditron": Style("standard Banditron", "#d9b8cc", "H"),
     # A Gaptron has the colour of the Gappletron with the same loss, and another line.
     "gaptron-log": Style("Gaptron (logistic)", GREEN, "1", "--"),
     "gaptron-hin": Style("Gaptron (hinge)", VERMILION, "2", "--"),

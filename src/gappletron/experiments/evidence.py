@@ -70,10 +70,11 @@ class Series:
 
     def minus(self, other: Series, factor: float = 1.0) -> Series:
         """The differences between this series and a multiple of another, run by run."""
-        keys = [key for one in (self, other) if one.drawn for key in one.values]
+        drawn = [one for one in (self, other) if one.drawn and one.constant is None]
+        keys = [key for one in drawn for key in one.values]
         pairs = {key: (self.at(*key), other.at(*key)) for key in keys or (*self.values, *other.values)}
         found = {key: a - factor * b for key, (a, b) in pairs.items() if a is not None and b is not None}
-        return Series(found, self.drawn or other.drawn)
+        return Series(found, bool(drawn))
 
 
 class Less(NamedTuple):

@@ -11,7 +11,7 @@ from gappletron.experiments.beyond import contests
 from gappletron.experiments.claims import CLAIMS, OURS
 from gappletron.experiments.drawing import label_of
 from gappletron.experiments.evidence import ERROR_RATE, FAILS, HOLDS, UNKNOWN
-from gappletron.experiments.sensitivity import SEEDS, SETTINGS, best, flips, robust
+from gappletron.experiments.sensitivity import SEEDS, SETTINGS, best, flips, held_claims, robust
 from gappletron.experiments.sweeps import SWEEPS, probes
 from gappletron.experiments.theorems import DELTA, STANDARD_ERRORS, lower_bounds, upper_bounds
 
@@ -155,8 +155,8 @@ def study_of(studied: tuple[Tally, Mapping[str, str]] | None) -> Study | None:
     judged = [claim for claim in claims if found.of(claim, most)]
     return Study(
         most.label,
-        sum(found.held(claim, most) for claim in judged),
-        sum(found.held(claim, SETTINGS[0]) for claim in claims),
+        held_claims(found, most),
+        held_claims(found, SETTINGS[0]),
         len(claims),
         len(found.settings()),
         {

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron import _files
 from gappletron.experiments.drawing import DPI, our_settings
-from gappletron.experiments.sensitivity import SEEDS, SETTINGS, best, flips, interval, robust
+from gappletron.experiments.sensitivity import (
+    SEEDS,
+    SETTINGS,
+    best,
+    best_by_share,
+    flips,
+    held_claims,
+    interval,
+    mean_share,
+    robust,
+)
 
 if TYPE_CHECKING:
     import os
@@ -18,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
     from gappletron.experiments.claims import Claim
-    from gappletron.experiments.sensitivity import Interval, Setting, Tally
+    from gappletron.experiments.sensitivity import Interval, Tally
 
 __all__ = ["heat_map", "render", "write_page"]
 
@@ -137,20 +147,16 @@ def render(found: Tally, words: Mapping[str, str], picture: bytes) -> str:
         questions=QUESTIONS,
         picture="data:image/png;base64," + base64.b64encode(picture).decode(),
         best=most,
-        held_best=_held(found, claims, most),
-        held_base=_held(found, claims, SETTINGS[0]),
+        held_best=held_claims(found, most),
+        held_base=held_claims(found, SETTINGS[0]),
         held_by_seed=_held_by_seed(found, claims),
         claims=len(claims),
-        settings=[(setting, _held(found, claims, setting)) for setting in settings],
+        settings=[(setting, held_claims(found, setting), mean_share(found, setting)) for setting in settings],
+        by_share=best_by_share(found),
         seeds=max(len(found.of(claim.id, SETTINGS[0])) for claim in claims),
         all_seeds=len(SEEDS),
         repeats=found.repeats,
     )
-
-
-def _held(found: Tally, claims: Sequence[Claim], setting: Setting) -> float:
-    """The number of claims that hold under a setting, averaged over the seeds."""
-    return sum(found.held(claim.id, setting) for claim in claims if found.of(claim.id, setting))
 
 
 def _held_by_seed(found: Tally, claims: Sequence[Claim]) -> list[int]:
