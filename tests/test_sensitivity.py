@@ -286,7 +286,7 @@ def test_sentences_name_what_flips_a_verdict():
     assert flips(found, "full-separated") == "Holds at the base; does not hold with X the mean norm."
     assert flips(found, "filtering-best") == "Holds at the base; no reading changes that."
     assert flips(found, "full-log-explores") == (
-        "Depends on the data: holds at the base with 2 of 3 seeds; no reading changes that."
+        "Depends on the data: holds at the base with 2 of 3 seeds; no reading changes that on most seeds of the data."
     )
     assert flips(found, "stability") == "Does not hold at the base; holds with L = 2X² for all, T = 30,000."
     assert [robust(found, name) for name in ("filtering-best", "full-separated", "full-log-explores")] == [
