@@ -49,8 +49,8 @@ def tuned_as_read(learner: Learner, tuning: str, graph: FeedbackGraph, stream: S
     >>> own, common = (tuned_as_read(named("gapsmh"), text, graph, stream) for text in ("theory", "theory:L=1"))
     >>> own.exploration.gamma / common.exploration.gamma  # its own L is 4 X^2
     2.0
-    >>> tuned_as_read(named("soba-diag"), "only-t:root=3", graph, Synthetic(9, 120, rounds=8000)).rate
-    FixedRate(gamma=0.05)
+    >>> round(tuned_as_read(named("soba-diag"), "only-t:root=3", graph, Synthetic(9, 120, rounds=8000)).rate.gamma, 6)
+    0.05
     """
     name, reading = split(tuning)
     norm = mean_norm(stream) if reading.pop("X", "") == "mean" else stream.max_norm
