@@ -208,7 +208,7 @@ def test_introduction_shows_the_noisy_cells() -> None:
     assert [ax.get_title() for ax in axes] == ["noise rate 0.05", "noise rate 0.1"]
     for noise, ax in zip((0.05, 0.1), axes, strict=True):
         found = bars(ax)
-        assert set(found) == {"gaplog", "gaphin", "gapsmh", "pnewtron", "soba-diag", "banditron-iw"}
+        assert set(found) == {"gaplog", "gaphin", "gapsmh", "pnewtron", "soba-diag", "banditron-iw", "banditron"}
         for learner, points in found.items():
             assert len(points) == 9
             for x, numbers in points.items():

@@ -15,6 +15,7 @@ from html.parser import HTMLParser
 import pytest
 
 from gappletron.experiments.claims import CLAIMS
+from gappletron.experiments.report import render
 from gappletron.experiments.reproduce import reproduce
 from gappletron.experiments.sweeps import FIGURES
 
@@ -55,6 +56,31 @@ def test_one_file_holds_everything(folder):
     assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
     assert "script" not in {tag for tag, _ in elements.seen}
     assert "T = 300" in text
+    # The first screen: as stated (counted and tested), under the best reading, and whether that is robust.
+    head = text[: text.index('id="figures"')]
+    for words in ("as the paper states it", "robust to every reading", "cannot be told at this size", "--sensitivity"):
+        assert words in head, words
+    assert head.count("test: ") == len(CLAIMS)
+    assert "The constant L" in text[text.index('id="choices"') :]
+
+
+@pytest.mark.parametrize("studied", [True, False])
+def test_the_sensitivity_run_is_told_or_said_to_be_missing(studied):
+    from gappletron.experiments.claims import verdicts
+    from gappletron.experiments.runner import execute
+    from gappletron.experiments.sensitivity import PAPER_CLAIMS, Count, Tally
+    from gappletron.experiments.store import Result
+    from gappletron.experiments.summary import Summary
+    from gappletron.experiments.sweeps import selected
+
+    results = [Result(task, execute(task)) for task in selected(["full"], rounds=20, repeats=1)]
+    counts = {claim.id: {"base": (Count(1, 9),), "norm=mean": (Count(9, 9),)} for claim in PAPER_CLAIMS}
+    summary = Summary(results)
+    study = (Tally(counts, 3), {"full-separated": "does not hold"}) if studied else None
+    page = render(results, summary, verdicts(summary), [], study)
+    assert ("was not run" in page) is not studied
+    assert ("most claims hold with X the mean norm" in page) is studied
+    assert ("Does not hold at the base; holds with X the mean norm. Test over" in page) is studied
 
 
 def test_both_kinds_of_pictures(folder):

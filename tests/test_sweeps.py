@@ -21,14 +21,14 @@ def test_the_paper_s_sweeps_have_the_runs_of_the_notes():
     cells = set(itertools.product((6, 9, 12), (80, 120, 160), (0.0, 0.05, 0.1)))
     for name in ("bandit", "filtering", "full"):
         assert {(task.classes, task.features, task.noise) for task in BY_SWEEP[name]} == cells
-    assert len(BY_SWEEP["bandit"]) == 27 * 6 * 2 * 10
+    assert len(BY_SWEEP["bandit"]) == 27 * 7 * 2 * 10
     assert len(BY_SWEEP["filtering"]) == 27 * 4 * 2 * 10
     assert len(BY_SWEEP["full"]) == 27 * (3 * 10 + 3)
     everyone = Counter((task.learner, task.tuning) for task in BY_SWEEP["bandit"])
     assert set(everyone) == {
         (name, tuning)
         for tuning in ("theory", "only-t")
-        for name in ("gaplog", "gaphin", "gapsmh", "pnewtron", "soba-diag", "banditron-iw")
+        for name in ("gaplog", "gaphin", "gapsmh", "pnewtron", "soba-diag", "banditron-iw", "banditron")
     }
     assert set(everyone.values()) == {270}
     assert Counter(task.repeat for task in BY_SWEEP["full"] if task.learner == "perceptron") == {0: 27}
@@ -146,7 +146,7 @@ def test_every_player_can_play_its_graph():
 
 def test_fewer_repeats_and_rounds():
     few = selected(["bandit"], rounds=500, repeats=3)
-    assert len(few) == 27 * 12 * 3
+    assert len(few) == 27 * 14 * 3
     assert {task.rounds for task in few} == {500}
     assert {task.rounds for task in selected(["lower-filtering"], rounds=1000)} == {50, 200, 968}
     assert selected(["lower-full"], rounds=20) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,11 +11,21 @@ from gappletron._signals import exit_code, raising
 from gappletron.cli.output import say, tell
 from gappletron.progress import sweep_view
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gappletron.experiments.sensitivity import Size
+
 
 def reproduce(
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for results.sqlite, results.csv, figures/ and report.html.")
-    ] = Path("results"),
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder for results.sqlite, results.csv, figures/ and report.html. Default: results, or "
+            "results/sensitivity.",
+        ),
+    ] = None,
     figure: Annotated[
         list[str] | None,
         typer.Option(
@@ -38,6 +48,14 @@ def reproduce(
             help="Run on the Dask cluster of the scheduler at this address, such as tcp://127.0.0.1:8786.",
         ),
     ] = None,
+    sensitivity: Annotated[
+        bool,
+        typer.Option(
+            "--sensitivity",
+            help="Run the experiments under other readings of the paper, to see what the verdicts depend on; about "
+            "an hour on two cores.",
+        ),
+    ] = False,
 ) -> None:
     """Run the paper's experiments: figures, claims, bounds and lower bounds.
 
@@ -45,9 +63,12 @@ def reproduce(
     """
     import contextlib
 
-    from gappletron.experiments.reproduce import carry_out, planned
+    from gappletron.experiments.reproduce import carry_out, carry_out_sensitivity, planned
 
-    plan = planned(figure or (), rounds, repeats)  # errors in the options come before the connection to a cluster
+    folder = out or Path("results", "sensitivity") if sensitivity else out or Path("results")
+    # Errors in the options come before the connection to a cluster.
+    size = _size(figure or (), rounds, repeats) if sensitivity else None
+    plan = None if sensitivity else planned(figure or (), rounds, repeats)
     try:
         with raising() as check, contextlib.ExitStack() as stack:
             executor = in_flight = None
@@ -56,21 +77,33 @@ def reproduce(
 
                 executor, in_flight = stack.enter_context(dask_executor(scheduler, tell))
             view = stack.enter_context(sweep_view(check))
-            done = carry_out(
-                plan,
-                out,
-                jobs=jobs,
-                executor=executor,
-                in_flight=in_flight if jobs is None else None,
-                view=view,
-            )
+            room = in_flight if jobs is None else None
+            if size is not None:
+                found = carry_out_sensitivity(folder, size, jobs=jobs, executor=executor, in_flight=room, view=view)
+            elif plan is not None:
+                done = carry_out(plan, folder, jobs=jobs, executor=executor, in_flight=room, view=view)
     except KeyboardInterrupt as stop:
-        tell(f"stopped: the finished runs are stored in {out}, and the same command continues from there")
+        tell(f"stopped: the finished runs are stored in {folder}, and the same command continues from there")
         raise typer.Exit(exit_code(stop)) from None
+    if sensitivity:
+        say(f"{len(found.claims())} claims under {len(found.settings())} readings; see {folder / 'sensitivity.html'}")
+        return
     if done.verdicts:
         held = sum(verdict.holds for verdict in done.verdicts)
         say(f"{held} of {len(done.verdicts)} claims hold")
-    say(f"{len(done.results):,} runs; the report is {out / 'report.html'}")
+    say(f"{len(done.results):,} runs; the report is {folder / 'report.html'}")
+
+
+def _size(figures: Sequence[str], rounds: int, repeats: int | None) -> Size:
+    """What is run with --sensitivity."""
+    from gappletron._validate import UserError, whole
+    from gappletron.experiments.sensitivity import Size
+
+    if figures:
+        raise UserError("--sensitivity runs all of the paper's figures: leave out --figure")
+    least = 100  # below this the shortest of the T would be less than 3 rounds
+    size = Size(rounds=whole(rounds, "rounds with --sensitivity", least=least))
+    return size if repeats is None else size._replace(repeats=whole(repeats, "repeats", least=2, most=1000))
 
 
 def export(

@@ -3,6 +3,9 @@
 A claim is a sentence in our words, a rule in words, and the same rule as a function that returns one :class:`Check` for
 each cell that the sentence is about. Verdicts are computed from these checks only. "Better" is always a strict
 comparison of means over the repeats; a "range" is the maximum error rate minus the minimum over the repeats.
+
+A check of an ordering of means also has the ordering as a formula of the single runs, for a paired test: see
+:mod:`gappletron.experiments.evidence`. Ranges, and gains in percent, are counted only.
 """
 
 from __future__ import annotations
@@ -11,12 +14,14 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from gappletron.experiments import evidence
 from gappletron.experiments.drawing import label_of
+from gappletron.experiments.evidence import All, Any, Formula, Less, Series
 from gappletron.experiments.summary import Summary
 from gappletron.experiments.sweeps import GAPS, SWEEPS, TUNINGS, Cell
 
 if TYPE_CHECKING:
-    from gappletron.experiments.summary import Spread
+    from gappletron.experiments.summary import Sample, Spread
 
 __all__ = ["CLAIMS", "Check", "Claim", "Verdict", "verdicts"]
 
@@ -33,11 +38,12 @@ NOT_GAPS = ("second-order-perceptron-diag", "perceptron", "passive-aggressive")
 
 
 class Check(NamedTuple):
-    """Whether a claim holds in one cell, and the numbers that decide this."""
+    """Whether a claim holds in one cell, the numbers that decide this, and the ordering of means that it states."""
 
     where: str
     holds: bool
     numbers: str
+    ordering: Formula | None = None
 
 
 Test = Callable[[Summary], Iterator[Check]]
@@ -91,6 +97,18 @@ class Verdict(NamedTuple):
         if self.claim.share == (1.0, 1.0):
             return f"holds in {count}"
         return f"{'holds' if self.holds else 'does not hold'}: true in {count}"
+
+    @property
+    def told(self) -> str | None:
+        """What a paired test over the repeats (and the seeds of the data, where there are several) says.
+
+        "holds", "does not hold" or "cannot be told at this size"; each of the first two is wrong with probability at
+        most :data:`gappletron.experiments.evidence.ERROR_RATE`. None where the claim is not about means.
+        """
+        orderings = [check.ordering for check in self.checks if check.ordering is not None]
+        if len(orderings) < len(self.checks):
+            return None
+        return evidence.told([evidence.weigh(ordering) for ordering in orderings], self.claim.share)
 
     @property
     def exceptions(self) -> tuple[Check, ...]:
@@ -154,6 +172,39 @@ def _explored(spread: Spread) -> float:
     return spread.explored
 
 
+SAMPLED: dict[Callable[[Spread], float], Callable[[Sample], float]] = {
+    _mean: lambda sample: sample.error,
+    _explored: lambda sample: sample.explored,
+}
+"""The value of a single run, for the values that are means over the runs."""
+
+
+def ordering(
+    lows: Sequence[Spread], highs: Sequence[Spread], value: Callable[[Spread], float] = _mean, slack: float = 1.0
+) -> Formula | None:
+    """The lowest value among some configurations is below the lowest among others; None for what is not a mean."""
+    sampled = SAMPLED.get(value)
+    if sampled is None:
+        return None
+    return Any(
+        tuple(All(tuple(Less(low.series(sampled), high.series(sampled), slack) for high in highs)) for low in lows)
+    )
+
+
+def all_of(parts: Iterable[Formula | None]) -> Formula | None:
+    """Every part is true; None where a part has no formula."""
+    found = tuple(parts)
+    known = tuple(part for part in found if part is not None)
+    return All(known) if len(known) == len(found) else None
+
+
+def any_of(parts: Iterable[Formula | None]) -> Formula | None:
+    """Some part is true; None where a part has no formula."""
+    found = tuple(parts)
+    known = tuple(part for part in found if part is not None)
+    return Any(known) if len(known) == len(found) else None
+
+
 def _any(_: float) -> bool:
     return True
 
@@ -183,7 +234,9 @@ def below(
             most = max(value(spreads[name]) for name in better)
             least = min(value(spreads[name]) for name in worse)
             where = f"{cell}, {tuning}" if tuning else str(cell)
-            yield Check(where, most < least * slack, _numbers(spreads, value))
+            every = {name: summary.spreads(sweep, name, cell, tuning=tuning) for name in spreads}
+            means = all_of(ordering(every[low], every[high], value, slack) for low in better for high in worse)
+            yield Check(where, most < least * slack, _numbers(spreads, value), means)
 
     return test
 
@@ -202,7 +255,9 @@ def lowest_among(
         for cell in _some(summary, sweep, noises):
             spreads = {name: summary.best(sweep, name, cell, tuning=tuning) for name in (*some, *others)}
             first = min(spreads[name].mean for name in some)
-            yield Check(str(cell), all(first < spreads[name].mean for name in others), _numbers(spreads, _mean))
+            every = {name: summary.spreads(sweep, name, cell, tuning=tuning) for name in spreads}
+            means = any_of(all_of(ordering(every[low], every[high]) for high in others) for low in some)
+            yield Check(str(cell), all(first < spreads[name].mean for name in others), _numbers(spreads, _mean), means)
 
     return test
 
@@ -221,6 +276,7 @@ def between_tunings(
                     f"{sweep}, {label_of(learner)}, {cell}",
                     value(low) < value(high),
                     f"{lower} {_number(value(low))}, {higher} {_number(value(high))}",
+                    ordering([low], [high], value),
                 )
 
     return test
@@ -232,20 +288,22 @@ def each_tuning(sweep: str, better: Sequence[str], worse: Sequence[str], value: 
 
 
 def rising_with_classes(
-    sweep: str, value: Callable[[Summary, Cell], float], noises: Callable[[float], bool] = _any
+    sweep: str, series: Callable[[Summary, Cell], Series], noises: Callable[[float], bool] = _any
 ) -> Test:
-    """For each d and noise: the value increases strictly from each K to the next."""
+    """For each d and noise: the mean of the series increases strictly from each K to the next."""
 
     def test(summary: Summary) -> Iterator[Check]:
         rows: dict[tuple[int, float], list[Cell]] = {}
         for cell in _some(summary, sweep, noises):
             rows.setdefault((cell.features, cell.noise), []).append(cell)
         for (features, noise), cells in rows.items():
-            values = [value(summary, cell) for cell in cells]
+            found = [series(summary, cell) for cell in cells]
+            values = [one.mean for one in found]
             yield Check(
                 f"d={features}, noise {noise:g}",
                 all(a < b for a, b in itertools.pairwise(values)),
                 ", ".join(f"K={cell.classes} {_number(number)}" for cell, number in zip(cells, values, strict=True)),
+                All(tuple(Less(low, high) for low, high in itertools.pairwise(found))),
             )
 
     return test
@@ -287,7 +345,8 @@ def banditron_on_par(summary: Summary) -> Iterator[Check]:
         gaps = {name: summary.best("bandit", name, cell, tuning="theory") for name in GAPS}
         banditron = summary.best("bandit", "banditron-iw", cell, tuning="theory")
         within = all(banditron.mean <= ON_PAR * spread.mean for spread in gaps.values())
-        yield Check(str(cell), within, _numbers({"banditron-iw": banditron, **gaps}, _mean))
+        means = all_of(ordering([banditron], [spread], slack=ON_PAR) for spread in gaps.values())
+        yield Check(str(cell), within, _numbers({"banditron-iw": banditron, **gaps}, _mean), means)
 
 
 def others_separate(summary: Summary) -> Iterator[Check]:
@@ -298,6 +357,12 @@ def others_separate(summary: Summary) -> Iterator[Check]:
             str(cell),
             all(spread.late < SEPARATED for spread in spreads.values()),
             _numbers(spreads, lambda spread: spread.late),
+            All(
+                tuple(
+                    Less(spread.series(lambda sample: sample.late), Series(constant=SEPARATED))
+                    for spread in spreads.values()
+                )
+            ),
         )
 
 
@@ -306,9 +371,11 @@ def query_perceptrons(summary: Summary) -> list[str]:
     return [name for name in summary.learners("label-efficient") if name.startswith("label-efficient-perceptron")]
 
 
-def query_perceptron_behind(rank: Callable[[Iterable[float]], float]) -> Test:
-    """In each cell: the mean of the Perceptron with its best b is above that of the best (`rank` is min) or of every
-    (max) Gappletron.
+def query_perceptron_behind(
+    rank: Callable[[Iterable[float]], float], join: Callable[[Iterable[Formula | None]], Formula | None]
+) -> Test:
+    """In each cell: the mean of the Perceptron with its best b is above that of the best (`rank` is min, `join` any_of)
+    or of every (max, all_of) Gappletron.
     """
 
     def test(summary: Summary) -> Iterator[Check]:
@@ -320,22 +387,27 @@ def query_perceptron_behind(rank: Callable[[Iterable[float]], float]) -> Test:
                 str(cell),
                 rank(spread.mean for spread in gaps.values()) < perceptrons[best].mean,
                 _numbers({**gaps, best: perceptrons[best]}, _mean),
+                join(
+                    all_of(
+                        ordering(summary.spreads("label-efficient", name, cell), [spread])
+                        for spread in perceptrons.values()
+                    )
+                    for name in gaps
+                ),
             )
 
     return test
 
 
-def mean_of(sweep: str, learner: str, tuning: str | None = None) -> Callable[[Summary, Cell], float]:
-    """A learner's mean, as a function of the cell."""
-    return lambda summary, cell: summary.best(sweep, learner, cell, tuning=tuning).mean
+def mean_of(sweep: str, learner: str, tuning: str | None = None) -> Callable[[Summary, Cell], Series]:
+    """A learner's error rates, as a function of the cell."""
+    return lambda summary, cell: summary.best(sweep, learner, cell, tuning=tuning).series(SAMPLED[_mean])
 
 
-def behind_banditron(gap: str) -> Callable[[Summary, Cell], float]:
-    """The mean of a Gappletron minus that of Banditron, in filtering with theory tuning."""
-    return lambda summary, cell: (
-        summary.best("filtering", gap, cell, tuning="theory").mean
-        - summary.best("filtering", "banditron-iw", cell, tuning="theory").mean
-    )
+def behind_banditron(gap: str) -> Callable[[Summary, Cell], Series]:
+    """The error rates of a Gappletron minus those of Banditron, in filtering with theory tuning."""
+    ours, theirs = (mean_of("filtering", name, "theory") for name in (gap, "banditron-iw"))
+    return lambda summary, cell: ours(summary, cell).minus(theirs(summary, cell))
 
 
 def top_up_helps(graph: str) -> Test:
@@ -350,6 +422,7 @@ def top_up_helps(graph: str) -> Test:
                     f"{label_of(learner)}, {cell}",
                     ours.mean < theirs.mean,
                     f"top-up {_number(ours.mean)}, paper {_number(theirs.mean)}",
+                    ordering([ours], [theirs]),
                 )
 
     return test
@@ -473,6 +546,14 @@ CLAIMS: tuple[Claim, ...] = (
         "Banditron's mean < all other means; true in a third to two thirds of the cells",
         lowest_among("bandit", ("banditron-iw",), (*GAPS, "pnewtron", "soba-diag"), tuning="theory"),
         share=ABOUT_HALF,
+    ),
+    Claim(
+        "bandit-standard-banditron",
+        SECTION,
+        ("bandit",),
+        "The standard Banditron is not satisfactory, so the importance-weighted one is used.",
+        "better tunings: the mean of the importance-weighted Banditron < that of the standard one",
+        below("bandit", ("banditron-iw",), ("banditron",)),
     ),
     Claim(
         "bandit-only-t-helps",
@@ -694,7 +775,7 @@ CLAIMS: tuple[Claim, ...] = (
         "For every b the label-efficient Perceptron is worse than the best Gappletron.",
         "for every b: its mean > the smallest of the Gappletrons' means with their better tunings (a query is a "
         "mistake)",
-        query_perceptron_behind(min),
+        query_perceptron_behind(min, any_of),
     ),
     Claim(
         "label-efficient-all",
@@ -703,7 +784,7 @@ CLAIMS: tuple[Claim, ...] = (
         "For every b the label-efficient Perceptron is worse than every Gappletron.",
         "for every b: its mean > the largest of the Gappletrons' means with their better tunings (a query "
         "is a mistake)",
-        query_perceptron_behind(max),
+        query_perceptron_behind(max, all_of),
     ),
     Claim(
         "ours-top-up-filtering",

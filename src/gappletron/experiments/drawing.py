@@ -91,6 +91,8 @@ STYLES: dict[str, Style] = {
     "pnewtron": Style("PNewtron", ORANGE, "D"),
     "soba-diag": Style("SOBAdiag", BLACK, "X"),
     "banditron-iw": Style("Banditron", PURPLE, "P"),
+    # Lightly, since the paper's figures do not have it.
+    "banditron": Style("standard Banditron", "#d9b8cc", "H"),
     # A Gaptron has the colour of the Gappletron with the same loss, and another line.
     "gaptron-log": Style("Gaptron (logistic)", GREEN, "1", "--"),
     "gaptron-hin": Style("Gaptron (hinge)", VERMILION, "2", "--"),
@@ -191,8 +193,8 @@ def in_order(learners: Iterable[str]) -> list[str]:
 
     Those that differ only in their numbers stay in the order given.
 
-    >>> in_order(["soba", "perceptron", "banditron", "gaplog"])
-    ['gaplog', 'perceptron', 'banditron', 'soba']
+    >>> in_order(["soba", "perceptron", "arow", "gaplog"])
+    ['gaplog', 'perceptron', 'arow', 'soba']
     """
     rank = {name: place for place, name in enumerate(dict.fromkeys([*STYLES, *names()]))}
     return sorted(dict.fromkeys(learners), key=lambda learner: rank.get(learner.partition(":")[0], len(rank)))

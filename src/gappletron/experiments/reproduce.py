@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
     from gappletron.experiments.claims import Verdict
     from gappletron.experiments.report import Picture
+    from gappletron.experiments.sensitivity import Size, Tally
     from gappletron.experiments.store import Result
     from gappletron.experiments.sweeps import Task
 
-__all__ = ["Plan", "Reproduction", "carry_out", "planned", "reproduce"]
+__all__ = ["Plan", "Reproduction", "carry_out", "carry_out_sensitivity", "planned", "reproduce"]
 
 
 @dataclass(frozen=True)
@@ -113,35 +114,78 @@ def carry_out(
     """Run a plan and write the files of :func:`reproduce`."""
     from gappletron.experiments.claims import verdicts
     from gappletron.experiments.report import write_report
+    from gappletron.experiments.sensitivity import stored
     from gappletron.experiments.summary import Summary
 
     tasks = plan.tasks
     workers = usable_cores() if jobs is None else whole(jobs, "jobs", least=1, most=100_000)
     view = View() if view is None else view
 
-    def finished(result: Result) -> None:
-        view.finished(result.task.sweep, result.task.rounds)
-
     with Store(out) as store:
-        view.damaged(store.remove_damaged())
-        stored = store.finished(tasks, source_hash())
-        missing = [task for task in tasks if task.id not in stored]
-        if executor is None:
-            compile_in_processes(missing, min(workers, MAX_COMPILERS), view.compiling)
         view.left_out(left_out(plan.figures, {task.sweep for task in tasks}))
-        view.begun(*([(task.sweep, task.rounds) for task in some] for some in (tasks, missing)))
-        with contextlib.ExitStack() as stack:
-            pool = executor or stack.enter_context(ThreadPoolExecutor(workers))
-            run(missing, store, pool, in_flight or (lambda: workers), finished)
-        stored = store.finished(tasks, source_hash())
-        results = [stored[task.id] for task in tasks]
+        results = completed(store, [tasks], workers, executor, in_flight, view)
         # Still under the lock of the store, so that no other command writes these files.
         write_table(results, Path(out) / "results.csv")
         pictures = draw_all(results, Path(out) / "figures", plan.figures, view)
         summary = Summary(results)
         judged = verdicts(summary)
-        write_report(results, summary, judged, pictures, Path(out) / "report.html")
+        write_report(results, summary, judged, pictures, Path(out) / "report.html", stored())
     return Reproduction(results, judged)
+
+
+def carry_out_sensitivity(
+    out: str | os.PathLike[str],
+    size: Size,
+    *,
+    jobs: int | None = None,
+    executor: Executor | None = None,
+    in_flight: Callable[[], int] | None = None,
+    view: View | None = None,
+) -> Tally:
+    """Run the paper's experiments under every reading, and write ``sensitivity.json``, ``.html`` and ``.png``."""
+    from gappletron.experiments.sensitivity import FILE, SETTINGS, needed, tally, to_json, told_over_seeds
+    from gappletron.experiments.sensitivity_page import write_page
+
+    workers = usable_cores() if jobs is None else whole(jobs, "jobs", least=1, most=100_000)
+    view = View() if view is None else view
+    stages = needed(SETTINGS, size)
+    with Store(out) as store:
+        results = completed(store, stages, workers, executor, in_flight, view)
+        view.drawing("sensitivity")
+        found, words = tally(results, SETTINGS, size), told_over_seeds(results, size)
+        with _files.replacing(Path(out) / FILE) as file:
+            file.write(to_json(found, words, size).encode())
+        write_page(found, words, out)
+    return found
+
+
+def completed(
+    store: Store,
+    stages: Sequence[Sequence[Task]],
+    workers: int,
+    executor: Executor | None,
+    in_flight: Callable[[], int] | None,
+    view: View,
+) -> list[Result]:
+    """Run the tasks that are not stored, stage after stage, and return the results of all."""
+
+    def finished(result: Result) -> None:
+        view.finished(result.task.sweep, result.task.rounds)
+
+    tasks = [task for stage in stages for task in stage]
+    view.damaged(store.remove_damaged())
+    stored = store.finished(tasks, source_hash())
+    missing = [[task for task in stage if task.id not in stored] for stage in stages]
+    waiting = [task for stage in missing for task in stage]
+    if executor is None:
+        compile_in_processes(waiting, min(workers, MAX_COMPILERS), view.compiling)
+    view.begun(*([(task.sweep, task.rounds) for task in some] for some in (tasks, waiting)))
+    with contextlib.ExitStack() as stack:
+        pool = executor or stack.enter_context(ThreadPoolExecutor(workers))
+        for stage in missing:
+            run(stage, store, pool, in_flight or (lambda: workers), finished)
+    stored = store.finished(tasks, source_hash())
+    return [stored[task.id] for task in tasks]
 
 
 def draw_all(results: Sequence[Result], folder: Path, figures: Sequence[str], view: View) -> list[Picture]:

@@ -26,6 +26,7 @@ from gappletron.adversary import quietest_after_fresh, quietest_segment
 from gappletron.comparator import Comparator, best_comparator
 from gappletron.engine import Counts, Losses
 from gappletron.experiments import remarks
+from gappletron.experiments.readings import tuned_as_read
 from gappletron.experiments.store import Outcome, Result, Store
 from gappletron.experiments.sweeps import COMPARED, probes
 from gappletron.exploration import Exploration
@@ -39,7 +40,6 @@ from gappletron.spelling import json_ready, named_numbers, parsed, spelled, with
 from gappletron.streams import open_stream
 from gappletron.streams.adversarial import FreshThenSegments, Segments
 from gappletron.streams.prepared import Remembered
-from gappletron.tuning import tuned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -87,10 +87,7 @@ def learner_of(task: Task) -> Learner:
             learner = learner.replace(optimizer=_optimizer(task.optimizer))
     if not task.tuning:
         return learner
-    stream = _named_stream(task.stream)
-    return tuned(
-        learner, task.tuning, graph_of(task), rounds=stream.rounds, features=stream.features, max_norm=stream.max_norm
-    )
+    return tuned_as_read(learner, task.tuning, graph_of(task), _named_stream(task.stream))
 
 
 def _optimizer(text: str) -> Optimizer:
@@ -249,7 +246,13 @@ def kinds_of(tasks: Iterable[Task]) -> list[Task]:
     """One task for each loop that must be compiled: by the classes of the pieces and the padded number of classes."""
     found = {}
     for task in tasks:
-        parts = (task.learner.partition(":")[0], task.exploration, task.optimizer.partition(":")[0])
+        # With another update a learner is made of other pieces.
+        parts = (
+            task.learner.partition(":")[0],
+            task.exploration,
+            task.optimizer.partition(":")[0],
+            "update=" in task.tuning,
+        )
         found[(*parts, lanes_for(task.classes))] = task
     return list(found.values())
 

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gappletron.experiments.sweeps import Cell, Task
+from gappletron.experiments.evidence import Series
+from gappletron.experiments.sweeps import SWEEPS, Cell, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from gappletron.experiments.store import Result
 
-__all__ = ["Spread", "Summary"]
+__all__ = ["Sample", "Spread", "Summary"]
+
+DRAWING_NOTHING = frozenset(entrant.learner for sweep in SWEEPS for entrant in sweep.entrants if not entrant.draws)
+"""The learners that play the same data in the same way in every repeat."""
+
+
+class Sample(NamedTuple):
+    """One run: the seed of its data, its repeat, its error rate (also of the second half), and its explored rounds."""
+
+    seed: int
+    repeat: int
+    error: float
+    late: float
+    explored: float
 
 
 class Spread(NamedTuple):
     """The repeats of one configuration (:attr:`Task.configuration`): error rates, and averages of the counts.
 
-    `late` is the error rate of the second half of the rounds.
+    `late` is the error rate of the second half of the rounds; `samples` has the numbers of every run.
 
     >>> from gappletron.experiments.sweeps import SWEEPS, tasks
     >>> spread = Spread(tasks(SWEEPS[0])[0].configuration, 4, 0.2, 0.1, 0.3, 0.15, 50.0, 20.0)
@@ -33,6 +47,12 @@ class Spread(NamedTuple):
     late: float
     labels_seen: float
     explored: float
+    samples: tuple[Sample, ...] = ()
+
+    def series(self, value: Callable[[Sample], float]) -> Series:
+        """A value of every run, for tests that pair the runs of two learners."""
+        drawn = self.configuration.learner not in DRAWING_NOTHING
+        return Series({(sample.seed, sample.repeat): value(sample) for sample in self.samples}, drawn)
 
     @property
     def width(self) -> float:
@@ -112,7 +132,7 @@ class Summary:
 
 
 def _spread(configuration: Task, runs: list[Result]) -> Spread:
-    rates = [run.outcome.error_rate for run in runs]
+    rates, late = [run.outcome.error_rate for run in runs], list(map(_late, runs))
     n = len(runs)
     return Spread(
         configuration,
@@ -120,10 +140,20 @@ def _spread(configuration: Task, runs: list[Result]) -> Spread:
         sum(rates) / n,
         min(rates),
         max(rates),
-        sum(map(_late, runs)) / n,
+        sum(late) / n,
         sum(run.outcome.labels_seen for run in runs) / n,
         sum(run.outcome.explored for run in runs) / n,
+        tuple(
+            Sample(_seed(run.task.stream), run.task.repeat, rate, half, run.outcome.explored)
+            for run, rate, half in zip(runs, rates, late, strict=True)
+        ),
     )
+
+
+def _seed(stream: str) -> int:
+    """The seed in a stream's name; 0 where it has none."""
+    found = stream.rpartition("seed=")[2]
+    return int(found) if "seed=" in stream and found.isdigit() else 0
 
 
 def _late(run: Result) -> float:

@@ -1,0 +1,188 @@
+"""What runs can tell about orderings of means: paired t-tests, combined so that the error rates are known.
+
+A statement about one cell is a formula: orderings "the mean of this is below the mean of that" (:class:`Less`), joined
+by :class:`All` and :class:`Any`. :func:`weigh` gives two p-values for it, one against "it is false" and one against "it
+is true". A conjunction is shown by showing every part (intersection-union test, no correction), a disjunction by
+showing one part of n at n times its p-value (Bonferroni); for "it is false" the two change places. So each p-value is
+valid whatever the other orderings are. That a learner's better tuning is chosen by looking is a disjunction too.
+
+:func:`told` turns the p-values of all cells into one of three words. Each of "holds" and "does not hold" is wrong with
+probability at most :data:`ERROR_RATE`, if the differences between paired runs are normally distributed. Where they are
+very skewed, "holds" can be wrong about twice as often.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "ERROR_RATE",
+    "FAILS",
+    "HOLDS",
+    "UNKNOWN",
+    "All",
+    "Any",
+    "Formula",
+    "Less",
+    "Series",
+    "Weight",
+    "told",
+    "weigh",
+]
+
+ERROR_RATE = 0.05
+"""The probability with which "holds", and with which "does not hold", may be said wrongly of one claim."""
+
+HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be told at this size"
+
+
+@dataclass(frozen=True)
+class Series:
+    """The values of a learner in one cell, by the seed of the data and the repeat.
+
+    A learner that does not draw (`drawn` is False) has the same value in every repeat on the same data; a constant has
+    it on all data.
+
+    >>> twice = Series({(0, 0): 0.5, (0, 1): 0.7})
+    >>> twice.minus(Series({(0, 0): 0.1}, drawn=False)).values[0, 0]
+    0.4
+    """
+
+    values: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    drawn: bool = True
+    constant: float | None = None
+
+    def at(self, seed: int, repeat: int) -> float | None:
+        """The value in a repeat on the data with this seed; None where there is none."""
+        if self.constant is not None:
+            return self.constant
+        return self.values.get((seed, repeat if self.drawn else 0))
+
+    @property
+    def mean(self) -> float:
+        """The mean over all runs."""
+        return statistics.fmean(self.values.values()) if self.constant is None else self.constant
+
+    def minus(self, other: Series, factor: float = 1.0) -> Series:
+        """The differences between this series and a multiple of another, run by run."""
+        drawn = [one for one in (self, other) if one.drawn and one.constant is None]
+        keys = [key for one in drawn for key in one.values]
+        pairs = {key: (self.at(*key), other.at(*key)) for key in keys or (*self.values, *other.values)}
+        found = {key: a - factor * b for key, (a, b) in pairs.items() if a is not None and b is not None}
+        return Series(found, bool(drawn))
+
+
+class Less(NamedTuple):
+    """The mean of `low` is below `factor` times the mean of `high`.
+
+    >>> weigh(Less(Series(constant=0.1), Series({(0, 0): 0.5}, drawn=False)))
+    Weight(true=0.0, false=1.0)
+    """
+
+    low: Series
+    high: Series
+    factor: float = 1.0
+
+
+class All(NamedTuple):
+    """Every part is true."""
+
+    parts: tuple[Formula, ...]
+
+
+class Any(NamedTuple):
+    """At least one part is true."""
+
+    parts: tuple[Formula, ...]
+
+
+Formula: TypeAlias = Less | All | Any
+
+
+class Weight(NamedTuple):
+    """The p-value at which a formula is shown to be true, and that at which it is shown to be false."""
+
+    true: float
+    false: float
+
+
+def weigh(formula: Formula) -> Weight:
+    """The p-values of a formula.
+
+    >>> low, high = Series({(0, r): 1.0 + 0.1 * r for r in range(5)}), Series({(0, r): 2.0 for r in range(5)})
+    >>> weigh(Less(low, high)).true < 0.001
+    True
+    >>> weigh(All((Less(low, high), Less(high, low)))).false < 0.001
+    True
+    >>> weigh(Any((Less(low, high), Less(high, low)))).true < 0.001
+    True
+    """
+    if isinstance(formula, Less):
+        return _paired(formula.low.minus(formula.high, formula.factor))
+    parts = [weigh(part) for part in formula.parts]
+    n = len(parts)
+    if isinstance(formula, All):
+        return Weight(
+            max((part.true for part in parts), default=0.0),
+            min(1.0, n * min(part.false for part in parts)) if parts else 1.0,
+        )
+    return Weight(
+        min(1.0, n * min(part.true for part in parts)) if parts else 1.0,
+        max((part.false for part in parts), default=0.0),
+    )
+
+
+def _paired(differences: Series) -> Weight:
+    """One-sided t-tests of the mean difference; over the seeds of the data where there are several, as runs on the same
+    data are not independent samples of all data.
+    """
+    seeds: dict[int, list[float]] = {}
+    for (seed, _), value in differences.values.items():
+        seeds.setdefault(seed, []).append(value)
+    sample = (
+        [statistics.fmean(values) for values in seeds.values()] if len(seeds) > 1 else next(iter(seeds.values()), [])
+    )
+    if not differences.drawn and len(sample) == 1:
+        return Weight(float(sample[0] >= 0.0), float(sample[0] < 0.0))  # nothing is random here
+    if len(sample) < 2:
+        return Weight(1.0, 1.0)
+    return _t_test(sample)
+
+
+def _t_test(sample: Sequence[float]) -> Weight:
+    from scipy.special import stdtr
+
+    n = len(sample)
+    mean = math.fsum(sample) / n
+    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in sample) / (n - 1))
+    if spread == 0.0:
+        return Weight(float(mean >= 0.0), float(mean <= 0.0))  # equal numbers tell nothing where the mean is 0
+    t = mean / spread * math.sqrt(n)
+    return Weight(float(stdtr(n - 1, t)), float(stdtr(n - 1, -t)))
+
+
+def told(weights: Sequence[Weight], share: tuple[float, float] = (1.0, 1.0), rate: float = ERROR_RATE) -> str:
+    """One of three words for a claim whose rule must be true in a share of its cells, from least to most.
+
+    >>> sure, refuted, open_ = Weight(0.0001, 1.0), Weight(1.0, 0.0001), Weight(0.3, 0.7)
+    >>> told([sure, sure]), told([sure, refuted]), told([sure, open_])
+    ('holds', 'does not hold', 'cannot be told at this size')
+    >>> told([sure, refuted, open_, refuted], share=(0.2, 0.6))
+    'holds'
+    """
+    n = len(weights)
+    if share == (1.0, 1.0):
+        whole = Weight(max(w.true for w in weights), min(1.0, n * min(w.false for w in weights)))
+        return HOLDS if whole.true <= rate else FAILS if whole.false <= rate else UNKNOWN
+    # Every cell at a rate of rate/n, so that all the words about cells are right at once.
+    fewest = sum(weight.true <= rate / n for weight in weights) / n
+    most = (n - sum(weight.false <= rate / n for weight in weights)) / n
+    if share[0] <= fewest and most <= share[1]:
+        return HOLDS
+    return FAILS if most < share[0] or share[1] < fewest else UNKNOWN

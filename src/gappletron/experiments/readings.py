@@ -1,0 +1,89 @@
+"""Tunings under other readings of the paper: the tuning of a task may be followed by what is read otherwise.
+
+``theory:L=2,X=mean`` is the tuning "theory" with the constant L = 2 X^2 for every loss and with X the mean norm of the
+features. A tuning without settings is that of the main command. What can be read otherwise:
+
+=========  ==========================  =======================================================================
+setting    tuning and learners         meaning
+=========  ==========================  =======================================================================
+L          theory, Gappletrons         L = L X^2 for a number, X^2 / ln K for ``gaplog``; not the loss's own
+X          theory, all that use it     ``mean``: the mean norm of the features instead of the largest
+gamma      only-t, Gappletrons         gamma itself, which is 1 in the main command
+root       only-t, SOBAdiag            the rate min(1/2, T^(-1/root)), whose root is 2 in the main command
+update     both, Banditron             ``margin``: the hinge with a margin of 1 and Gappletron's own step size
+=========  ==========================  =======================================================================
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING
+
+from gappletron._validate import UserError
+from gappletron.exploration import EpsilonGreedy
+from gappletron.learners.banditron import BanditronIW
+from gappletron.learners.gappletron import Gappletron
+from gappletron.learners.soba import SobaDiag
+from gappletron.losses import Hinge
+from gappletron.spelling import split
+from gappletron.streams.synthetic import Synthetic
+from gappletron.tuning import tuned
+
+if TYPE_CHECKING:
+    from gappletron.graphs import FeedbackGraph
+    from gappletron.learners.learner import Learner
+    from gappletron.streams.stream import Stream
+
+__all__ = ["mean_norm", "tuned_as_read"]
+
+MARGIN = 1.0 - 2.0**-30
+"""kappa of the hinge with a margin of 1: the class Hinge needs a number below 1."""
+
+
+def tuned_as_read(learner: Learner, tuning: str, graph: FeedbackGraph, stream: Stream) -> Learner:
+    """The learner with its numbers set for a graph and a stream, by a tuning that may have settings.
+
+    >>> from gappletron import FeedbackGraph, named
+    >>> stream, graph = Synthetic(9, 120), FeedbackGraph.bandit(9)
+    >>> own, common = (tuned_as_read(named("gapsmh"), text, graph, stream) for text in ("theory", "theory:L=1"))
+    >>> own.exploration.gamma / common.exploration.gamma  # its own L is 4 X^2
+    2.0
+    >>> round(tuned_as_read(named("soba-diag"), "only-t:root=3", graph, Synthetic(9, 120, rounds=8000)).rate.gamma, 6)
+    0.05
+    """
+    name, reading = split(tuning)
+    norm = mean_norm(stream) if reading.pop("X", "") == "mean" else stream.max_norm
+    found = tuned(learner, name, graph, rounds=stream.rounds, features=stream.features, max_norm=norm)
+    for key, value in reading.items():
+        found = _read_otherwise(found, key, value, graph, norm or 0.0, stream.rounds or 1)
+    return found
+
+
+def _read_otherwise(learner: Learner, key: str, value: str, graph: FeedbackGraph, norm: float, rounds: int) -> Learner:
+    match key, learner:
+        case "L", Gappletron():
+            K = graph.n_classes
+            wanted = norm**2 / math.log(K) if value == "gaplog" else float(value) * norm**2
+            # The theorem's gamma grows with sqrt(L), and L enters nowhere else.
+            ratio = wanted / learner.loss.smoothness(K, norm)
+            return learner.with_gamma(learner.exploration.gamma * math.sqrt(ratio))  # type: ignore[attr-defined]
+        case "gamma", Gappletron():
+            return learner.with_gamma(float(value))
+        case "root", SobaDiag():
+            return learner.with_gamma(min(0.5, rounds ** (-1.0 / float(value))))
+        case "update", BanditronIW():
+            return Gappletron(Hinge(kappa=MARGIN), exploration=EpsilonGreedy(learner.gamma))
+    raise UserError(f"{learner.name} has no reading {key}={value}: see gappletron.experiments.readings")
+
+
+def mean_norm(stream: Stream) -> float:
+    """The expected norm of the features of a synthetic stream, whose classes are equally likely.
+
+    >>> stream = Synthetic(9, 120)
+    >>> mean_norm(stream) < stream.max_norm
+    True
+    """
+    if not isinstance(stream, Synthetic):
+        raise UserError(f"the mean norm is known for synthetic streams, not for {stream!r}: leave out X=mean")
+    return statistics.fmean(math.sqrt(len(words) + stream.features // 8) for words in stream.keywords)
