@@ -133,7 +133,7 @@ def test_bounds_need_a_comparator() -> None:
 def test_one_run_and_its_bounds() -> None:
     for result in fakes("bounds", rounds=500, repeats=1):
         task = result.task
-        if task.learner != "gapsmh":
+        if task.learner != "gapsmh" or ("fixed-ogd" in task.optimizer and task.noise > 0.0):  # it has no theorem there
             continue
         lost = result.outcome.comparator_loss or 0.0
         found = Examined(result, learner_of(task), 1.0, Comparator(np.zeros((3, 3)), lost, 0.0), bounds_of(result))

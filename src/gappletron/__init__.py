@@ -91,7 +91,11 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.scikit import Acts as Acts, GappletronClassifier as GappletronClassifier
     from gappletron.state import Field as Field, Scratch as Scratch
     from gappletron.streams import open_stream as open_stream
-    from gappletron.streams.adversarial import FreshFeatures as FreshFeatures, Segments as Segments
+    from gappletron.streams.adversarial import (
+        FreshFeatures as FreshFeatures,
+        FreshThenSegments as FreshThenSegments,
+        Segments as Segments,
+    )
     from gappletron.streams.stream import ArrayStream as ArrayStream, Chunk as Chunk, Stream as Stream
     from gappletron.streams.svmlight import SvmlightFile as SvmlightFile
     from gappletron.streams.synthetic import Synthetic as Synthetic
@@ -155,7 +159,7 @@ _HOMES = {
     "scikit": ("Acts", "GappletronClassifier"),
     "state": ("Field", "Scratch"),
     "streams": ("open_stream",),
-    "streams.adversarial": ("FreshFeatures", "Segments"),
+    "streams.adversarial": ("FreshFeatures", "FreshThenSegments", "Segments"),
     "streams.stream": ("ArrayStream", "Chunk", "Stream"),
     "streams.svmlight": ("SvmlightFile",),
     "streams.synthetic": ("Synthetic",),

@@ -104,6 +104,7 @@ STYLES: dict[str, Style] = {
     "arow": Style("AROW", GREY, "h", "-."),
     "label-efficient-perceptron": Style("label-efficient Perceptron", BLACK, "d"),
     "exp3-g": Style("Exp3.G", OLIVE, "p", ":"),
+    "perceptrons-first": Style("Perceptrons first", VERMILION, "H"),
 }
 """The learners of the sweeps, in the order of the legends. :func:`style_of` gives other learners a style."""
 

@@ -235,7 +235,7 @@ def future_caption(figure: Figure, results: Sequence[Result]) -> str:
         return ""
     return (
         f"Mistakes up to each round on unit vectors with bandit feedback (the mean of {repeats(drawn)[1]}; "
-        f"{horizon(drawn)}; both on log scales). 'perceptrons-first' plays the Perceptrons of Beygelzimer et al. "
+        f"{horizon(drawn)}; both on log scales). 'Perceptrons first' plays the Perceptrons of Beygelzimer et al. "
         "(2019), and changes to GapSmH once they have made more updates than strongly separable data of the assumed "
         "norm allow. In expectation it makes at most (K - 1)(X^2 ||U||^2 + 1) mistakes before that (dashed), on any "
         "data: O(K ||U||^2) in all if the data are strongly separable, and otherwise so many more than GapSmH. This "
