@@ -88,7 +88,7 @@ KINDS = [figure.id for figure in FIGURES if not figure.beyond and (figure.paper 
 
 @pytest.mark.parametrize("figure", KINDS)
 def test_a_figure_alone_makes_a_report(tmp_path, figure):
-    reproduce(tmp_path, figures=[figure], rounds=60, repeats=1)
+    reproduce(tmp_path, figures=[figure], rounds=100, repeats=1)
     text = (tmp_path / "report.html").read_text()
     assert f'id="figure-{figure}"' in text
     assert [path.name for path in sorted((tmp_path / "figures").iterdir())] == [f"{figure}.png", f"{figure}.svg"]
