@@ -112,7 +112,7 @@ def test_the_bounds_of_a_stored_run(here):
     assert "full-expectation-separable" in out
     assert "it needs a comparator with zero loss, and the best in the ball has loss" in out  # these data are noisy
     assert (
-        "full-expectation                 E[mistakes] <= sum l_t(U) + value, value = 48.0\n" in out
+        "full-expectation                 E[mistakes] <= sum l_t(U) + value, value = 48.0, mistakes / bound = 0." in out
     )  # K L h^2 / 2 with h = 4
     assert "<svg" in (here / "bounds.svg").read_text()
 

@@ -114,8 +114,7 @@ KINDS = [figure.id for figure in FIGURES if not figure.beyond and (figure.paper 
 
 @pytest.mark.parametrize("figure", KINDS)
 def test_a_figure_alone_makes_a_report(tmp_path, figure):
-    rounds = 200 if figure == "lower-both" else 60  # both parts of that bound need more
-    reproduce(tmp_path, figures=[figure], rounds=rounds, repeats=1)
+    reproduce(tmp_path, figures=[figure], rounds=100, repeats=1)
     text = (tmp_path / "report.html").read_text()
     assert f'id="figure-{figure}"' in text
     assert [path.name for path in sorted((tmp_path / "figures").iterdir())] == [f"{figure}.png", f"{figure}.svg"]
