@@ -59,8 +59,10 @@ def test_again_it_plays_nothing(here):
 
 def test_everything_is_selected_summarised_and_judged_once(tmp_path, monkeypatch, capsys):
     from gappletron.cli import paper
-    from gappletron.experiments import claims, sweeps
+    from gappletron.experiments import claims, sensitivity, sweeps
     from gappletron.experiments.summary import Summary
+
+    assert sensitivity.PAPER_CLAIMS  # imported before the claims are replaced below
 
     listed, judged, summarised = [], [], []
     real_tasks, real_init = sweeps.tasks, Summary.__init__

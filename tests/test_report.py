@@ -79,7 +79,7 @@ def test_the_sensitivity_run_is_told_or_said_to_be_missing(studied):
     study = (Tally(counts, 3), {"full-separated": "does not hold"}) if studied else None
     page = render(results, summary, verdicts(summary), [], study)
     assert ("was not run" in page) is not studied
-    assert ("most claims hold with X the mean norm" in page) is studied
+    assert ("the largest number of claims holds with X the mean norm" in page) is studied
     assert ("Does not hold at the base; holds with X the mean norm. Test over" in page) is studied
 
 

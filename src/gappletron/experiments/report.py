@@ -11,7 +11,7 @@ from gappletron.experiments.beyond import contests
 from gappletron.experiments.claims import CLAIMS, OURS
 from gappletron.experiments.drawing import label_of
 from gappletron.experiments.evidence import ERROR_RATE, FAILS, HOLDS, UNKNOWN
-from gappletron.experiments.sensitivity import SEEDS, SETTINGS, best, flips, held_claims, robust
+from gappletron.experiments.sensitivity import SEEDS, SETTINGS, best, best_by_share, flips, held_claims, robust
 from gappletron.experiments.sweeps import SWEEPS, probes
 from gappletron.experiments.theorems import CONFIDENCE, DELTA, STANDARD_ERRORS, lower_bounds, tightness, upper_bounds
 from gappletron.theory import THEOREMS
@@ -121,10 +121,11 @@ class Study(NamedTuple):
     """What the stored sensitivity run says, for the report.
 
     `most` is the reading under which most claims hold, and `held` their number there, averaged over the seeds of the
-    data; `by_claim` has what is said of each claim.
+    data; `by_share` is the one with the largest share of cells. `by_claim` has what is said of each claim.
     """
 
     most: str
+    by_share: str
     held: float
     base: float
     claims: int
@@ -150,13 +151,14 @@ class Dependence(NamedTuple):
 
 def study_of(studied: tuple[Tally, Mapping[str, str]] | None) -> Study | None:
     """What a report says of a sensitivity run; None without one."""
-    if studied is None:
+    if studied is None or not studied[0].claims():
         return None
     found, words = studied
     most, claims = best(found), [claim.id for claim in found.claims()]
     judged = [claim for claim in claims if found.of(claim, most)]
     return Study(
         most.label,
+        best_by_share(found).label,
         held_claims(found, most),
         held_claims(found, SETTINGS[0]),
         len(claims),
