@@ -18,6 +18,7 @@ from gappletron import (
     FeedbackGraph,
     Gappletron,
     Hinge,
+    Paper,
     Plan,
     ProjectedOGD,
     TopUp,
@@ -280,6 +281,17 @@ def test_gradient_descent_without_projection_has_no_h():
 # ------------------------------------------------------------------------------------- 14. another dominating set
 
 VISIBLE = [[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 0, 0]]
+
+
+def test_a_larger_dominating_set_needs_twice_its_size_under_the_papers_rule():
+    """K = 5, |Q| = 2, S' = {2, 3, 4}: Algorithm 1 shows labels 3 and 4 with probability 1/(2 rho') = 1/6 at first."""
+    rows = [[1] * 5, [1] * 5, [1, 1, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1]]
+    graph = FeedbackGraph(rows, dominating_set=[2, 3, 4])
+    rule, p = Paper(gamma=10.0), np.zeros(5)
+    state = State(rule.declare(), Sizes(1, 5, 5)).tuple
+    rule.explore(state, Plan(graph.arrays, rule.table(graph)), 2, 0.0, p)
+    assert 1.0 / (p @ graph.visible)[3:] == pytest.approx([6.0, 6.0])
+    assert 2.0 * 5 / len(graph.revealing_classes) == 5.0
 
 
 def test_a_larger_dominating_set_needs_twice_its_size():

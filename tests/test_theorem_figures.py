@@ -102,7 +102,10 @@ def refused(*_: object, **__: object) -> None:
 def test_drawing_needs_the_stored_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     results = fakes(rounds=1000, repeats=2)
     for module, names in (
-        (runner, ("learner_of", "stream_of", "tuned_as_read", "play", "open_stream", "quietest_segment", "best_comparator")),
+        (
+            runner,
+            ("learner_of", "stream_of", "tuned_as_read", "play", "open_stream", "quietest_segment", "best_comparator"),
+        ),
         (theorems, ("stream_of", "play", "best_comparator")),
         (gappletron.tuning, ("tuned",)),
         (gappletron.streams, ("open_stream",)),

@@ -7,8 +7,9 @@ showing one part of n at n times its p-value (Bonferroni); for "it is false" the
 valid whatever the other orderings are. That a learner's better tuning is chosen by looking is a disjunction too.
 
 :func:`told` turns the p-values of all cells into one of three words. Each of "holds" and "does not hold" is wrong with
-probability at most :data:`ERROR_RATE`, if the differences between paired runs are normally distributed. Where they are
-very skewed, "holds" can be wrong about twice as often.
+probability at most :data:`ERROR_RATE`, if the differences between paired runs are normally distributed. If a learner
+fails badly with a probability p so small that all of n runs may miss it, "holds" can be wrong with a probability of
+about (1 - p)^n; no test on n runs can exclude that.
 """
 
 from __future__ import annotations
