@@ -11,6 +11,7 @@ import unicodedata
 
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -164,7 +165,6 @@ def test_a_frame_is_its_rows(encoder):
 
 
 def test_a_polars_frame_is_its_rows():
-    polars = pytest.importorskip("polars", reason="polars is not installed")
     frame = polars.DataFrame({"t": ["a b", None], "n": [1, None], "f": [True, False], "c": ["x", "y"]})
     encoder = Encoder(text="t")
     assert rows_of(encoder.encode_many(frame)) == [as_dict(encoder.encode(row)) for row in frame.iter_rows(named=True)]

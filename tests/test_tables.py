@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -461,7 +462,6 @@ def test_frames_of_numbers_are_arrays():
     assert played(by_frame) == played(by_array)
     dummies = pd.get_dummies(pd.Series(["a", "b", "c"] * 5))
     assert played(open_stream((dummies, [0, 1, 0] * 5))) == played(open_stream((dummies.to_numpy(int), [0, 1, 0] * 5)))
-    polars = pytest.importorskip("polars")
     assert played(open_stream((polars.from_pandas(frame.drop(columns="object")), y))) == played(
         open_stream((frame.drop(columns="object").to_numpy(float), y))
     )
