@@ -74,7 +74,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         SmoothHinge as SmoothHinge,
     )
     from gappletron.normalization import Columns as Columns
-    from gappletron.online import UNSEEN as UNSEEN, Online as Online, Receipt as Receipt
+    from gappletron.online import Online as Online
     from gappletron.optimizers import (
         AdaGrad as AdaGrad,
         AdaptiveOGD as AdaptiveOGD,
@@ -85,6 +85,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         ScaleFreeFTRL as ScaleFreeFTRL,
     )
     from gappletron.player import Player as Player, Turn as Turn
+    from gappletron.receipts import UNSEEN as UNSEEN, Receipt as Receipt
     from gappletron.records.encoder import Encoder as Encoder
     from gappletron.river import RiverAct as RiverAct, RiverClassifier as RiverClassifier
     from gappletron.runs import Runs as Runs, play as play
@@ -142,7 +143,7 @@ _HOMES = {
     "learners.squarecb": ("SquareCBG",),
     "normalization": ("Columns",),
     "losses": ("Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"),
-    "online": ("Online", "Receipt", "UNSEEN"),
+    "online": ("Online",),
     "optimizers": (
         "AdaGrad",
         "AdaptiveOGD",
@@ -153,6 +154,7 @@ _HOMES = {
         "ScaleFreeFTRL",
     ),
     "player": ("Player", "Turn"),
+    "receipts": ("Receipt", "UNSEEN"),
     "records.encoder": ("Encoder",),
     "river": ("RiverAct", "RiverClassifier"),
     "runs": ("Runs", "play"),

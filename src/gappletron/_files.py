@@ -56,7 +56,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 if target.exists():  # a file that was there keeps its permissions
                     part.chmod(stat.S_IMODE(target.stat().st_mode))
                 part.replace(target)
-                _synchronise(target.parent)
+                synchronise_folder(target.parent)
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
@@ -97,7 +97,7 @@ def _opened_special(path: str | os.PathLike[str]) -> IO[bytes]:
     return os.fdopen(os.dup(descriptor), "wb")
 
 
-def _synchronise(folder: Path) -> None:
+def synchronise_folder(folder: Path) -> None:
     """Let the new name of a file survive a power failure, where the system can do that."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
@@ -171,6 +171,22 @@ def _lock(descriptor: int, *, wait: bool) -> bool | None:
     except OSError:  # a file system without locks
         return None
     return True
+
+
+def lock_file(path: Path) -> int | None:
+    """Lock a file, which is made where it does not exist, until the descriptor that is returned is closed.
+
+    None where the system has no such locks; a BlockingIOError where another process, or another descriptor of this one,
+    has the lock.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    locked = _lock(descriptor, wait=False)
+    if locked:
+        return descriptor
+    os.close(descriptor)
+    if locked is None:
+        return None
+    raise BlockingIOError
 
 
 def cannot_write(path: str | os.PathLike[str], reason: str) -> UserError:

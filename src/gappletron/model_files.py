@@ -319,6 +319,21 @@ def graph_of(about: dict[str, Any], arrays: dict[str, NDArray[Any]], suffix: str
     return graph._restored(**flags)
 
 
+def graph_document(graph: FeedbackGraph) -> dict[str, Any]:
+    """A graph as plain values for JSON, with all that a file would hold of it."""
+    matrices = {name: array.tolist() for name, array in graph_arrays(graph).items()}
+    return {**graph_header(graph), **matrices}
+
+
+def graph_from(document: dict[str, Any]) -> FeedbackGraph:
+    """The graph of :func:`graph_document`, also after JSON made lists of its tuples."""
+    about = {name: list(value) if isinstance(value, tuple) else value for name, value in document.items()}
+    arrays: dict[str, NDArray[Any]] = {"edges": np.array(about["edges"], np.bool_)}
+    if "costs" in about:
+        arrays["costs"] = np.array(about["costs"], np.float64)
+    return graph_of(about, arrays)
+
+
 # ------------------------------------------------------------------------------------------------ files of version 0.1
 
 

@@ -5,32 +5,49 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import enum
-import os
-import secrets
+import math
 import threading
 import time
-import weakref
+import warnings
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gappletron import model_files
-from gappletron._signals import Held
-from gappletron._validate import Label, UserError, whole
-from gappletron.engine import HEAD, new_record
+from gappletron._forks import forks, guard
+from gappletron._signals import held_back
+from gappletron._validate import Label, UserError, number, whole
+from gappletron.answers import Answers
+from gappletron.engine import ACTION, HEAD
 from gappletron.inputs import Vector, sparse_parts
+from gappletron.journal import events
+from gappletron.journal.folder import FolderStore
+from gappletron.journal.journal import DURABILITIES, Journal, Policy
+from gappletron.journal.settings import check_settings, settings_of, versions
+from gappletron.journal.store import Store
 from gappletron.learners.learner import Learner
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.player import Player, Turn, for_records
+from gappletron.receipts import (
+    UNSEEN,
+    Receipt,
+    Session,
+    checked_sessions,
+    new_session,
+    read_receipts,
+    split_id,
+    write_receipts,
+)
 from gappletron.records.encoder import Encoder
 from gappletron.streams.stream import MOST_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from os import PathLike
+    from types import TracebackType
 
     from numpy.typing import NDArray
 
@@ -38,152 +55,38 @@ if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph
     from gappletron.normalization import Normalization
     from gappletron.numerics import Floats
+    from gappletron.receipts import Unseen
 
-__all__ = ["UNSEEN", "Online", "Receipt"]
+__all__ = ["Online"]
 
 FORMAT = "gappletron.Online"
 FIRST_FEATURES = 1024
 PENDING, PENDING_BYTES = 10_000, 2**28
 """How many receipts may wait for feedback unless said otherwise, and how much memory they may take."""
-RECEIPT = ("serial", "action", "greedy", "size of the row", "graph, or -1 for the model's own")
-"""The columns of the array "receipts" in a file."""
 MOST_SESSIONS = 256
 """Past sessions whose receipts are told from those of other models."""
-MOST_NAME = 100
-"""Characters in the name of a session."""
-ROUNDING = 1e-6
-"""How far the sum of saved probabilities may be from 1."""
-
-forks = [0]
-"""The number of forks between the first process and this one. After a fork, models start a new session."""
-
-_models: dict[int, weakref.ref[Online]] = {}
-"""Every model of this process, for :func:`os.fork`: a copy made in the middle of a round would be torn, and a lock that
-another thread held would never be released in the child."""
-
-_held_locks: list[threading.RLock] = []
-"""The locks that are held while the process forks."""
-_held_signals = Held()
-"""A handler that raises inside the functions below would leave locks behind. Its exception is lost in any case: Python
-ignores those of functions that it calls around a fork, and says so on the standard error."""
 
 
-def _before_fork() -> None:
-    _held_signals.begin()
-    patience = 0.05
-    # Never wait for long with other locks held: a thread that has this lock may be waiting for one of those.
-    while not _all_acquired(patience):
-        _release_all()
-        time.sleep(0.001)
-        patience = min(2.0 * patience, 5.0)  # others may hold several for long, one after the other
+LIMITS = {"pending": "pending_limit", "pending_bytes": "pending_bytes", "pending_age": "pending_age"}
+"""Arguments that may change from one opening to the next, and the attributes that hold them."""
 
 
-def _all_acquired(patience: float) -> bool:
-    """Take the locks of all models, also of those that are made meanwhile, but not again those that this thread has;
-    False where one was not to be had in time.
-    """
-    while True:
-        models = [reference() for reference in list(_models.values())]
-        missing = [model._lock for model in models if model is not None and not model._is_busy_here()]
-        if not missing:
-            return True
-        for lock in missing:
-            if not lock.acquire(timeout=patience):
-                return False
-            _held_locks.append(lock)
+class Acting(NamedTuple):
+    """A round that is being played: its turn, when, and for the journal its row as bytes and its graph's version."""
+
+    turn: Turn
+    time: float
+    row: bytes
+    version: int
+    followed: bool
 
 
-def _release_all() -> None:
-    while _held_locks:
-        _held_locks.pop().release()
+class Learning(NamedTuple):
+    """Feedback that is being taken in: the label's position, or :data:`~gappletron.journal.events.FORGOTTEN`."""
 
-
-def _after_fork_in_parent() -> None:
-    _release_all()
-    _held_signals.end()
-
-
-def _after_fork_in_child() -> None:
-    forks[0] += 1
-    _held_signals.arrived.clear()  # they were sent to the parent
-    _after_fork_in_parent()  # the thread that forks holds them all
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
-
-
-class Unseen(enum.Enum):
-    """The type of :data:`UNSEEN`."""
-
-    UNSEEN = "UNSEEN"
-
-    def __repr__(self) -> str:
-        return "UNSEEN"
-
-
-UNSEEN = Unseen.UNSEEN
-"""In place of a label: the round is over, and the graph hid the label."""
-
-
-class Receipt:
-    """An action that was taken, and all that learning from it later will need.
-
-    >>> from gappletron import FeedbackGraph, Online
-    >>> model = Online("gapsmh", FeedbackGraph.apple_tasting(), features=4, seed=1)
-    >>> receipt = model.act(([0, 3], [1.0, 0.5]))
-    >>> receipt.action, receipt.greedy, receipt.probability, receipt.reveals
-    ('spam', 'ham', 0.5, ())
-    >>> receipt.propensity("ham")
-    0.5
-    """
-
-    __slots__ = ("_turn", "serial", "session")
-
-    def __init__(self, session: str, serial: int, turn: Turn) -> None:
-        self.session, self.serial, self._turn = session, serial, turn
-
-    @property
-    def id(self) -> str:
-        """Names the receipt across processes and files."""
-        return f"{self.session}-{self.serial}"
-
-    @property
-    def graph(self) -> FeedbackGraph:
-        """The feedback graph of the round."""
-        return self._turn.graph
-
-    @property
-    def probabilities(self) -> Floats:
-        """The probability of every action of the graph; not to be written to, since learning will need it."""
-        return self._turn.probabilities
-
-    @property
-    def action(self) -> Label:
-        """What to do: a class, or an extra action such as a query."""
-        return self.graph.actions[self._turn.action]
-
-    @property
-    def greedy(self) -> Label:
-        """The class that the learner would predict without exploration, y*."""
-        return self.graph.classes[self._turn.greedy]
-
-    @property
-    def probability(self) -> float:
-        """The probability with which the action was drawn."""
-        return float(self._turn.probabilities[self._turn.action])
-
-    @property
-    def reveals(self) -> tuple[Label, ...]:
-        """The labels that the action reveals: learn one of these, or UNSEEN where the label is another."""
-        return self.graph.reveals(self.action)
-
-    def propensity(self, label: Label) -> float:
-        """P_t(label observed): the probability that the action drawn reveals this label, if it is the true one."""
-        return float(self._turn.probabilities @ self.graph.visible[:, self.graph.class_index(label)])
-
-    def __repr__(self) -> str:
-        return f"<Receipt {self.id}: {self.action!r} with probability {self.probability:.3g}>"
+    receipt: Receipt
+    label: int
+    time: float
 
 
 class Online:
@@ -204,6 +107,7 @@ class Online:
     :param pending: how many receipts may wait for feedback; beyond that the oldest expire.
     :param pending_bytes: how much memory the rows and probabilities of waiting receipts may take; beyond that the
         oldest expire.
+    :param pending_age: for how many seconds a receipt may wait; then it expires. By default there is no such limit.
     :param feature_limit: the most features with ``features="grow"``.
 
     >>> from gappletron import FeedbackGraph, Online, UNSEEN
@@ -245,6 +149,7 @@ class Online:
         bias: bool | str = "auto",
         pending: int = PENDING,
         pending_bytes: int = PENDING_BYTES,
+        pending_age: float | None = None,
         feature_limit: int = 2**24,
     ) -> None:
         if not isinstance(learner, Learner | str) and graph is None:
@@ -266,18 +171,20 @@ class Online:
             self.feature_limit = whole(feature_limit, "feature_limit", least=1, most=MOST_FEATURES)
             first = min(FIRST_FEATURES, self.feature_limit)
         self._player = Player(learner, graph, first, seed, normalize=normalize, bias=bias)
-        self._begin(pending, pending_bytes)
+        self._begin(pending, pending_bytes, pending_age)
 
     def _bind(self) -> None:
         """What is not saved: the lock, what a signal may interrupt, and machine code, now rather than in a round."""
         self._player.may_have_more = self.feature_limit is not None
         self._lock = threading.RLock()  # reentrant: a signal handler may save in the middle of a call
-        self._acting: Turn | None = None
-        self._learning: Receipt | None = None
+        self._acting: Acting | None = None
+        self._learning: Learning | None = None
+        self._journal: Journal | None = None
+        self._held_by: int | None = None
+        self._is_idle = False
         self._waiting_bytes = sum(receipt._turn.nbytes for receipt in self._pending.values())
         self._player.compile_rounds()
-        key = id(self)
-        _models[key] = weakref.ref(self, lambda _: _models.pop(key, None))
+        guard(self)
 
     def __repr__(self) -> str:
         return (
@@ -302,24 +209,35 @@ class Online:
             )
         model = cls.__new__(cls)
         model._player, model.encoder, model.feature_limit = player, encoder, None
-        model._begin(PENDING, PENDING_BYTES)
+        model._begin(PENDING, PENDING_BYTES, None)
         return model
 
-    def _begin(self, pending: int, pending_bytes: int) -> None:
+    def _begin(self, pending: int, pending_bytes: int, pending_age: float | None) -> None:
         """No receipt was given out yet."""
-        self.pending_limit = whole(pending, "pending", least=1)
-        self.pending_bytes = whole(pending_bytes, "pending_bytes", least=1)
-        self._session, self._forks = _new_session(self.rounds), forks[0]
+        self._set_limits(pending, pending_bytes, pending_age)
+        self._answers = Answers()
+        self._session, self._forks = new_session(self.rounds), forks[0]
         self._past: dict[str, Session] = {}
         self._pending: OrderedDict[int, Receipt] = OrderedDict()
         self._expired: OrderedDict[int, None] = OrderedDict()
         self._bind()
 
+    def _set_limits(self, pending: Any, pending_bytes: Any, pending_age: Any) -> None:
+        """How many receipts may wait, and for how long."""
+        self.pending_limit = whole(pending, "pending", least=1)
+        self.pending_bytes = whole(pending_bytes, "pending_bytes", least=1)
+        self.pending_age = None if pending_age is None else number(pending_age, "pending_age", above=0.0)
+
     @property
     def player(self) -> Player:
         """The player underneath, for playing in bulk; it is not locked, so let no other thread use the model
-        meanwhile.
+        meanwhile. A model with a journal has none to show: what it played would not be logged.
         """
+        if self._journal is not None:
+            raise UserError(
+                "the player of a model with a journal is not to be used directly, since nothing of it would be logged: "
+                "call the methods of the model, or save the model and load the copy"
+            )
         with self._lock:
             self._settle()
             return self._player
@@ -372,28 +290,120 @@ class Online:
         """
         self._refuse_nesting()
         with self._lock:
-            self._settle()
-            player, vector = self._player, self._taken(x)
-            if self._forks != forks[0]:  # a copy of the process: its receipts are its own
-                self._start_session(player.rounds)
-            self._acting = turn = player.new_turn(vector, graph)
-            serial = player.draw(turn)
-            self._pending[serial] = receipt = Receipt(self._session.name, serial, turn)
-            self._waiting_bytes += turn.nbytes
-            if len(self._pending) > self.pending_limit or self._waiting_bytes > self.pending_bytes:
-                self._expire()
-            self._acting = None
-            return receipt
+            try:
+                self._begin_call()
+                receipt = self._act(self._taken(x), graph, time.time())
+                self._publish()
+            finally:
+                self._is_idle = self._held_by is not None
+        self._acknowledge()
+        return receipt
 
-    def _expire(self) -> None:
-        """Let the oldest receipts expire where too many wait."""
-        while len(self._pending) > self.pending_limit or (
-            self._waiting_bytes > self.pending_bytes and len(self._pending) > 1
+    def act_many(self, X: Iterable[Any], graph: FeedbackGraph | None = None) -> list[Receipt]:
+        """Draw an action for every x, in order: as :meth:`act` does, with one write to the journal for all.
+
+        All are checked before the first is played.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
+        >>> [receipt.serial for receipt in model.act_many([[0.5, 1.0], [1.0, 0.0]])]
+        [0, 1]
+        """
+        rows = list(X)
+        self._refuse_nesting()
+        with self._lock:
+            try:
+                self._begin_call()
+                vectors = [self._taken(x) for x in rows]
+                now = time.time()
+                receipts = [self._act(vector, graph, now) for vector in vectors]
+                self._publish()
+            finally:
+                self._is_idle = self._held_by is not None
+        self._acknowledge()
+        return receipts
+
+    def _begin_call(self) -> None:
+        """At the start of every call that changes the model, under the lock: what an earlier one left is done first."""
+        self._is_idle = False
+        self._settle()
+        if self._journal is not None:
+            if self._forks != forks[0]:
+                raise UserError(
+                    "this process is a copy (fork) of the one that opened the journal, which goes on there: open "
+                    "another folder here, or load a saved copy"
+                )
+            self._journal.check()
+
+    def _act(self, vector: Vector, graph: FeedbackGraph | None, now: float) -> Receipt:
+        """Play a round."""
+        player = self._player
+        if self._forks != forks[0]:  # a copy of the process: its receipts are its own
+            self._start_session(player.rounds)
+        self._acting = acting = self._prepared(vector, graph, now, followed=False)
+        player.draw(acting.turn)
+        return self._issued(acting)
+
+    def _prepared(self, vector: Vector, graph: FeedbackGraph | None, now: float, *, followed: bool) -> Acting:
+        """A round that is about to be played. Its row is noted before normalization changes it."""
+        turn = self._player.new_turn(vector, graph)
+        if self._journal is None:
+            return Acting(turn, now, b"", 0, followed)
+        row = vector.indices.tobytes() + vector.values.tobytes()
+        return Acting(turn, now, row, self._journal.version_of(turn.graph), followed)
+
+    def _issued(self, acting: Acting) -> Receipt:
+        """The receipt of a round that was played, which waits from now on."""
+        turn, now = acting.turn, acting.time
+        receipt = Receipt(self._session.name, turn.round, turn, now)
+        if self._journal is not None:
+            self._log_decision(acting)
+        self._pending[receipt.serial] = receipt
+        self._waiting_bytes += turn.nbytes
+        if (
+            len(self._pending) > self.pending_limit
+            or self._waiting_bytes > self.pending_bytes
+            or self.pending_age is not None
         ):
+            self._expire(now)
+        self._acting = None
+        return receipt
+
+    def _log_decision(self, acting: Acting) -> None:
+        journal, turn = self._journal, acting.turn
+        if journal is not None and not journal.has_added("decided", turn.round):
+            size = len(acting.row) // 12
+            flags = events.FOLLOWED * acting.followed
+            data = events.packed_decision(
+                turn.round,
+                acting.time,
+                turn.action,
+                turn.greedy,
+                acting.version,
+                flags,
+                size,
+                acting.row,
+                turn.probabilities,
+            )
+            journal.add("decided", turn.round, data)
+
+    def _expire(self, now: float) -> None:
+        """Let the oldest receipts expire where too many wait, or for too long."""
+        while self._pending:
             oldest = next(iter(self._pending.values()))
+            too_many = len(self._pending) > self.pending_limit
+            too_large = self._waiting_bytes > self.pending_bytes and len(self._pending) > 1
+            too_old = self.pending_age is not None and now - oldest.time > self.pending_age
+            if not (too_many or too_large or too_old):
+                break
+            if self._journal is not None:  # first: said twice it means the same
+                self._journal.add("expired", oldest.serial, events.Expired(oldest.serial, now).to_bytes())
             self._expired[oldest.serial] = None
             self._waiting_bytes -= oldest._turn.nbytes
             self._pending.pop(oldest.serial, None)
+        self._trim_expired()
+
+    def _trim_expired(self) -> None:
         while len(self._expired) > self.pending_limit:
             self._expired.popitem(last=False)
 
@@ -415,19 +425,33 @@ class Online:
 
         Compiled code changes the state and notes it in one step: see :class:`gappletron.engine.Desk`.
         """
-        if self._acting is not None or self._learning is not None:
+        acting, learning = self._acting, self._learning
+        if acting is not None or learning is not None:
+            if acting is not None and acting.turn.round >= 0:
+                self._log_decision(acting)
+            if learning is not None and learning.label != events.FORGOTTEN and self._has_learned(learning):
+                self._log_feedback(learning)
             self._take_note()
             self._waiting_bytes = sum(receipt._turn.nbytes for receipt in self._pending.values())
-            self._expire()
+            self._expire(time.time() if acting is None else acting.time)
             self._acting = self._learning = None
 
     def _take_note(self) -> None:
-        """Let the waiting receipts be those that the state tells of."""
-        turn, receipt = self._acting, self._learning
-        if turn is not None and turn.round >= 0 and turn.round not in self._expired:
-            self._pending.setdefault(turn.round, Receipt(self._session.name, turn.round, turn))
-        if receipt is not None and self._player.last_learned == receipt.serial:
-            self._pending.pop(receipt.serial, None)
+        """Let the waiting receipts be those that the state and the journal tell of."""
+        acting, learning = self._acting, self._learning
+        if acting is not None:
+            turn = acting.turn
+            if turn.round >= 0 and turn.round not in self._expired:
+                self._pending.setdefault(turn.round, Receipt(self._session.name, turn.round, turn, acting.time))
+        if learning is not None and self._has_learned(learning):
+            self._pending.pop(learning.receipt.serial, None)
+
+    def _has_learned(self, learning: Learning) -> bool:
+        """Whether feedback that was being taken in is part of the state."""
+        serial = learning.receipt.serial
+        if learning.label == events.FORGOTTEN:
+            return self._journal is not None and self._journal.has_added("fed", serial)
+        return self._player.last_learned == serial
 
     def _look(self, is_nested: bool) -> None:
         """Bring the model up to date for a call that changes nothing, under the lock.
@@ -441,9 +465,13 @@ class Online:
         else:
             self._settle()
 
+    def _owns_lock(self) -> bool:
+        """Whether this thread has the lock."""
+        return self._lock._is_owned()  # type: ignore[attr-defined]  # also used by threading.Condition
+
     def _is_busy_here(self) -> bool:
         """Whether this thread is inside a call already: then the present one comes from a signal handler."""
-        return self._lock._is_owned()  # type: ignore[attr-defined]  # also used by threading.Condition
+        return not self._is_idle and self._owns_lock()
 
     def _refuse_nesting(self) -> None:
         """A signal handler must not change the model in the middle of a call that changes it."""
@@ -458,14 +486,61 @@ class Online:
         """Take in the feedback of one action: the label, or UNSEEN where the round is over and the graph hid it."""
         self._refuse_nesting()
         with self._lock:
-            self._settle()
-            waiting = self._waiting(receipt)
-            position = self._position(waiting, label)
-            self._learning = waiting
-            self._player.learn(waiting._turn, position)
-            self._pending.pop(waiting.serial, None)
-            self._waiting_bytes -= waiting._turn.nbytes
-            self._learning = None
+            try:
+                self._begin_call()
+                waiting = self._waiting(receipt)
+                self._learn(Learning(waiting, self._position(waiting, label), time.time()))
+                self._publish()
+            finally:
+                self._is_idle = self._held_by is not None
+        self._acknowledge()
+
+    def learn_many(self, feedback: Iterable[tuple[Receipt | str, Label | Unseen]]) -> None:
+        """Take in the feedback of several actions, in order: as :meth:`learn` does, with one write to the journal.
+
+        All are checked before the first is learned from: where one is refused, nothing is learned.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
+        >>> first, second = model.act_many([[0.5, 1.0], [1.0, 0.0]])
+        >>> model.learn_many([(second, UNSEEN), (first.id, first.action)])
+        >>> model.pending
+        ()
+        """
+        given = list(feedback)
+        self._refuse_nesting()
+        with self._lock:
+            try:
+                self._begin_call()
+                now = time.time()
+                found: dict[int, Learning] = {}
+                for receipt, label in given:
+                    waiting = self._waiting(receipt)
+                    if waiting.serial in found:
+                        raise UserError(
+                            f"the receipt {waiting.id!r} stands twice in the feedback: feedback counts once"
+                        )
+                    found[waiting.serial] = Learning(waiting, self._position(waiting, label), now)
+                for learning in found.values():
+                    self._learn(learning)
+                self._publish()
+            finally:
+                self._is_idle = self._held_by is not None
+        self._acknowledge()
+
+    def _learn(self, learning: Learning) -> None:
+        """Take in feedback that was checked."""
+        waiting, self._learning = learning.receipt, learning
+        self._player.learn(waiting._turn, learning.label)
+        self._log_feedback(learning)
+        self._pending.pop(waiting.serial, None)
+        self._waiting_bytes -= waiting._turn.nbytes
+        self._learning = None
+
+    def _log_feedback(self, learning: Learning) -> None:
+        journal, serial = self._journal, learning.receipt.serial
+        if journal is not None and not journal.has_added("fed", serial):
+            journal.add("fed", serial, events.Fed(serial, learning.time, learning.label).to_bytes())
 
     def teach(self, x: Any, label: Label, propensity: float | None = None) -> None:
         """Learn the label of x without acting: a warm start from rows whose labels are known.
@@ -486,9 +561,24 @@ class Online:
         """
         self._refuse_nesting()
         with self._lock:
-            self._settle()
-            position = self.graph.class_index(label)
-            self._player.teach_on(self._taken(x), position, propensity)
+            try:
+                self._begin_call()
+                position = self.graph.class_index(label)
+                vector = self._taken(x)
+                with self._logged_at_once():
+                    self._player.teach_on(vector, position, propensity)
+                    if self._journal is not None:
+                        known = float("nan") if propensity is None else float(propensity)
+                        row = events.Features(vector.indices, vector.values)
+                        self._journal.add("taught", -1, events.Taught(time.time(), position, known, row).to_bytes())
+                self._publish()
+            finally:
+                self._is_idle = self._held_by is not None
+        self._acknowledge()
+
+    def _logged_at_once(self) -> contextlib.AbstractContextManager[None]:
+        """Around a change that the state does not tell of later: with a journal, signals wait until it is logged."""
+        return contextlib.nullcontext() if self._journal is None else held_back()
 
     def forget(self, receipt: Receipt | str) -> None:
         """Stop waiting for the feedback of an action, since none will come; nothing is learned.
@@ -501,12 +591,32 @@ class Online:
         """
         self._refuse_nesting()
         with self._lock:
-            self._settle()
-            waiting = self._waiting(receipt)
-            self._learning = waiting
-            self._pending.pop(waiting.serial, None)
-            self._waiting_bytes -= waiting._turn.nbytes
-            self._learning = None
+            try:
+                self._begin_call()
+                waiting = self._waiting(receipt)
+                self._learning = learning = Learning(waiting, events.FORGOTTEN, time.time())
+                self._log_feedback(learning)
+                self._pending.pop(waiting.serial, None)
+                self._waiting_bytes -= waiting._turn.nbytes
+                self._learning = None
+                self._publish()
+            finally:
+                self._is_idle = self._held_by is not None
+        self._acknowledge()
+
+    def receipt(self, id: str) -> Receipt:
+        """The waiting receipt with this id.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
+        >>> receipt = model.act([0.5, 1.0])
+        >>> model.receipt(receipt.id) is receipt
+        True
+        """
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
+            return self._waiting(id)
 
     def _position(self, waiting: Receipt, label: Label | Unseen) -> int:
         """The position of a label that the action of a receipt reveals, or that of none."""
@@ -539,11 +649,11 @@ class Online:
         name = receipt.id if isinstance(receipt, Receipt) else receipt
         if not isinstance(name, str):
             raise UserError(f"{receipt!r} is not a receipt: give what act() returned, or its id")
-        session, _, number = name.rpartition("-")
         foreign = f"the receipt {name!r} is not from this model: learn from the receipts that its own act() returned"
-        if not number.isascii() or not number.isdigit() or len(number) > 18:
-            raise UserError(foreign)
-        serial = int(number)
+        try:
+            session, serial = split_id(name)
+        except ValueError:
+            raise UserError(foreign) from None
         past = self._past.get(session)
         if past is not None and serial >= past.stop:
             raise UserError(
@@ -556,10 +666,13 @@ class Online:
         if serial in self._pending:
             return self._pending[serial]
         if serial in self._expired:
+            aged = self.pending_age is not None
+            too_long = f", or it waited for more than {self.pending_age:g} seconds" if aged else ""
+            or_age = " or pending_age=" if aged else ""
             raise UserError(
                 f"the receipt {name!r} has expired, since more than {self.pending_limit} others, or more than "
-                f"{self.pending_bytes:,} bytes, were waiting: give the feedback sooner, or make the model with a "
-                "larger pending= or pending_bytes="
+                f"{self.pending_bytes:,} bytes, were waiting{too_long}: give the feedback sooner, or make the model "
+                f"with a larger pending= or pending_bytes={or_age}"
             )
         raise UserError(
             f"the receipt {name!r} was already learned from, forgotten, or expired long ago: feedback counts once"
@@ -645,16 +758,33 @@ class Online:
         """
         self._refuse_nesting()
         with self._lock:
-            self._settle()
-            self._player.add_class(name, reveals, revealed_by, costs)
-            self._player.compile_rounds()
+            try:
+                self._begin_call()
+                with self._logged_at_once():
+                    self._player.add_class(name, reveals, revealed_by, costs)
+                    if self._journal is not None:
+                        version = self._journal.version_of(self.graph)
+                        self._journal.add("added", -1, events.Added(version, time.time()).to_bytes())
+                self._player.compile_rounds()
+                self._publish()
+            finally:
+                self._is_idle = self._held_by is not None
+        self._acknowledge()
 
     def grow(self, features: int) -> None:
         """Give the model more features; what was learned stays."""
         self._refuse_nesting()
         with self._lock:
-            self._settle()
-            self._player.grow(features)
+            try:
+                self._begin_call()
+                with self._logged_at_once():
+                    self._player.grow(features)
+                    if self._journal is not None:
+                        self._journal.add("grown", -1, events.Grown(self.features).to_bytes())
+                self._publish()
+            finally:
+                self._is_idle = self._held_by is not None
+        self._acknowledge()
 
     def _rows(self, X: Any) -> Any:
         """A batch of records as the rows of a sparse matrix; other batches as they are."""
@@ -682,21 +812,22 @@ class Online:
 
     # ----------------------------------------------------------------------------------------------------------- copies
 
-    def _start_session(self, first: int) -> None:
+    def _start_session(self, first: int, name: str | None = None) -> None:
         """From this round on receipts have another random part; those of before are known as past."""
         session = self._session._replace(stop=first)
         self._past[session.name] = session
-        self._session, self._forks = _new_session(first), forks[0]
+        self._session, self._forks = new_session(first) if name is None else Session(name, first, first), forks[0]
+        self._past.pop(self._session.name, None)  # a journal goes on with the session of its first snapshot
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy of its own, made under the lock: copying and pickling go on when other threads play again."""
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            left_out = ("_lock", "_acting", "_learning", "_waiting_bytes")
+            left_out = ("_lock", "_acting", "_learning", "_journal", "_held_by", "_is_idle", "_waiting_bytes")
             kept = {name: value for name, value in self.__dict__.items() if name not in left_out}
             waiting, expired = self._settled()
-            copies = {name: copy.copy(kept[name]) for name in ("_player", "_past")}
+            copies = {name: copy.copy(kept[name]) for name in ("_player", "_past", "_answers")}
             return kept | copies | {"_pending": waiting, "_expired": expired}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
@@ -704,6 +835,313 @@ class Online:
         self.__dict__.update(saved)
         self._start_session(self.rounds)
         self._bind()
+
+    # ---------------------------------------------------------------------------------------------------------- journal
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | PathLike[str] | Store,
+        learner: Learner | str | None = None,
+        graph: FeedbackGraph | None = None,
+        features: int | str | None = None,
+        *,
+        start: Online | None = None,
+        durability: str = "disk",
+        snapshot_every: int = 100_000,
+        keep_rows: int | None = None,
+        pieces: Iterable[type[Piece]] = (),
+        **options: Any,
+    ) -> Online:
+        """A model with a journal: every decision and every piece of feedback is logged before the call returns.
+
+        Opened again, also after a kill or a power failure, the model goes on bit for bit. A new folder gets a new
+        model. For one that holds a journal, the arguments may be omitted; where they are given, they must be those
+        that the model was made with, but for `pending`, `pending_bytes` and `pending_age`, which may change. One
+        process at a time can have a folder open. :meth:`close` ends it; the model is also a context manager.
+
+        :param folder: where the journal is; or a :class:`~gappletron.journal.store.Store`.
+        :param learner, graph, features: as those of :class:`Online`, and so are `options`.
+        :param start: a model to begin with, such as one that was taught, in place of a new one.
+        :param durability: what a call waits for: ``"disk"``, that its events survive a power failure (calls of several
+            threads share one write), or ``"os"``, that they survive the end of the process.
+        :param snapshot_every: events between two snapshots of the state, which are written in the background. They
+            make opening quick.
+        :param keep_rows: the features of at least so many last rounds are kept; in older parts of the log a hash may
+            stand for them. By default all are kept.
+        :param pieces: classes of your own that the learner is made of.
+
+        >>> import tempfile
+        >>> from gappletron import FeedbackGraph, Online
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with Online.open(folder, graph=FeedbackGraph.bandit(3), features=2) as model:
+        ...         receipt = model.act([0.5, 1.0])
+        ...     with Online.open(folder) as again:  # perhaps another process, another day
+        ...         again.learn(receipt.id, receipt.action)
+        ...         again.rounds, again.pending
+        (1, ())
+        """
+        if durability not in DURABILITIES:
+            raise UserError(f"durability={durability!r} is not known: choose 'disk' or 'os'")
+        policy = Policy(
+            durability,
+            whole(snapshot_every, "snapshot_every", least=1),
+            None if keep_rows is None else whole(keep_rows, "keep_rows", least=0),
+        )
+        given = {"learner": learner, "graph": graph, "features": features, **options}
+        given = {name: value for name, value in given.items() if value is not None}
+        store = folder if isinstance(folder, Store) else FolderStore(folder)
+        try:
+            settings = store.settings()
+            if settings is None:
+                model = cls(**given) if start is None else _copied(start, given)
+                store.put_snapshot(0, FORMAT, *model._snapshot())
+                store.put_settings({"options": settings_of(given)})
+            else:
+                if start is not None:
+                    raise UserError(f"{store.name!r} holds a model already: omit start, or use another folder")
+                limits = {name: given.pop(name) for name in LIMITS if name in given}
+                check_settings(store.name, settings["options"], given)
+                model = cls._recovered(store, tuple(pieces))
+                model._set_limits(*(limits.get(name, getattr(model, kept)) for name, kept in LIMITS.items()))
+            model._attach(Journal(store, policy))
+        except BaseException:
+            store.close()
+            raise
+        return model
+
+    @classmethod
+    def _recovered(cls, store: Store, pieces: tuple[type[Piece], ...]) -> Online:
+        """The model of a journal: its newest snapshot that is whole, and what was logged since then."""
+        found = store.snapshots()
+        for at in reversed(found):
+            try:
+                model = store.read_snapshot(at, FORMAT, lambda header, arrays: cls._restored(header, arrays, pieces))
+            except UserError:
+                if at == found[0]:
+                    raise
+                continue
+            model._replay(store, at)
+            model._start_session(model.rounds)
+            return model
+        raise UserError(f"the journal in {store.name!r} has no snapshot left: restore the folder from a copy")
+
+    def _replay(self, store: Store, start: int) -> None:
+        """Do again what was logged from event number `start` on."""
+        graphs: dict[int, FeedbackGraph] = {}
+        changed = 0
+        try:
+            for group in store.groups(start):
+                for place, event in enumerate(events.events_of(group.events), group.first):
+                    if place >= start:
+                        changed += self._redo(event, graphs)
+        except (events.Damaged, KeyError):
+            raise UserError(
+                f"an event in the journal in {store.name!r} does not fit those before it: restore the folder from a "
+                "copy"
+            ) from None
+        if changed:
+            warnings.warn(
+                f"{changed:,} decisions of the journal in {store.name!r} have other probabilities when they are "
+                "computed again, as after a change of versions or of the machine: those of the log were kept",
+                stacklevel=4,
+            )
+
+    def _redo(self, event: events.Event, graphs: dict[int, FeedbackGraph]) -> bool:
+        """Do again what an event tells of; whether a decision came out differently."""
+        player = self._player
+        match event:
+            case events.GraphMade(version, document):
+                graph = model_files.graph_from(document)
+                graphs[version] = self.graph if graph == self.graph else graph
+            case events.Decided():
+                return self._redo_decision(event, graphs[event.graph])
+            case events.Fed(serial, _, label):
+                turn = self._pending.pop(serial)._turn
+                self._waiting_bytes -= turn.nbytes
+                if label != events.FORGOTTEN:
+                    player.learn(turn, label)
+            case events.Expired(serial, _):
+                if serial in self._pending:
+                    self._waiting_bytes -= self._pending.pop(serial)._turn.nbytes
+                    self._expired[serial] = None
+                    self._trim_expired()
+            case events.Taught(_, label, propensity, features):
+                known = None if math.isnan(propensity) else propensity
+                player.teach_on(self._taken_again(features), label, known)
+            case events.Added(version, _):
+                player.extend(graphs[version])
+                player.compile_rounds()
+            case events.Grown(features):
+                player.grow(features)
+            case events.Answered(_, key, fingerprint, answer):
+                self._answers.put(key, fingerprint, answer)
+            case events.Opened(name, first, _, _):
+                if first != self.rounds:
+                    raise events.Damaged
+                self._start_session(first, name)
+        return False
+
+    def _redo_decision(self, event: events.Decided, graph: FeedbackGraph) -> bool:
+        """Play a round again. Its action and probabilities are those of the log: they were acknowledged."""
+        if event.round != self.rounds:
+            raise events.Damaged
+        turn = self._player.new_turn(self._taken_again(event.features), graph)
+        self._player.draw(turn)
+        chances = turn.record[HEAD : HEAD + graph.n_actions]
+        differs = turn.action != event.action or not np.array_equal(chances, event.probabilities)
+        if differs:
+            turn.record[ACTION], chances[:] = event.action, event.probabilities
+        self._pending[event.round] = Receipt(self._session.name, event.round, turn, event.time)
+        self._waiting_bytes += turn.nbytes
+        return differs
+
+    def _taken_again(self, features: events.Features) -> Vector:
+        """The row of an event, as it was taken then."""
+        if features.digest:
+            raise UserError(
+                "the features of this part of the log were compacted, so it cannot be replayed: only the snapshots "
+                "after it lead on"
+            )
+        row = (features.indices, features.values)
+        if self.encoder is None and self.feature_limit is not None:
+            return self._grown_for(row, self.feature_limit)
+        return self._player.checker.vector(row, self._player.features)
+
+    def _attach(self, journal: Journal) -> None:
+        """Log from now on. The session is new, so its name is logged first."""
+        opened = events.Opened(self._session.name, self.rounds, time.time(), versions())
+        journal.add("opened", -1, opened.to_bytes())
+        journal.publish()
+        journal.commit()
+        self._journal = journal
+        self._marks = [(journal.store.count, self.rounds)]
+
+    def _publish(self) -> None:
+        """At the end of a call that changed the model: what it has logged may be written, unless a block holds it."""
+        if self._journal is not None and self._held_by is None:
+            self._journal.publish()
+
+    def _acknowledge(self) -> None:
+        """After a call that changed the model, without the lock: wait until it is stored."""
+        if self._journal is not None and self._held_by != threading.get_ident():
+            self.commit()
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Inside the block no other thread uses the model, and no call waits for the disk; :meth:`commit` does later.
+
+        What happens inside is logged together: after a crash all of it is there, or nothing. A server uses this: it
+        collects the requests that arrive while the disk is busy, and one write serves them all.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
+        >>> with model.hold():
+        ...     receipt = model.act([0.5, 1.0])
+        ...     model.learn(receipt, receipt.action)
+        >>> model.commit()
+        """
+        self._refuse_nesting()
+        with self._lock:
+            self._begin_call()
+            self._held_by, self._is_idle = threading.get_ident(), True
+            try:
+                yield
+            finally:
+                self._held_by, self._is_idle = None, False
+                self._settle()
+                self._publish()
+
+    def commit(self) -> None:
+        """Return when everything up to now is stored; after a full disk, try again to store it.
+
+        Every call does this by itself, except inside :meth:`hold`. Without a journal there is nothing to wait for.
+        """
+        if self._journal is not None:
+            self._journal.commit()
+            if self._journal.is_snapshot_due:
+                self.checkpoint(wait=False)
+
+    def remember(self, key: str, fingerprint: bytes, answer: bytes) -> None:
+        """Keep the answer to a request under an idempotency key, for :meth:`recall`; the last 100,000 are kept.
+
+        Inside :meth:`hold` it is logged together with what the request did.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
+        >>> model.remember("7f3a", b"hash of the request", b"the answer")
+        >>> model.recall("7f3a", b"hash of the request")
+        b'the answer'
+        """
+        self._refuse_nesting()
+        with self._lock:
+            try:
+                self._begin_call()
+                with self._logged_at_once():
+                    self._answers.put(key, fingerprint, answer)
+                    if self._journal is not None:
+                        event = events.Answered(time.time(), key, fingerprint, answer)
+                        self._journal.add("answered", -1, event.to_bytes())
+                self._publish()
+            finally:
+                self._is_idle = self._held_by is not None
+        self._acknowledge()
+
+    def recall(self, key: str, fingerprint: bytes) -> bytes | None:
+        """The answer that was kept under this key, None where there is none; a UserError if the fingerprint differs."""
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
+            return self._answers.find(key, fingerprint)
+
+    def checkpoint(self, *, wait: bool = True) -> None:
+        """Store a snapshot of the state now, so that opening again need not replay the log.
+
+        :param wait: return when it is stored; otherwise a thread writes it.
+        """
+        self._refuse_nesting()
+        with self._lock:
+            self._settle()
+            journal = self._journal
+            if journal is None:
+                raise UserError("the model has no journal: use save(), or make it with Online.open()")
+            self._publish()
+            at = journal.position()
+            journal.begin_part()
+            header, arrays = self._snapshot()
+            arrays = {name: array.copy() for name, array in arrays.items()}
+            self._marks.append((at, self.rounds))
+            stop = None
+            if journal.policy.keep_rows is not None:
+                last = self.rounds - journal.policy.keep_rows
+                stop = max((number for number, rounds in self._marks if rounds <= last), default=0)
+                self._marks = [mark for mark in self._marks if mark[0] >= stop]
+        if wait:
+            journal.wait()
+            journal.put_snapshot(at, FORMAT, header, arrays, stop)
+        else:
+            journal.put_snapshot_in_background(at, FORMAT, header, arrays, stop)
+
+    def close(self) -> None:
+        """Store a snapshot and let another process open the folder; afterwards the model can only be looked at.
+
+        Without a journal there is nothing to close.
+        """
+        journal = self._journal
+        if journal is None or journal.is_closed:
+            return
+        try:
+            self.checkpoint()
+        finally:
+            journal.close()
+
+    def __enter__(self) -> Online:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     # ----------------------------------------------------------------------------------------------- saving and loading
 
@@ -723,38 +1161,18 @@ class Online:
         """Everything that the model is, as a JSON-ready header and named arrays."""
         header, arrays = self._player.snapshot()
         waiting, expired = self._settled()
-        turns = [receipt._turn for receipt in waiting.values()]
-        graphs = list(dict.fromkeys(turn.graph for turn in turns if turn.graph is not self.graph))
+        graphs, receipts = write_receipts(waiting.values(), self.graph)
         header |= {
             "sessions": [*self._past.values(), self._session._replace(stop=self.rounds)],
             "feature_limit": self.feature_limit,
             "encoder": None if self.encoder is None else self.encoder.to_dict(),
             "pending_limit": self.pending_limit,
             "pending_bytes": self.pending_bytes,
-            "graphs": [model_files.graph_header(graph) for graph in graphs],
+            "pending_age": self.pending_age,
+            "graphs": graphs,
         }
-        places = {graph: place for place, graph in enumerate(graphs)}
-        receipts = [
-            (
-                serial,
-                turn.action,
-                turn.greedy,
-                turn.x.indices.size,
-                -1 if turn.graph is self.graph else places[turn.graph],
-            )
-            for serial, turn in zip(waiting, turns, strict=True)
-        ]
-        for place, graph in enumerate(graphs):
-            arrays |= model_files.graph_arrays(graph, f".{place}")
-        arrays |= {
-            "expired": np.array(list(expired), np.int64),
-            "receipts": np.array(receipts, np.int64).reshape(len(receipts), len(RECEIPT)),
-            "rates": np.array([turn.rate for turn in turns], np.float64),
-            "indices": _joined([turn.x.indices for turn in turns], np.int32),
-            "values": _joined([turn.x.values for turn in turns], np.float64),
-            "scores": _joined([turn.scores for turn in turns], np.float64),
-            "probabilities": _joined([turn.probabilities for turn in turns], np.float64),
-        }
+        arrays |= receipts | self._answers.to_arrays()
+        arrays["expired"] = np.array(list(expired), np.int64)
         return header, arrays
 
     @classmethod
@@ -788,21 +1206,21 @@ class Online:
         model.encoder = None if saved is None else Encoder.from_dict(saved)
         if model.encoder is not None and (model.encoder.features != model.features or limit is not None):
             raise UserError("the encoder does not fit the number of features: the file is damaged")
-        model.pending_limit = whole(header["pending_limit"], "pending", least=1)
-        model.pending_bytes = whole(header["pending_bytes"], "pending_bytes", least=1)
-        past = _sessions(header["sessions"], model.rounds)
+        model._set_limits(header["pending_limit"], header["pending_bytes"], header.get("pending_age"))
+        model._answers = Answers.from_arrays(arrays)
+        past = checked_sessions(header["sessions"], model.rounds)
         model._pending = OrderedDict()
-        for serial, turn in _turns(header, arrays, model):
+        for serial, turn, issued in read_receipts(header["graphs"], arrays, model._player, model.pending_limit):
             session = next((each.name for each in past if each.first <= serial < each.stop), None)
             if session is None:
                 raise UserError("a waiting receipt belongs to no session: the file is damaged")
-            model._pending[serial] = Receipt(session, serial, turn)
+            model._pending[serial] = Receipt(session, serial, turn, issued)
         model._expired = OrderedDict.fromkeys(_expired(arrays["expired"], model))
         needed = {receipt.session for receipt in model._pending.values()}
         kept = [each for place, each in enumerate(past, MOST_SESSIONS) if place >= len(past) or each.name in needed]
         model._past = {each.name: each for each in kept}
         # The receipts of this copy are its own: other copies of the file do not know them.
-        model._session, model._forks = _new_session(model.rounds), forks[0]
+        model._session, model._forks = new_session(model.rounds), forks[0]
         model._bind()
         return model
 
@@ -819,35 +1237,13 @@ def _encoded_features(encoder: Any, features: Any) -> int:
     return encoder.features
 
 
-class Session(NamedTuple):
-    """One time that a model was made or loaded: its receipts have the serial numbers from `first` to before `stop`."""
-
-    name: str
-    first: int
-    stop: int
-
-
-def _new_session(first: int) -> Session:
-    return Session(secrets.token_hex(6), first, first)
-
-
-def _sessions(rows: list[Any], rounds: int) -> list[Session]:
-    """The sessions of a file that gave out receipts, checked."""
-    least, found = 0, []
-    for name, first, stop in rows:
-        if not isinstance(name, str) or not 0 < len(name) <= MOST_NAME:
-            raise UserError("a session's name is not a short text: the file is damaged")
-        session = Session(
-            name,
-            whole(first, "the first receipt of a session", least=least, most=rounds),
-            whole(stop, "the end of a session", least=first, most=rounds),
-        )
-        least = session.stop
-        found.append(session)
-    if least != rounds or not found or len({session.name for session in found}) < len(found):
-        raise UserError("the sessions do not fit the number of rounds, or share a name: the file is damaged")
-    # One that issued nothing is of no use, but the last may have issued receipts after it was saved.
-    return [session for session in found if session.stop > session.first or session is found[-1]]
+def _copied(start: Any, given: dict[str, Any]) -> Online:
+    """A model to begin a journal with, which others may go on to use."""
+    if not isinstance(start, Online):
+        raise UserError(f"start is {start!r}, not a model: give one, for example Online.load('model.npz')")
+    if given:
+        raise UserError(f"{next(iter(given))} was given beside start, which has its own: omit it")
+    return copy.copy(start)
 
 
 def _expired(serials: NDArray[Any], model: Online) -> list[int]:
@@ -858,60 +1254,3 @@ def _expired(serials: NDArray[Any], model: Online) -> list[int]:
     if not model._pending.keys().isdisjoint(found):
         raise UserError("a receipt is both waiting and expired: the file is damaged")
     return found
-
-
-def _turns(header: dict[str, Any], arrays: dict[str, NDArray[Any]], model: Online) -> Iterator[tuple[int, Turn]]:
-    """The waiting receipts of a file, checked: compiled code will trust them."""
-    damaged = "a waiting receipt does not fit the model: the file is damaged"
-    rows, rates = arrays["receipts"], arrays["rates"]
-    graphs = [model_files.graph_of(about, arrays, f".{place}") for place, about in enumerate(header["graphs"])]
-    if not all(graph.may_precede(model.graph) for graph in graphs):
-        raise UserError(damaged)
-    if rows.dtype != np.int64 or rows.shape != (len(rates), len(RECEIPT)) or len(rows) > model.pending_limit:
-        raise UserError(damaged)
-    if rates.dtype != np.float64 or not (np.isfinite(rates) & (rates >= 0.0)).all():
-        raise UserError(damaged)
-    starts = dict.fromkeys(("indices", "values", "scores", "probabilities"), 0)
-
-    def cut(name: str, size: int, dtype: type) -> NDArray[Any]:
-        start = starts[name]
-        starts[name] = start + size
-        part = arrays[name][start : start + size]
-        if part.shape != (size,) or part.dtype != dtype:
-            raise UserError(damaged)
-        return part.copy()
-
-    by_score = type(model.learner).choice is Learner.choice
-    least = 0
-    for (serial, action, greedy, size, place), rate in zip(rows.tolist(), rates.tolist(), strict=True):
-        graph = model.graph if place == -1 else graphs[whole(place, "a graph")]
-        indices, values = cut("indices", whole(size, "a size"), np.int32), cut("values", size, np.float64)
-        squared = model._player.checker.is_fine(indices, values, model._player.width)
-        if squared is None:
-            raise UserError(damaged)
-        least = whole(serial, "a serial", least=least, most=model.rounds - 1) + 1
-        whole(action, "an action", most=graph.n_actions - 1)
-        probabilities = cut("probabilities", graph.n_actions, np.float64)
-        scores = cut("scores", graph.n_classes, np.float64)
-        if not _is_distribution(probabilities) or probabilities[action] <= 0.0 or not np.isfinite(scores).all():
-            raise UserError(damaged)
-        whole(greedy, "a greedy class", most=graph.n_classes - 1)
-        if by_score and int(np.argmax(scores)) != greedy:
-            raise UserError(damaged)
-        record = new_record(graph.n_classes, graph.n_actions)
-        record[:HEAD] = (serial, action, greedy, rate, squared)
-        record[HEAD : HEAD + graph.n_actions] = probabilities
-        start = HEAD + graph.n_actions
-        record[start : start + graph.n_classes] = scores
-        yield serial, Turn(Vector(indices, values, squared), graph, model._player.width, record)
-    if any(starts[name] != arrays[name].size for name in starts):
-        raise UserError(damaged)
-
-
-def _is_distribution(probabilities: Floats) -> bool:
-    inside = (probabilities >= 0.0) & (probabilities <= 1.0)  # False for NaN
-    return bool(inside.all()) and abs(float(probabilities.sum()) - 1.0) <= ROUNDING
-
-
-def _joined(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
-    return np.concatenate([np.zeros(0, dtype), *parts])

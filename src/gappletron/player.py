@@ -768,7 +768,18 @@ class Player:
         >>> player.graph.classes
         ('cat', 'dog', 'fox')
         """
-        graph = self.graph.with_class(name, reveals, revealed_by, costs)
+        self.extend(self.graph.with_class(name, reveals, revealed_by, costs))
+
+    def extend(self, graph: FeedbackGraph) -> None:
+        """Go on with a graph that has more classes than the player's own, which comes before it.
+
+        >>> player = Player("gapsmh", FeedbackGraph.bandit(["cat", "dog"]), features=2)
+        >>> player.extend(player.graph.with_class("fox"))
+        >>> player.graph.classes
+        ('cat', 'dog', 'fox')
+        """
+        if not self.graph.may_precede(graph):
+            raise UserError(f"the graph {graph.name!r} does not continue the player's own: use its with_class")
         check_can_play(self.learner, graph)
         state = self._state.resized(Sizes(self._state.sizes.features, graph.n_classes, graph.n_actions))
         self.learner.grown(state.tuple, self.graph.n_classes)

@@ -18,8 +18,8 @@ from gappletron._validate import UserError, listing, whole
 from gappletron.graphs import FeedbackGraph
 from gappletron.learners import named, names
 from gappletron.learners.learner import Learner
-from gappletron.online import UNSEEN
 from gappletron.player import Player, for_records
+from gappletron.receipts import UNSEEN
 from gappletron.records.encoder import Encoder
 from gappletron.records.values import is_missing
 from gappletron.spelling import pieces_of
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from gappletron.inputs import Vector
     from gappletron.normalization import Normalization
     from gappletron.numerics import Floats
-    from gappletron.online import Unseen
     from gappletron.player import Turn
+    from gappletron.receipts import Unseen
 
 __all__ = ["Evaluation", "RiverAct", "RiverClassifier", "evaluate"]
 

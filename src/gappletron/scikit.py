@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gappletron._validate import Label, UserError, listing
 from gappletron.graphs import FeedbackGraph
-from gappletron.online import UNSEEN
 from gappletron.player import Player
+from gappletron.receipts import UNSEEN
 from gappletron.records.values import is_missing
 from gappletron.spelling import pieces_of
 from gappletron.streams.stream import ArrayStream, plain_names

@@ -1,0 +1,109 @@
+"""Answers under idempotency keys: a request that is repeated gets the same answer, and nothing happens twice."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gappletron._validate import UserError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Answers", "KeyReused"]
+
+MOST_ANSWERS, MOST_BYTES = 100_000, 2**26
+"""How many answers are kept, and how much memory they may take; beyond that the oldest are dropped."""
+MOST_KEY, MOST_FINGERPRINT = 255, 64
+"""Bytes in a key and in a fingerprint."""
+
+
+class KeyReused(UserError):
+    """An idempotency key came again with another request."""
+
+
+class Answers:
+    """The last answers by their keys.
+
+    >>> answers = Answers()
+    >>> answers.put("key 1", b"fingerprint", b"the answer")
+    >>> answers.find("key 1", b"fingerprint"), answers.find("key 2", b"fingerprint")
+    (b'the answer', None)
+    """
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[str, tuple[bytes, bytes]] = OrderedDict()
+        self.nbytes = 0
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __copy__(self) -> Answers:
+        copied = Answers()
+        copied._found, copied.nbytes = self._found.copy(), self.nbytes
+        return copied
+
+    def find(self, key: str, fingerprint: bytes) -> bytes | None:
+        """The answer to the request with this key and fingerprint; None where there is none."""
+        known = self._found.get(_checked(key, fingerprint))
+        if known is None:
+            return None
+        if known[0] != fingerprint:
+            raise KeyReused(
+                f"the idempotency key {key!r} was used for another request: use a new key for each request, and the "
+                "same key only to repeat it"
+            )
+        return known[1]
+
+    def put(self, key: str, fingerprint: bytes, answer: bytes) -> None:
+        """Keep an answer; the oldest are dropped where there are too many."""
+        _checked(key, fingerprint)
+        before = self._found.pop(key, None)
+        self.nbytes -= 0 if before is None else _size(key, before)
+        self._found[key] = (fingerprint, answer)
+        self.nbytes += _size(key, (fingerprint, answer))
+        while len(self._found) > MOST_ANSWERS or (self.nbytes > MOST_BYTES and len(self._found) > 1):
+            self.nbytes -= _size(*self._found.popitem(last=False))
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The answers for a file."""
+        rows = [(key.encode(), *found) for key, found in self._found.items()]
+        sizes = np.array([[len(part) for part in row] for row in rows], np.int64).reshape(len(rows), 3)
+        return {
+            "answers.sizes": sizes,
+            "answers.bytes": np.frombuffer(b"".join(part for row in rows for part in row), np.uint8),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Answers:
+        """The answers of a file, checked; none in files of version 0.1."""
+        answers = cls()
+        if "answers.sizes" not in arrays:
+            return answers
+        sizes, data = arrays["answers.sizes"], arrays["answers.bytes"]
+        if sizes.ndim != 2 or sizes.shape[1] != 3 or sizes.dtype != np.int64 or data.dtype != np.uint8:
+            raise UserError("the answers under idempotency keys are damaged")
+        if (sizes < 0).any() or int(sizes.sum()) != data.size or len(sizes) > MOST_ANSWERS:
+            raise UserError("the answers under idempotency keys are damaged")
+        whole, at = data.tobytes(), 0
+        for row in sizes.tolist():
+            parts = []
+            for size in row:
+                parts.append(whole[at : at + size])
+                at += size
+            answers.put(parts[0].decode(), parts[1], parts[2])
+        return answers
+
+
+def _checked(key: Any, fingerprint: Any) -> str:
+    if not isinstance(key, str) or not 0 < len(key.encode()) <= MOST_KEY:
+        raise UserError(f"an idempotency key must be a text of 1 to {MOST_KEY} bytes: use a random one, such as a UUID")
+    if not isinstance(fingerprint, bytes) or len(fingerprint) > MOST_FINGERPRINT:
+        raise UserError(f"a fingerprint must be at most {MOST_FINGERPRINT} bytes: give a hash of the request")
+    return key
+
+
+def _size(key: str, found: tuple[bytes, bytes]) -> int:
+    return len(key) + len(found[0]) + len(found[1]) + 200  # what Python needs for the objects

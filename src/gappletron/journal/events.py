@@ -1,0 +1,295 @@
+"""The events of a journal, as bytes and as values.
+
+An event is its kind (one byte), the length of its body (four bytes) and the body. Numbers are little-endian. Classes
+and actions are positions in the graph of the round, whose version the event names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from gappletron.numerics import Floats
+
+__all__ = [
+    "Added",
+    "Answered",
+    "Damaged",
+    "Decided",
+    "Event",
+    "Expired",
+    "Fed",
+    "GraphMade",
+    "Grown",
+    "Opened",
+    "Taught",
+    "events_of",
+    "without_features",
+]
+
+HEAD = struct.Struct("<BI")
+DECISION = struct.Struct("<qdiiqBII")
+FEEDBACK = struct.Struct("<qdi")
+EXPIRY = struct.Struct("<qd")
+TEACHING = struct.Struct("<didI")
+ANSWER = struct.Struct("<dHH")
+GROWTH = struct.Struct("<q")
+
+FOLLOWED, HASHED = 1, 2
+"""Flags of a decision: the action was another model's; a hash stands for the features."""
+HASH_BYTES = 16
+FORGOTTEN = -2
+"""In place of a label: no feedback will come. -1 stands for a label that the graph hid."""
+
+
+class Damaged(Exception):
+    """These are not the bytes of events."""
+
+
+class Features(NamedTuple):
+    """A checked row as it was given, without bias and scaling; `digest` stands for it once it was compacted."""
+
+    indices: NDArray[np.int32]
+    values: Floats
+    digest: bytes = b""
+
+
+NO_FEATURES = np.zeros(0, np.int32), np.zeros(0)
+
+
+class Opened(NamedTuple):
+    """A process has opened the journal: from round `first` on its receipts have this name."""
+
+    name: str
+    first: int
+    time: float
+    versions: dict[str, str]
+
+    def to_bytes(self) -> bytes:
+        return _json_event(Opened, self._asdict())
+
+
+class GraphMade(NamedTuple):
+    """A feedback graph, which decisions refer to by its version: a hash of the document, so it means the same in every
+    journal.
+    """
+
+    version: int
+    document: dict[str, Any]
+
+    def to_bytes(self) -> bytes:
+        return _json_event(GraphMade, self._asdict())
+
+
+class Decided(NamedTuple):
+    """An action was drawn (or, where `followed`, taken over from another model)."""
+
+    round: int
+    time: float
+    action: int
+    greedy: int
+    graph: int
+    followed: bool
+    features: Features
+    probabilities: Floats
+
+    def to_bytes(self) -> bytes:
+        indices, values, digest = self.features
+        row = digest or indices.tobytes() + values.tobytes()
+        flags = FOLLOWED * self.followed | HASHED * bool(digest)
+        return packed_decision(
+            self.round, self.time, self.action, self.greedy, self.graph, flags, len(indices), row, self.probabilities
+        )
+
+
+class Fed(NamedTuple):
+    """The feedback of a decision: the label's position, -1 where the graph hid it, -2 where none will come."""
+
+    round: int
+    time: float
+    label: int
+
+    def to_bytes(self) -> bytes:
+        return HEAD.pack(KIND_OF[Fed], FEEDBACK.size) + FEEDBACK.pack(*self)
+
+
+class Expired(NamedTuple):
+    """A receipt has expired."""
+
+    round: int
+    time: float
+
+    def to_bytes(self) -> bytes:
+        return HEAD.pack(KIND_OF[Expired], EXPIRY.size) + EXPIRY.pack(*self)
+
+
+class Taught(NamedTuple):
+    """A row with a known label was learned without acting."""
+
+    time: float
+    label: int
+    propensity: float
+    features: Features
+
+    def to_bytes(self) -> bytes:
+        indices, values, digest = self.features
+        row = digest or indices.tobytes() + values.tobytes()
+        size = 0 if digest else len(indices)
+        body = TEACHING.pack(self.time, self.label, self.propensity, size) + row
+        return HEAD.pack(KIND_OF[Taught], len(body)) + body
+
+
+class Added(NamedTuple):
+    """A class was added: from now on the model's graph is the one of this version."""
+
+    graph: int
+    time: float
+
+    def to_bytes(self) -> bytes:
+        return _json_event(Added, self._asdict())
+
+
+class Grown(NamedTuple):
+    """The model got more features."""
+
+    features: int
+
+    def to_bytes(self) -> bytes:
+        return HEAD.pack(KIND_OF[Grown], GROWTH.size) + GROWTH.pack(self.features)
+
+
+class Answered(NamedTuple):
+    """A request was answered under an idempotency key."""
+
+    time: float
+    key: str
+    fingerprint: bytes
+    answer: bytes
+
+    def to_bytes(self) -> bytes:
+        key = self.key.encode()
+        body = ANSWER.pack(self.time, len(key), len(self.fingerprint)) + key + self.fingerprint + self.answer
+        return HEAD.pack(KIND_OF[Answered], len(body)) + body
+
+
+Event: TypeAlias = Opened | GraphMade | Decided | Fed | Expired | Taught | Added | Grown | Answered
+
+KIND_OF: dict[Any, int] = {
+    kind: number
+    for number, kind in enumerate((Opened, GraphMade, Decided, Fed, Expired, Taught, Added, Grown, Answered), 1)
+}
+
+
+def packed_decision(
+    round: int, time: float, action: int, greedy: int, graph: int, flags: int, size: int, row: bytes, chances: Floats
+) -> bytes:
+    """The bytes of a :class:`Decided` whose features are bytes already."""
+    body = DECISION.pack(round, time, action, greedy, graph, flags, size, chances.size) + row + chances.tobytes()
+    return HEAD.pack(KIND_OF[Decided], len(body)) + body
+
+
+def _json_event(kind: Any, values: dict[str, Any]) -> bytes:
+    body = json.dumps(values).encode()
+    return HEAD.pack(KIND_OF[kind], len(body)) + body
+
+
+# -------------------------------------------------------------------------------------------------------------- reading
+
+
+def raw_events(group: bytes) -> Iterator[tuple[int, bytes]]:
+    """The kinds and bodies of a group of events."""
+    at = 0
+    while at < len(group):
+        if at + HEAD.size > len(group):
+            raise Damaged
+        kind, size = HEAD.unpack_from(group, at)
+        at += HEAD.size
+        if kind not in READERS or at + size > len(group):
+            raise Damaged
+        yield kind, group[at : at + size]
+        at += size
+
+
+def events_of(group: bytes) -> Iterator[Event]:
+    """The events of a group, in order."""
+    for kind, body in raw_events(group):
+        yield _event(kind, body)
+
+
+def _event(kind: int, body: bytes) -> Event:
+    try:
+        return READERS[kind](body)
+    except (struct.error, ValueError, TypeError) as error:
+        raise Damaged from error
+
+
+def _decision(body: bytes) -> Decided:
+    round, time, action, greedy, graph, flags, size, actions = DECISION.unpack_from(body)
+    stop = len(body) - 8 * actions
+    features = _features(body[DECISION.size : stop], size, bool(flags & HASHED))
+    probabilities = np.frombuffer(body, np.float64, actions, stop).copy()  # aligned, as compiled code expects it
+    return Decided(round, time, action, greedy, graph, bool(flags & FOLLOWED), features, probabilities)
+
+
+def _teaching(body: bytes) -> Taught:
+    time, label, propensity, size = TEACHING.unpack_from(body)
+    return Taught(time, label, propensity, _features(body[TEACHING.size :], size, size == 0))
+
+
+def _answer(body: bytes) -> Answered:
+    time, key, fingerprint = ANSWER.unpack_from(body)
+    first, second = ANSWER.size + key, ANSWER.size + key + fingerprint
+    return Answered(time, body[ANSWER.size : first].decode(), body[first:second], body[second:])
+
+
+def _features(row: bytes, size: int, hashed: bool) -> Features:
+    if hashed and row:
+        if len(row) != HASH_BYTES:
+            raise Damaged
+        return Features(*NO_FEATURES, row)
+    if len(row) != 12 * size:
+        raise Damaged
+    values = np.frombuffer(row, np.float64, size, 4 * size).copy()
+    return Features(np.frombuffer(row, np.int32, size).copy(), values)
+
+
+READERS: dict[int, Callable[[bytes], Event]] = {
+    1: lambda body: Opened(**json.loads(body)),
+    2: lambda body: GraphMade(**json.loads(body)),
+    3: _decision,
+    4: lambda body: Fed(*FEEDBACK.unpack(body)),
+    5: lambda body: Expired(*EXPIRY.unpack(body)),
+    6: _teaching,
+    7: lambda body: Added(**json.loads(body)),
+    8: lambda body: Grown(*GROWTH.unpack(body)),
+    9: _answer,
+}
+
+
+# ----------------------------------------------------------------------------------------------------------- compaction
+
+
+def without_features(group: bytes) -> bytes:
+    """The same events with a hash in place of the features of each row."""
+    parts = []
+    for kind, body in raw_events(group):
+        event = _event(kind, body)
+        if isinstance(event, Decided | Taught) and not event.features.digest:
+            parts.append(event._replace(features=_hashed(event.features)).to_bytes())
+        else:
+            parts.append(HEAD.pack(kind, len(body)) + body)
+    return b"".join(parts)
+
+
+def _hashed(features: Features) -> Features:
+    row = features.indices.tobytes() + features.values.tobytes()
+    return Features(*NO_FEATURES, hashlib.blake2b(row, digest_size=HASH_BYTES).digest())

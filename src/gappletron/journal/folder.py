@@ -1,0 +1,441 @@
+"""A journal in a folder: segments of a log with checksums, and snapshots as saved models.
+
+A segment is a file that begins with :data:`MAGIC` and goes on with frames. A frame is a group of events: a mark, the
+length, a checksum, the number of the first event, their count, and their bytes. Frames are written one at a time and
+whole. The end of the last segment may be torn by a kill or a power failure: what does not match its checksum there was
+never acknowledged, and is cut off when the folder is opened. Damage anywhere else is refused.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import struct
+import zlib
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from gappletron import _files, model_files
+from gappletron._validate import UserError
+from gappletron.journal.store import Group, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from gappletron.model_files import Rebuild
+
+__all__ = ["FolderStore", "read_groups", "repair"]
+
+T = TypeVar("T")
+
+MAGIC = b"gappletron log 1\n"
+COMPACTED = b"gappletron log 1c"
+"""How a segment begins whose rows were replaced by hashes."""
+FRAME = struct.Struct("<4sIIQI")
+MARK = b"\xf4gap"
+SEGMENT_BYTES = 2**26
+LOCK, SETTINGS = "lock", "journal.json"
+SEGMENT, SNAPSHOT = re.compile(r"log-(\d{20})\.gap"), re.compile(r"state-(\d{20})\.npz")
+FORMAT = 1
+BINARY = getattr(os, "O_BINARY", 0)  # Windows
+
+_synchronised: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # the length of a file is part of its data
+
+
+class Tail(NamedTuple):
+    """Where the next frame goes: the open segment, the place in it, and the number of the next event."""
+
+    descriptor: int
+    offset: int
+    events: int
+
+
+class FolderStore(Store):
+    """A store in a folder, which is made where it does not exist.
+
+    :param segment_bytes: a segment that is larger is not continued.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = FolderStore(folder)
+    ...     store.append(Group(0, 1, b"event"), durable=True)
+    ...     store.close()
+    ...     [group.events for group in read_groups(folder)]
+    [b'event']
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self.folder, self.segment_bytes = Path(folder), segment_bytes
+        self.name = str(self.folder)
+        self._lock = _locked(self.folder)
+        self._problem: str | None = None
+        self._is_dirty = False
+        try:
+            self._settings = _read_settings(self.folder)
+            if self._settings is None:
+                _refuse_others(self.folder)
+                for path in (*_numbered(self.folder, SEGMENT).values(), *_numbered(self.folder, SNAPSHOT).values()):
+                    path.unlink()  # of a journal whose making was interrupted
+            self._tail = self._opened()
+        except OSError as error:
+            self._unlock()
+            raise _unusable(self.folder, error) from None
+        except BaseException:
+            self._unlock()
+            raise
+
+    # ----------------------------------------------------------------------------------------------------------- events
+
+    @property
+    def count(self) -> int:
+        return self._tail.events
+
+    def append(self, group: Group, *, durable: bool) -> None:
+        self._check_open()
+        if group.first != self.count:
+            raise UserError(f"the next event has the number {self.count}, not {group.first}: write them in order")
+        frame = framed(group)
+        try:
+            if self._is_dirty:  # an earlier write has failed, or a signal handler has raised in the middle of it
+                os.ftruncate(self._tail.descriptor, self._tail.offset)
+            if self._tail.offset >= self.segment_bytes:
+                self._tail = self._next_segment()
+            descriptor, offset, _ = self._tail
+            self._is_dirty = True
+            _write_all(descriptor, frame, offset)
+        except OSError as error:
+            raise UserError(
+                f"cannot write to the journal in {self.name!r} ({error.strerror or error}): nothing that was "
+                "acknowledged is lost; free some space there, then call commit(), or simply go on"
+            ) from None
+        if durable:
+            self.synchronise()
+        self._tail = Tail(descriptor, offset + len(frame), group.first + group.size)
+        self._is_dirty = False
+
+    def synchronise(self) -> None:
+        try:
+            _synchronised(self._tail.descriptor)
+        except OSError as error:
+            # The kernel may have dropped the data and will not report it again, so trying again would prove nothing.
+            self._problem = f"could not be written to the disk ({error.strerror or error})"
+            self._check_open()
+
+    def _check_open(self) -> None:
+        if self._problem is not None:
+            raise UserError(f"the journal in {self.name!r} {self._problem}: open the folder again")
+
+    def groups(self, start: int = 0) -> Iterator[Group]:
+        return read_groups(self.folder, start, stop=self.count)
+
+    def _opened(self) -> Tail:
+        """The end of the log; what is torn there is cut off."""
+        segments = _numbered(self.folder, SEGMENT)
+        if not segments:
+            return self._new_segment(0)
+        first, path = max(segments.items())
+        last = _Segment(path, first)
+        with path.open("rb") as file:
+            for group in last.groups(file):
+                first = group.first + group.size
+            if last.follows_something(file, first):
+                raise _damaged(path, last.end)
+        descriptor = os.open(path, os.O_RDWR | BINARY)
+        if last.end == 0:  # not even the beginning was written
+            _write_all(descriptor, MAGIC, 0)
+            last.end = len(MAGIC)
+        if os.fstat(descriptor).st_size > last.end:
+            os.ftruncate(descriptor, last.end)
+        os.fsync(descriptor)  # what is read from now on counts as acknowledged
+        return Tail(descriptor, last.end, first)
+
+    def _next_segment(self) -> Tail:
+        before = self._tail.descriptor
+        os.fsync(before)  # so that only the last segment can be torn
+        tail = self._new_segment(self._tail.events)
+        os.close(before)
+        return tail
+
+    def _new_segment(self, first: int) -> Tail:
+        path = self.folder / f"log-{first:020d}.gap"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | BINARY, 0o666)
+        try:
+            _write_all(descriptor, MAGIC, 0)
+            os.fsync(descriptor)
+            _files.synchronise_folder(self.folder)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return Tail(descriptor, len(MAGIC), first)
+
+    # -------------------------------------------------------------------------------------------------------- snapshots
+
+    def snapshots(self) -> list[int]:
+        return sorted(_numbered(self.folder, SNAPSHOT))
+
+    def _snapshot(self, at: int) -> Path:
+        return self.folder / f"state-{at:020d}.npz"
+
+    def put_snapshot(self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        model_files.write(self._snapshot(at), kind, header, arrays)
+
+    def read_snapshot(self, at: int, kind: str, rebuilt: Rebuild[T]) -> T:
+        return model_files.read(self._snapshot(at), kind, rebuilt)
+
+    def drop_snapshot(self, at: int) -> None:
+        self._snapshot(at).unlink(missing_ok=True)
+
+    def compact(self, stop: int, rewritten: Callable[[bytes], bytes]) -> None:
+        """Segments are rewritten as a whole, so those that hold a later event wait."""
+        segments = sorted(_numbered(self.folder, SEGMENT).items())
+        for (first, path), (after, _) in itertools.pairwise(segments):
+            if after > stop:
+                return
+            if _is_compacted(path):
+                continue
+            segment = _Segment(path, first)
+            with path.open("rb") as file, _files.replacing(path) as new:
+                new.write(COMPACTED)
+                for group in segment.groups(file):
+                    new.write(framed(group._replace(events=rewritten(group.events))))
+                if segment.end != path.stat().st_size:
+                    raise _damaged(path, segment.end)
+
+    # --------------------------------------------------------------------------------------------------------- the rest
+
+    def settings(self) -> dict[str, Any] | None:
+        return self._settings
+
+    def put_settings(self, settings: dict[str, Any]) -> None:
+        with _files.replacing(self.folder / SETTINGS) as file:
+            file.write(json.dumps({"format": FORMAT, **settings}, indent=1).encode() + b"\n")
+        self._settings = settings
+
+    @property
+    def nbytes(self) -> int:
+        paths = (*_numbered(self.folder, SEGMENT).values(), *_numbered(self.folder, SNAPSHOT).values())
+        return sum(path.stat().st_size for path in paths)
+
+    def close(self) -> None:
+        if self._problem is None:
+            self._problem = "is closed"
+            os.close(self._tail.descriptor)
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+# -------------------------------------------------------------------------------------------------------------- reading
+
+
+def read_groups(folder: str | os.PathLike[str], start: int = 0, stop: int | None = None) -> Iterator[Group]:
+    """The groups of a journal in a folder that hold events from `start` on, to before `stop` or as far as they go.
+
+    It needs no lock: another process may be writing to the journal.
+    """
+    segments = sorted(_numbered(Path(folder), SEGMENT).items())
+    later = [first for first, _ in segments[1:]]
+    for place, (first, path) in enumerate(segments):
+        is_last = place == len(later)
+        if not is_last and later[place] <= start:
+            continue
+        segment = _Segment(path, first)
+        expected = first
+        with path.open("rb") as file:
+            for group in segment.groups(file):
+                expected = group.first + group.size
+                if stop is not None and group.first >= stop:
+                    return
+                if expected > start:
+                    yield group
+        if not is_last and expected != later[place]:
+            raise _damaged(path, segment.end)
+    if stop is not None and segments and expected < stop:
+        raise _damaged(path, segment.end)
+
+
+class _Segment:
+    """One file of the log, read from its beginning; `end` is where its last whole frame ends."""
+
+    def __init__(self, path: Path, first: int) -> None:
+        self.path, self.first, self.end = path, first, 0
+
+    def groups(self, file: IO[bytes]) -> Iterator[Group]:
+        """The groups up to the end, or to the first frame that is not whole."""
+        size = os.fstat(file.fileno()).st_size
+        file.seek(0)
+        magic = file.read(len(MAGIC))
+        if magic not in (MAGIC, COMPACTED):
+            if len(magic) == len(MAGIC):
+                raise UserError(f"{str(self.path)!r} is no segment of a journal of this version: see docs/journal.md")
+            return
+        self.end = len(MAGIC)
+        number = self.first
+        while True:
+            group = _next_group(file, size)
+            if group is None or group.first != number:
+                return
+            number += group.size
+            self.end = file.tell()
+            yield group
+
+    def follows_something(self, file: IO[bytes], number: int) -> bool:
+        """Whether a whole frame stands behind the end: then something in between is damaged, not torn."""
+        size = os.fstat(file.fileno()).st_size
+        file.seek(self.end)
+        rest = file.read(size - self.end)
+        at = rest.find(MARK, 1)
+        while at >= 0:
+            file.seek(self.end + at)
+            group = _next_group(file, size)
+            if group is not None and group.first > number:
+                return True
+            at = rest.find(MARK, at + 1)
+        return False
+
+
+def _next_group(file: IO[bytes], size: int) -> Group | None:
+    """The group of the frame that begins here; None where none does."""
+    head = file.read(FRAME.size)
+    if len(head) < FRAME.size:
+        return None
+    mark, length, checksum, first, count = FRAME.unpack(head)
+    if mark != MARK or length > size - file.tell():
+        return None
+    events = file.read(length)
+    if len(events) < length or _checksum(first, count, events) != checksum:
+        return None
+    return Group(first, count, events)
+
+
+def framed(group: Group) -> bytes:
+    """The frame of a group."""
+    checksum = _checksum(group.first, group.size, group.events)
+    return FRAME.pack(MARK, len(group.events), checksum, group.first, group.size) + group.events
+
+
+def _checksum(first: int, count: int, events: bytes) -> int:
+    return zlib.crc32(events, zlib.crc32(struct.pack("<QI", first, count)))
+
+
+def _is_compacted(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(COMPACTED)) == COMPACTED
+
+
+def _numbered(folder: Path, pattern: re.Pattern[str]) -> dict[int, Path]:
+    found = ((pattern.fullmatch(path.name), path) for path in folder.iterdir())
+    return {int(match[1]): path for match, path in found if match is not None}
+
+
+# --------------------------------------------------------------------------------------------------------------- repair
+
+
+def repair(folder: str | os.PathLike[str]) -> int:
+    """Cut a damaged log off before its first frame that is not whole; the number of events that are left.
+
+    What is cut off is kept beside it, in files that end in ``.damaged``.
+    """
+    place = Path(folder)
+    lock = _locked(place)
+    try:
+        segments = sorted(_numbered(place, SEGMENT).items())
+        expected = segments[0][0] if segments else 0
+        is_cut = False
+        for first, path in segments:
+            if is_cut or first != expected:
+                path.rename(path.with_suffix(".damaged"))
+                is_cut = True
+                continue
+            segment = _Segment(path, first)
+            with path.open("rb") as file:
+                for group in segment.groups(file):
+                    expected = group.first + group.size
+                file.seek(segment.end)
+                rest = file.read()
+            if rest:
+                with _files.replacing(path.with_suffix(".damaged")) as kept:
+                    kept.write(rest)
+                with path.open("r+b") as file:
+                    file.truncate(segment.end)
+                    os.fsync(file.fileno())
+                is_cut = True
+        for at, path in _numbered(place, SNAPSHOT).items():
+            if at > expected:  # of a state that the log no longer leads to
+                path.rename(path.with_suffix(".damaged"))
+        return expected
+    except OSError as error:
+        raise _unusable(place, error) from None
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+# -------------------------------------------------------------------------------------------------------------- helpers
+
+
+def _locked(folder: Path) -> int | None:
+    """A lock on the folder that ends with the process; None where the system has no such locks."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _files.lock_file(folder / LOCK)
+    except BlockingIOError:
+        raise UserError(
+            f"the journal in {str(folder)!r} is open in another process (or twice in this one): close it there, or use "
+            "another folder"
+        ) from None
+    except OSError as error:
+        raise _unusable(folder, error) from None
+
+
+def _read_settings(folder: Path) -> dict[str, Any] | None:
+    path = folder / SETTINGS
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_bytes())
+        if type(found["format"]) is not int:
+            raise TypeError
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{str(path)!r} is damaged: restore it from a copy of the folder") from None
+    if found.pop("format") > FORMAT:
+        raise UserError(f"the journal in {str(folder)!r} was written by a newer gappletron: upgrade gappletron")
+    return dict(found)
+
+
+def _refuse_others(folder: Path) -> None:
+    """A folder without settings must be empty, but for what an interrupted start leaves behind."""
+    for path in folder.iterdir():
+        own = path.name in (LOCK, SETTINGS) or SEGMENT.fullmatch(path.name) or SNAPSHOT.fullmatch(path.name)
+        if not own and not path.name.endswith(".part"):
+            raise UserError(
+                f"the folder {str(folder)!r} holds {path.name!r} and no journal: name an empty folder, or a new one"
+            )
+
+
+def _write_all(descriptor: int, data: bytes, offset: int) -> None:
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _unusable(folder: Path, error: OSError) -> UserError:
+    return UserError(
+        f"cannot use the folder {str(folder)!r} for a journal ({error.strerror or error}): name one that you can write "
+        "to"
+    )
+
+
+def _damaged(path: Path, at: int) -> UserError:
+    return UserError(
+        f"the journal's file {str(path)!r} is damaged at byte {at:,}: restore the folder from a copy, or cut the log "
+        f"off there with: gappletron journal {path.parent!s} --repair"
+    )

@@ -1,0 +1,229 @@
+"""The journal of one model: events are added by the model, written in groups, and followed by snapshots.
+
+Calls of one model add events under the model's lock (:meth:`Journal.add`), and mark the end of what belongs together
+(:meth:`Journal.publish`). :meth:`Journal.commit` writes everything published so far as one group: a thread that waits
+for another's write finds its own events written by it, so that many calls share one write to the disk.
+
+A signal handler may raise between any two steps. So nothing is counted twice: one list holds the events that are not
+stored yet, and the store's own count tells whether a write has succeeded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gappletron._validate import UserError
+from gappletron.journal.events import GraphMade, without_features
+from gappletron.journal.store import Group
+from gappletron.model_files import graph_document
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gappletron.graphs import FeedbackGraph
+    from gappletron.journal.store import Store
+
+__all__ = ["Journal", "Policy"]
+
+DURABILITIES = ("disk", "os")
+KEPT_SNAPSHOTS = 2
+"""Beside the first: if the newest is damaged, the one before it and the log lead to the same state."""
+
+
+MOST_GRAPHS = 1024
+"""So many graphs are remembered as logged."""
+
+
+class Policy(NamedTuple):
+    """How a journal is written.
+
+    `durability`: ``"disk"`` (a call that has returned survives a power failure) or ``"os"`` (it survives the end of the
+    process). `snapshot_every`: events between snapshots. `keep_rows`: of how many rounds at least the features are
+    kept; None keeps all.
+    """
+
+    durability: str = "disk"
+    snapshot_every: int = 100_000
+    keep_rows: int | None = None
+
+
+class Entry(NamedTuple):
+    """An event that is not stored yet: what it is about, and its bytes."""
+
+    kind: str
+    round: int
+    data: bytes
+
+
+PUBLISHED = Entry("published", -1, b"")
+"""In the list of entries: what stands before it may be written."""
+
+
+def version_of(document: dict[str, Any]) -> int:
+    """The version of a graph: the first 63 bits of a hash of its document."""
+    text = json.dumps(document, sort_keys=True).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1
+
+
+class Journal:
+    """What a model writes to a store.
+
+    >>> from gappletron.journal.store import MemoryStore
+    >>> journal = Journal(MemoryStore(), Policy())
+    >>> journal.add("fed", 0, b"...")
+    >>> journal.publish()
+    >>> journal.commit()
+    >>> journal.store.count
+    1
+    """
+
+    def __init__(self, store: Store, policy: Policy) -> None:
+        if policy.durability not in DURABILITIES:
+            raise UserError(f"durability={policy.durability!r} is not known: choose 'disk' or 'os'")
+        self.store, self.policy = store, policy
+        self._versions: dict[FeedbackGraph, int] = {}
+        self._entries: list[Entry] = []
+        self._in_flight: tuple[int, Entry, int] | None = None
+        self._writing = threading.Lock()
+        self._is_stuck = False
+        self.is_closed = False
+        self._snapshot_at = max(store.snapshots(), default=0)
+        self._background: threading.Thread | None = None
+        self.background_error: str | None = None
+        """Why the last snapshot in the background failed; None where it did not."""
+
+    # ----------------------------------------------------------------------------------------------------------- events
+
+    def add(self, kind: str, round: int, data: bytes) -> None:
+        """Add an event to what will be written."""
+        self._entries.append(Entry(kind, round, data))
+
+    def has_added(self, kind: str, round: int) -> bool:
+        """Whether such an event was added since the last :meth:`publish`."""
+        for entry in reversed(self._entries):
+            if entry is PUBLISHED:
+                return False
+            if entry.kind == kind and entry.round == round:
+                return True
+        return False
+
+    def publish(self) -> None:
+        """What was added so far belongs together, and may be written from now on."""
+        self._entries.append(PUBLISHED)
+
+    def version_of(self, graph: FeedbackGraph) -> int:
+        """The number under which the journal knows a graph, which is logged when it is new."""
+        version = self._versions.get(graph)
+        if version is None:
+            document = graph_document(graph)
+            version = version_of(document)
+            self.add("graph", -1, GraphMade(version, document).to_bytes())
+            self._versions[graph] = version
+            if len(self._versions) > MOST_GRAPHS:
+                self._versions.clear()
+        return version
+
+    def begin_part(self) -> None:
+        """From here on the log can be read without what stands before: graphs are logged again when they are used."""
+        self._versions.clear()
+
+    def check(self) -> None:
+        """Before a call that changes the model: what an earlier call could not write is written now, or an error."""
+        if self.is_closed:
+            raise UserError(f"the journal in {self.store.name!r} was closed: open the folder again")
+        if self._is_stuck:
+            self.commit()
+
+    def commit(self) -> None:
+        """Return when everything published so far is stored; a UserError where it cannot be."""
+        with self._writing:
+            self._write()
+
+    def _write(self) -> None:
+        self._forget_stored()
+        entries = self._entries
+        while entries and entries[0] is PUBLISHED:
+            del entries[0]
+        stop = len(entries)
+        while stop and entries[stop - 1] is not PUBLISHED:
+            stop -= 1
+        batch = [entry.data for entry in entries[:stop] if entry is not PUBLISHED]
+        if batch:
+            self._is_stuck = True
+            first = self.store.count
+            self._in_flight = (first, entries[0], stop)
+            group = Group(first, len(batch), b"".join(batch))
+            self.store.append(group, durable=self.policy.durability == "disk")
+            self._forget_stored()
+            self._is_stuck = False
+
+    def _forget_stored(self) -> None:
+        """Remove the entries of the last write if it has succeeded."""
+        if self._in_flight is not None:
+            first, entry, stop = self._in_flight
+            if self.store.count > first and self._entries and self._entries[0] is entry:
+                del self._entries[:stop]
+            self._in_flight = None
+
+    # -------------------------------------------------------------------------------------------------------- snapshots
+
+    @property
+    def is_snapshot_due(self) -> bool:
+        """Whether it is time for a snapshot and none is being written."""
+        is_idle = self._background is None or not self._background.is_alive()
+        return is_idle and self.store.count - self._snapshot_at >= self.policy.snapshot_every
+
+    def position(self) -> int:
+        """The number of events up to now, all of them stored; under the model's lock, between two calls."""
+        self.commit()
+        return self.store.count
+
+    def put_snapshot(
+        self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]], stop: int | None
+    ) -> None:
+        """Store a snapshot, remove those that are not needed any more, and compact the log.
+
+        :param stop: the features of events below this number need not be kept; None where all are.
+        """
+        with self._writing:
+            self.store.synchronise()  # a snapshot must not outlive the log that leads to it
+        self.store.put_snapshot(at, kind, header, arrays)
+        self._snapshot_at = at
+        others = self.store.snapshots()[1:]  # the first leads, with the whole log, to every state
+        for old in others[:-KEPT_SNAPSHOTS]:
+            self.store.drop_snapshot(old)
+        if stop is not None:
+            oldest = max(others[-KEPT_SNAPSHOTS:][:1], default=0)
+            self.store.compact(min(stop, oldest), without_features)
+
+    def put_snapshot_in_background(self, *arguments: Any) -> None:
+        """As :meth:`put_snapshot`, in a thread; its error is noted, and the next snapshot tries again."""
+
+        def work() -> None:
+            try:
+                self.put_snapshot(*arguments)
+                self.background_error = None
+            except (UserError, OSError) as error:
+                self.background_error = str(error)
+                self._snapshot_at = self.store.count  # not again with the next call
+
+        self.wait()
+        self._background = threading.Thread(target=work, name="gappletron snapshot")
+        self._background.start()
+
+    def wait(self) -> None:
+        """Return when no snapshot is being written."""
+        if self._background is not None:
+            self._background.join()
+
+    def close(self) -> None:
+        """Write what is published, and let another process open the store."""
+        self.is_closed = True
+        try:
+            self.wait()
+            self.commit()
+        finally:
+            self.store.close()

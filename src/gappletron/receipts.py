@@ -1,0 +1,350 @@
+"""Receipts: an action that was taken and waits for its feedback, as an object, as plain data, and in files."""
+
+from __future__ import annotations
+
+import enum
+import secrets
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gappletron import model_files
+from gappletron._validate import Label, UserError, number, whole
+from gappletron.engine import HEAD, new_record
+from gappletron.inputs import Vector
+from gappletron.learners.learner import Learner
+from gappletron.player import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from gappletron.graphs import FeedbackGraph
+    from gappletron.numerics import Floats
+    from gappletron.player import Player
+
+__all__ = [
+    "UNSEEN",
+    "Receipt",
+    "Session",
+    "Unseen",
+    "checked_sessions",
+    "new_session",
+    "read_receipts",
+    "split_id",
+    "write_receipts",
+]
+
+MOST_NAME = 100
+"""Characters in the name of a session."""
+ROUNDING = 1e-6
+"""How far the sum of saved probabilities may be from 1."""
+COLUMNS = ("serial", "action", "greedy", "size of the row", "graph, or -1 for the model's own")
+"""The columns of the array "receipts" in a file."""
+DAMAGED = "a waiting receipt does not fit the model: the file is damaged"
+
+
+class Unseen(enum.Enum):
+    """The type of :data:`UNSEEN`."""
+
+    UNSEEN = "UNSEEN"
+
+    def __repr__(self) -> str:
+        return "UNSEEN"
+
+
+UNSEEN = Unseen.UNSEEN
+"""In place of a label: the round is over, and the graph hid the label."""
+
+
+class Receipt:
+    """An action that was taken, and all that learning from it later will need.
+
+    >>> from gappletron import FeedbackGraph, Online
+    >>> model = Online("gapsmh", FeedbackGraph.apple_tasting(), features=4, seed=1)
+    >>> receipt = model.act(([0, 3], [1.0, 0.5]))
+    >>> receipt.action, receipt.greedy, receipt.probability, receipt.reveals
+    ('spam', 'ham', 0.5, ())
+    >>> receipt.propensity("ham")
+    0.5
+    """
+
+    __slots__ = ("_turn", "serial", "session", "time")
+
+    def __init__(self, session: str, serial: int, turn: Turn, time: float) -> None:
+        self.session, self.serial, self._turn = session, serial, turn
+        self.time = time
+        """When the action was taken, in seconds since 1970."""
+
+    @property
+    def id(self) -> str:
+        """Names the receipt across processes and files."""
+        return f"{self.session}-{self.serial}"
+
+    @property
+    def graph(self) -> FeedbackGraph:
+        """The feedback graph of the round."""
+        return self._turn.graph
+
+    @property
+    def probabilities(self) -> Floats:
+        """The probability of every action of the graph; not to be written to, since learning will need it."""
+        return self._turn.probabilities
+
+    @property
+    def action(self) -> Label:
+        """What to do: a class, or an extra action such as a query."""
+        return self.graph.actions[self._turn.action]
+
+    @property
+    def greedy(self) -> Label:
+        """The class that the learner would predict without exploration, y*."""
+        return self.graph.classes[self._turn.greedy]
+
+    @property
+    def probability(self) -> float:
+        """The probability with which the action was drawn."""
+        return float(self._turn.probabilities[self._turn.action])
+
+    @property
+    def reveals(self) -> tuple[Label, ...]:
+        """The labels that the action reveals: learn one of these, or UNSEEN where the label is another."""
+        return self.graph.reveals(self.action)
+
+    def propensity(self, label: Label) -> float:
+        """P_t(label observed): the probability that the action drawn reveals this label, if it is the true one."""
+        return float(self._turn.probabilities @ self.graph.visible[:, self.graph.class_index(label)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole receipt as plain values, ready for JSON: what a database, a queue or an audit may keep.
+
+        `features` are those that the learner saw: with the bias first, and scaled.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> model = Online("gapsmh", FeedbackGraph.bandit(["a", "b", "c"]), features=4, seed=1)
+        >>> data = model.act(([0, 3], [1.0, 0.5])).to_dict()
+        >>> data["action"], data["reveals"], data["features"]
+        ('b', ['b'], {'indices': [0, 3], 'values': [1.0, 0.5]})
+        """
+        turn = self._turn
+        return {
+            "id": self.id,
+            "time": self.time,
+            "action": self.action,
+            "greedy": self.greedy,
+            "probability": self.probability,
+            "reveals": list(self.reveals),
+            "probabilities": turn.probabilities.tolist(),
+            "scores": turn.scores.tolist(),
+            "rate": turn.rate,
+            "features": {"indices": turn.x.indices.tolist(), "values": turn.x.values.tolist()},
+            "width": turn.features,
+            "graph": model_files.graph_document(self.graph),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Receipt:
+        """The receipt that :meth:`to_dict` was called on.
+
+        Its model learns from it as from its id: once, and only if the receipt still waits there.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> model = Online("gapsmh", FeedbackGraph.bandit(["a", "b", "c"]), features=4, seed=1)
+        >>> again = Receipt.from_dict(model.act(([0, 3], [1.0, 0.5])).to_dict())
+        >>> model.learn(again, again.action)
+        >>> model.pending
+        ()
+        """
+        try:
+            session, serial = split_id(data["id"])
+            graph = model_files.graph_from(data["graph"])
+            features = data["features"]
+            x = np.array(features["indices"], np.int32), np.array(features["values"], np.float64)
+            numbers = np.array(data["probabilities"], np.float64), np.array(data["scores"], np.float64)
+            position = graph.action_index(data["action"]), graph.class_index(data["greedy"])
+            rate, time = number(data["rate"], "rate", least=0.0), number(data["time"], "time")
+            width = whole(data["width"], "width", least=1)
+        except UserError as error:
+            raise UserError(f"these are not the values of a receipt, since {error}") from None
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
+            raise UserError(
+                f"these are not the values of a receipt ({type(error).__name__}: {error}): give what to_dict() returned"
+            ) from None
+        turn = checked_turn(graph, width, Row(serial, *position, rate, *x, _squared(x[1]), *numbers))
+        if turn is None:
+            raise UserError("these are not the values of a receipt, or they were changed: give what to_dict() returned")
+        return cls(session, serial, turn, time)
+
+    def __repr__(self) -> str:
+        return f"<Receipt {self.id}: {self.action!r} with probability {self.probability:.3g}>"
+
+
+def _squared(values: Floats) -> float:
+    """||x||^2, added up in order, as compiled code does it."""
+    total = 0.0
+    for value in values.tolist():
+        total += value * value
+    return total
+
+
+def split_id(name: Any) -> tuple[str, int]:
+    """The session and the serial number of a receipt's id; a ValueError where it is none."""
+    if not isinstance(name, str):
+        raise ValueError
+    session, _, digits = name.rpartition("-")
+    if not session or not digits.isascii() or not digits.isdigit() or len(digits) > 18:
+        raise ValueError
+    return session, int(digits)
+
+
+# ------------------------------------------------------------------------------------------------------------- sessions
+
+
+class Session(NamedTuple):
+    """One time that a model was made or loaded: its receipts have the serial numbers from `first` to before `stop`."""
+
+    name: str
+    first: int
+    stop: int
+
+
+def new_session(first: int) -> Session:
+    """A session with a random name, whose first receipt has this serial number."""
+    return Session(secrets.token_hex(6), first, first)
+
+
+def checked_sessions(rows: list[Any], rounds: int) -> list[Session]:
+    """The sessions of a file that gave out receipts, checked."""
+    least, found = 0, []
+    for name, first, stop in rows:
+        if not isinstance(name, str) or not 0 < len(name) <= MOST_NAME:
+            raise UserError("a session's name is not a short text: the file is damaged")
+        session = Session(
+            name,
+            whole(first, "the first receipt of a session", least=least, most=rounds),
+            whole(stop, "the end of a session", least=first, most=rounds),
+        )
+        least = session.stop
+        found.append(session)
+    if least != rounds or not found or len({session.name for session in found}) < len(found):
+        raise UserError("the sessions do not fit the number of rounds, or share a name: the file is damaged")
+    # One that issued nothing is of no use, but the last may have issued receipts after it was saved.
+    return [session for session in found if session.stop > session.first or session is found[-1]]
+
+
+# ------------------------------------------------------------------------------------------------------------ in a file
+
+
+class Row(NamedTuple):
+    """The numbers of a receipt, as they come from a file or from JSON."""
+
+    serial: int
+    action: int
+    greedy: int
+    rate: float
+    indices: NDArray[np.int32]
+    values: Floats
+    squared: float
+    probabilities: Floats
+    scores: Floats
+
+
+def checked_turn(graph: FeedbackGraph, width: int, row: Row) -> Turn | None:
+    """The turn with these numbers; None where it is none that was played. Compiled code will trust it."""
+    x, p = row.indices, row.probabilities
+    if x.ndim != 1 or x.shape != row.values.shape or not np.isfinite(row.values).all():
+        return None
+    if x.size and (x[0] < 0 or x[-1] >= width or (np.diff(x) <= 0).any()):
+        return None
+    if p.shape != (graph.n_actions,) or row.scores.shape != (graph.n_classes,) or not np.isfinite(row.scores).all():
+        return None
+    if not _is_distribution(p) or p[row.action] <= 0.0:
+        return None
+    record = new_record(graph.n_classes, graph.n_actions)
+    record[:HEAD] = (row.serial, row.action, row.greedy, row.rate, row.squared)
+    record[HEAD : HEAD + graph.n_actions] = p
+    start = HEAD + graph.n_actions
+    record[start : start + graph.n_classes] = row.scores
+    return Turn(Vector(x, row.values, row.squared), graph, width, record)
+
+
+def _is_distribution(probabilities: Floats) -> bool:
+    inside = (probabilities >= 0.0) & (probabilities <= 1.0)  # False for NaN
+    return bool(inside.all()) and abs(float(probabilities.sum()) - 1.0) <= ROUNDING
+
+
+def write_receipts(waiting: Iterable[Receipt], own: FeedbackGraph) -> tuple[list[Any], dict[str, NDArray[Any]]]:
+    """The waiting receipts for a file: their graphs other than the model's own, as JSON, and named arrays."""
+    receipts = list(waiting)
+    turns = [receipt._turn for receipt in receipts]
+    graphs = list(dict.fromkeys(turn.graph for turn in turns if turn.graph is not own))
+    places = {graph: place for place, graph in enumerate(graphs)}
+    rows = [
+        (receipt.serial, turn.action, turn.greedy, turn.x.indices.size, -1 if turn.graph is own else places[turn.graph])
+        for receipt, turn in zip(receipts, turns, strict=True)
+    ]
+    arrays: dict[str, NDArray[Any]] = {}
+    for place, graph in enumerate(graphs):
+        arrays |= model_files.graph_arrays(graph, f".{place}")
+    arrays |= {
+        "receipts": np.array(rows, np.int64).reshape(len(rows), len(COLUMNS)),
+        "times": np.array([receipt.time for receipt in receipts], np.float64),
+        "rates": np.array([turn.rate for turn in turns], np.float64),
+        "indices": _joined([turn.x.indices for turn in turns], np.int32),
+        "values": _joined([turn.x.values for turn in turns], np.float64),
+        "scores": _joined([turn.scores for turn in turns], np.float64),
+        "probabilities": _joined([turn.probabilities for turn in turns], np.float64),
+    }
+    return [model_files.graph_header(graph) for graph in graphs], arrays
+
+
+def read_receipts(
+    headers: list[Any], arrays: dict[str, NDArray[Any]], player: Player, most: int
+) -> Iterator[tuple[int, Turn, float]]:
+    """The serial numbers, turns and times of the waiting receipts of a file, checked."""
+    rows, rates = arrays["receipts"], arrays["rates"]
+    times = arrays.get("times", np.zeros(len(rates)))  # absent in files of version 0.1
+    graphs = [model_files.graph_of(about, arrays, f".{place}") for place, about in enumerate(headers)]
+    if not all(graph.may_precede(player.graph) for graph in graphs):
+        raise UserError(DAMAGED)
+    if rows.dtype != np.int64 or rows.shape != (len(rates), len(COLUMNS)) or len(rows) > most:
+        raise UserError(DAMAGED)
+    for array in (rates, times):
+        if array.dtype != np.float64 or array.shape != (len(rows),) or not (np.isfinite(array) & (array >= 0.0)).all():
+            raise UserError(DAMAGED)
+    starts = dict.fromkeys(("indices", "values", "scores", "probabilities"), 0)
+
+    def cut(name: str, size: int, dtype: type) -> NDArray[Any]:
+        start = starts[name]
+        starts[name] = start + size
+        part = arrays[name][start : start + size]
+        if part.shape != (size,) or part.dtype != dtype:
+            raise UserError(DAMAGED)
+        return part.copy()
+
+    by_score = type(player.learner).choice is Learner.choice
+    least = 0
+    for (serial, action, greedy, size, place), rate, time in zip(
+        rows.tolist(), rates.tolist(), times.tolist(), strict=True
+    ):
+        graph = player.graph if place == -1 else graphs[whole(place, "a graph")]
+        indices, values = cut("indices", whole(size, "a size"), np.int32), cut("values", size, np.float64)
+        squared = player.checker.is_fine(indices, values, player.width)
+        if squared is None:
+            raise UserError(DAMAGED)
+        least = whole(serial, "a serial", least=least, most=player.rounds - 1) + 1
+        whole(action, "an action", most=graph.n_actions - 1)
+        whole(greedy, "a greedy class", most=graph.n_classes - 1)
+        probabilities, scores = cut("probabilities", graph.n_actions, np.float64), cut("scores", graph.n_classes, float)
+        row = Row(serial, action, greedy, rate, indices, values, squared, probabilities, scores)
+        turn = checked_turn(graph, player.width, row)
+        if turn is None or (by_score and int(np.argmax(scores)) != greedy):
+            raise UserError(DAMAGED)
+        yield serial, turn, time
+    if any(starts[name] != arrays[name].size for name in starts):
+        raise UserError(DAMAGED)
+
+
+def _joined(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
+    return np.concatenate([np.zeros(0, dtype), *parts])
