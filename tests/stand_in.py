@@ -1,96 +1,43 @@
-"""A model in memory with the interface of a journalled one, for the tests of the service.
+"""What the service needs of a model and is not in the library yet: `follow`, and a monitor with plausible figures.
 
-Everything but durability and the mathematics of the estimates is the library's: the estimates are plain shares.
+`python tests/stand_in.py serve ...` is the command with it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
+import sys
 import time
 
 import numpy as np
 
-from gappletron import UNSEEN, Online, UserError
-from gappletron._validate import KeyReused, SpentReceipt, Unavailable, UnknownReceipt
+from gappletron import UNSEEN, Online
 
 
 class StandIn(Online):
-    """`file` is written to, and synchronised, in every commit; `broken` is the sentence of a full disk."""
+    @property
+    def monitor(self):
+        return self.__dict__.setdefault("_monitor", StandInMonitor(self))
 
-    def __init__(self, *arguments, file=None, **options):
-        super().__init__(*arguments, **options)
-        self.answers, self.file, self.broken, self.closed = {}, file, None, False
-        self.unwritten = []
-        self.monitor = StandInMonitor(self)
-
-    waiting = property(lambda self: len(self._pending))
-
-    @contextlib.contextmanager
-    def hold(self):
-        if self.broken:
-            raise Unavailable(self.broken)
-        yield
-
-    def act_many(self, X):
-        given = [self._taken(x) for x in X]  # all are checked before the first is played
-        with contextlib.ExitStack() as stack:
-            if self.encoder is not None:
-                encoder, self.encoder = self.encoder, None
-                stack.callback(setattr, self, "encoder", encoder)
-            receipts = [self.act((x.indices, x.values)) for x in given]
+    def act_many(self, X, graph=None):
+        receipts = super().act_many(X, graph)
         for receipt in receipts:
             self.monitor.acted(receipt.action, receipt.greedy)
-            self.unwritten.append(receipt._turn.x.values.tobytes())
         return receipts
 
-    def _waiting(self, receipt):
-        try:
-            return super()._waiting(receipt)
-        except UserError as error:
-            kind = UnknownReceipt if "is not from this model" in str(error) else SpentReceipt
-            raise kind(str(error)) from None
-
     def learn_many(self, feedback):
-        names = [name for name, _ in feedback]
-        if len(set(names)) < len(names):
-            raise SpentReceipt("a receipt is given twice: feedback counts once")
-        for name, label in feedback:
-            self._position(self._waiting(name), label)
-        for name, label in feedback:
-            receipt = self._waiting(name)
-            self.learn(receipt, label)
-            self.monitor.learned(receipt, label)
-            self.unwritten.append(name.encode())
+        given = [
+            (self._waiting(name) if name in self.monitor.sample or len(feedback) == 1 else name, label)
+            for name, label in feedback
+        ]
+        super().learn_many(given)
+        for receipt, label in given:
+            if not isinstance(receipt, str):
+                self.monitor.learned(receipt, label)
 
     def follow(self, x, action, probabilities):
         receipt = self.act(x)
         self.monitor.acted(action, receipt.greedy)
         return receipt
-
-    def recall(self, key, fingerprint):
-        known = self.answers.get(key)
-        if known is None:
-            return None
-        if known[0] != fingerprint:
-            raise KeyReused(f"the idempotency key {key!r} was used for another request: give every request its own")
-        return known[1]
-
-    def remember(self, key, fingerprint, answer):
-        self.answers[key] = fingerprint, answer
-        self.unwritten.append(answer)
-
-    def commit(self):
-        if self.broken:
-            raise Unavailable(self.broken)
-        unwritten, self.unwritten = self.unwritten, []
-        if self.file is not None:
-            os.write(self.file, b"".join(unwritten))
-            os.fdatasync(self.file)
-
-    def close(self):
-        self.commit()
-        self.closed = True
 
 
 class StandInMonitor:
@@ -98,7 +45,7 @@ class StandInMonitor:
         self.model = model
         self.seen = self.explored = self.wrong = self.judged = 0
         self.actions = dict.fromkeys(model.graph.actions, 0)
-        self.curve = []
+        self.curve, self.sample = [], ()
 
     def acted(self, action, greedy):
         self.actions[action] += 1
@@ -115,9 +62,15 @@ class StandInMonitor:
                 [report[of]["error"][key] for key in ("value", "low", "high", "naive")] for of in ("policy", "greedy")
             ]
             self.curve.append(
-                {"round": sum(self.actions.values()), "time": time.time(), "policy": rates[0], "greedy": rates[1],
-                 "labels_seen": self.seen, "explored": self.explored}
-            )  # fmt: skip
+                {
+                    "round": sum(self.actions.values()),
+                    "time": time.time(),
+                    "policy": rates[0],
+                    "greedy": rates[1],
+                    "labels_seen": self.seen,
+                    "explored": self.explored,
+                }
+            )
             if len(self.curve) > 400:
                 del self.curve[::2]
 
@@ -151,3 +104,11 @@ class StandInReport:
             "window": None,
             "alarm": None,
         }
+
+
+if __name__ == "__main__":
+    import gappletron.online
+    from gappletron.cli import main
+
+    gappletron.online.Online = StandIn
+    main()

@@ -51,14 +51,6 @@ class SpentReceipt(UserError):
     """
 
 
-class KeyReused(UserError):
-    """An idempotency key that was used before, for other content.
-
-    >>> issubclass(KeyReused, UserError)
-    True
-    """
-
-
 class Unavailable(UserError):
     """What cannot be done now, and may work later without any change of the request: the disk is full, for example.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from gappletron.online import Unseen
+    from gappletron.receipts import Unseen
 
 __all__ = ["Client", "Decision", "Prediction", "ServiceError"]
 

@@ -19,7 +19,7 @@ import numpy as np
 from gappletron import model_files
 from gappletron._forks import forks, guard
 from gappletron._signals import held_back
-from gappletron._validate import Label, UserError, number, whole
+from gappletron._validate import Label, SpentReceipt, UnknownReceipt, UserError, number, whole
 from gappletron.answers import Answers
 from gappletron.engine import ACTION, HEAD
 from gappletron.inputs import Vector, sparse_parts
@@ -278,6 +278,18 @@ class Online:
             self._look(is_nested)
             return tuple(self._settled()[0].values())
 
+    @property
+    def waiting(self) -> int:
+        """How many receipts wait for feedback: the length of `pending`, without making it.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
+        >>> receipt = model.act([0.5, 1.0])
+        >>> model.waiting
+        1
+        """
+        return len(self._pending)
+
     # ---------------------------------------------------------------------------------------------------------- playing
 
     def act(self, x: Any, graph: FeedbackGraph | None = None) -> Receipt:
@@ -517,7 +529,7 @@ class Online:
                 for receipt, label in given:
                     waiting = self._waiting(receipt)
                     if waiting.serial in found:
-                        raise UserError(
+                        raise SpentReceipt(
                             f"the receipt {waiting.id!r} stands twice in the feedback: feedback counts once"
                         )
                     found[waiting.serial] = Learning(waiting, self._position(waiting, label), now)
@@ -653,28 +665,28 @@ class Online:
         try:
             session, serial = split_id(name)
         except ValueError:
-            raise UserError(foreign) from None
+            raise UnknownReceipt(foreign) from None
         past = self._past.get(session)
         if past is not None and serial >= past.stop:
-            raise UserError(
+            raise UnknownReceipt(
                 f"the receipt {name!r} was issued after this model was saved or copied, by the one that went on: learn "
                 "from it there; if that one is lost, so is what happened in between, so save more often"
             )
         known = self._session._replace(stop=self.rounds) if session == self._session.name else past
         if known is None or not known.first <= serial < known.stop:
-            raise UserError(foreign)
+            raise UnknownReceipt(foreign)
         if serial in self._pending:
             return self._pending[serial]
         if serial in self._expired:
             aged = self.pending_age is not None
             too_long = f", or it waited for more than {self.pending_age:g} seconds" if aged else ""
             or_age = " or pending_age=" if aged else ""
-            raise UserError(
+            raise SpentReceipt(
                 f"the receipt {name!r} has expired, since more than {self.pending_limit} others, or more than "
                 f"{self.pending_bytes:,} bytes, were waiting{too_long}: give the feedback sooner, or make the model "
                 f"with a larger pending= or pending_bytes={or_age}"
             )
-        raise UserError(
+        raise SpentReceipt(
             f"the receipt {name!r} was already learned from, forgotten, or expired long ago: feedback counts once"
         )
 

@@ -73,7 +73,7 @@ def serve(
             "--vectors their number, by default as many as come."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="For a new model: the seed of its draws.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="For a new model: the seed of its draws. Default: 0.")] = None,
     shadow: Annotated[
         list[str] | None,
         typer.Option(
@@ -192,13 +192,14 @@ def champions_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def learners_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """The learner of each model.
+def learners_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
+    """The learner of each model, where one is given.
 
     >>> learners_of(["auto", "b=banditron:gamma=0.1"], ["a", "b"])
     {'a': 'auto', 'b': 'banditron:gamma=0.1'}
     """
-    common, single = "auto", {}
+    common: str | None = None
+    single: dict[str, str] = {}
     for text in texts:
         head, separator, tail = text.partition("=")
         if separator and head in names:
@@ -209,24 +210,36 @@ def learners_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, str]:
 
 
 def rows_of(vectors: bool, features: int | None, columns: dict[str, list[str] | None]) -> dict[str, Any]:
-    """What x is, as options of a model."""
+    """What x is, as options of a model; none where nothing was said of it."""
     from gappletron.records.encoder import Encoder
 
-    if not vectors:
-        given: dict[str, Any] = {kind: names or () for kind, names in columns.items()}
-        if features is not None:
-            given["features"] = features
-        return {"encoder": Encoder(**given)}
-    if any(columns.values()):
-        raise UserError("--vectors takes rows of numbers, which have no columns: omit --text, --numeric and the like")
-    return {"features": "grow" if features is None else features}
+    given: dict[str, Any] = {kind: names for kind, names in columns.items() if names}
+    if vectors:
+        if given:
+            raise UserError("--vectors takes numbers, which have no columns: omit --text, --numeric and the like")
+        return {"features": "grow" if features is None else features}
+    if features is not None:
+        given["features"] = features
+    return {"encoder": Encoder(**given)} if given else {}
 
 
-def opened(folder: Path, learner: str, options: dict[str, Any]) -> Model:
+def opened(folder: Path, learner: str | None, options: dict[str, Any]) -> Model:
     """The model of a folder, or a new one."""
+    from gappletron.journal.folder import FolderStore
     from gappletron.online import Online
+    from gappletron.records.encoder import Encoder
 
-    return Online.open(folder, learner, **options)  # type: ignore[attr-defined]
+    store = FolderStore(folder)
+    if store.settings() is None:
+        if options["graph"] is None:
+            store.close()
+            raise UserError(
+                f"there is no model in {str(folder)!r} yet, and a new one needs a graph: give one, as in --graph "
+                "filtering --classes ham,spam"
+            )
+        if "features" not in options:
+            options = {"encoder": Encoder(), **options}
+    return Online.open(store, learner, **options)  # type: ignore[return-value]
 
 
 def hosted_models(

@@ -134,7 +134,7 @@ class Journal:
         """Before a call that changes the model: what an earlier call could not write is written now, or an error."""
         if self.is_closed:
             raise UserError(f"the journal in {self.store.name!r} was closed: open the folder again")
-        if self._is_stuck:
+        if self._is_stuck and not self._writing.locked():  # not where another thread is writing at this moment
             self.commit()
 
     def commit(self) -> None:

@@ -19,7 +19,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gappletron._validate import KeyReused, SpentReceipt, Unavailable, UnknownReceipt, UserError, unknown
+from gappletron._validate import SpentReceipt, Unavailable, UnknownReceipt, UserError, unknown
+from gappletron.answers import KeyReused
 from gappletron.service import openapi, pages
 from gappletron.service.access import Access
 from gappletron.service.hosted import Hosted, Key, NotDeciding, TooManyWaiting
@@ -46,7 +47,7 @@ __all__ = ["MAX_BODY", "create_app"]
 
 MAX_BODY = 16_000_000
 """The largest body that is read, in bytes."""
-LONGEST_KEY = 255
+LONGEST_KEY = 200
 """Characters of an idempotency key."""
 JSON = "application/json"
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from gappletron._validate import Label, UserError
 from gappletron._version import __version__
-from gappletron.inputs import sparse_parts
-from gappletron.online import UNSEEN, Unseen
+from gappletron.inputs import Checker, sparse_parts
+from gappletron.receipts import UNSEEN, Unseen
 from gappletron.records.encoder import joined_rows
 from gappletron.service.commits import Commits
 from gappletron.service.schemas import (
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph
     from gappletron.learners.learner import Learner
     from gappletron.numerics import Floats
-    from gappletron.online import Receipt
-    from gappletron.player import Player
+    from gappletron.receipts import Receipt
     from gappletron.records.encoder import Encoder
 
 __all__ = ["Hosted", "Key", "Model", "NotDeciding", "TooManyWaiting"]
@@ -90,9 +89,6 @@ class Model(Protocol):
 
     @property
     def learner(self) -> Learner: ...
-
-    @property
-    def player(self) -> Player: ...
 
     @property
     def monitor(self) -> Monitor: ...
@@ -149,9 +145,9 @@ class Key(NamedTuple):
         """The key of a request to an endpoint.
 
         >>> Key.of("act", "7f3a", b"{}").name
-        'act 7f3a'
+        '7f3a /act'
         """
-        return cls(f"{endpoint} {name}", hashlib.blake2b(body, digest_size=16).digest())
+        return cls(f"{name} /{endpoint}", hashlib.blake2b(body, digest_size=16).digest())
 
 
 class Hosted:
@@ -185,6 +181,7 @@ class Hosted:
         self._reveals: tuple[FeedbackGraph, dict[Label, tuple[Label, ...]]] = (model.graph, {})
         self._estimates: tuple[float, dict[str, Any]] | None = None
         self._estimating = asyncio.Lock()
+        self._checker = Checker()
         for shadow in self.shadows:
             _check_shadow(self, shadow)
             shadow.champion = self
@@ -336,8 +333,8 @@ class Hosted:
         from scipy.sparse import csr_array
 
         fixed = model.features if model.feature_limit is None else None
-        checker, limit = model.player.checker, MOST_FEATURES if fixed is None else fixed
-        vectors = [checker.vector(tuple(sparse_parts(_pair(row), fixed)), limit) for row in rows]
+        limit = MOST_FEATURES if fixed is None else fixed
+        vectors = [self._checker.vector(tuple(sparse_parts(_pair(row), fixed)), limit) for row in rows]
         indptr, indices, values = joined_rows([(vector.indices, vector.values) for vector in vectors])
         width = max(model.features, int(indices.max(initial=-1)) + 1)
         return csr_array((values, indices, indptr), shape=(len(rows), width))
@@ -422,7 +419,7 @@ def _pair(x: Sparse | list[float]) -> Any:
 
 def _shadow_key(receipt: str) -> Key:
     """Under which a shadow remembers its own receipt for a decision of the champion."""
-    return Key(f"shadow {receipt}", b"")
+    return Key(f"{receipt} /shadow", b"")
 
 
 def _check_shadow(champion: Hosted, shadow: Hosted) -> None:

@@ -250,7 +250,7 @@ KEY = {
     "required": False,
     "description": "A name for this request, such as a UUID. A request with the same key and the same body gets the "
     "same answer again, and is done once. With another body it is refused.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[ -~]+$"},
     "example": "b7d1c9f0-2f4e-4d0e-9a55-0d5a3c1f8e11",
 }
 NAME = {
