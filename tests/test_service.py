@@ -3,100 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 import urllib.request
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gappletron import UNSEEN, Encoder, FeedbackGraph, Online, UserError
-from gappletron.service import access, hosted as hosting, openapi, schemas
+from gappletron import UNSEEN, Encoder, Online, UserError
+from gappletron.service import access, hosted as hosting, openapi
 from gappletron.service.app import create_app
 from gappletron.service.commits import Commits
 from gappletron.service.hosted import Hosted
 from problems import ended
+from servers import FILTER, Browser, mail_model, served, vector_model
 from stand_in import StandIn
 
-ROOT = Path(__file__).resolve().parent.parent
-FILTER = FeedbackGraph.filtering(["ham", "spam"])
 TOKEN = "0123456789abcdef"
-
-
-class Answer(NamedTuple):
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def json(self):
-        return json.loads(self.body)
-
-    @property
-    def error(self) -> str:
-        assert self.headers["content-type"] == "application/json"
-        return self.json["error"]
-
-
-class Browser:
-    """Sends requests to an application in this process."""
-
-    def __init__(self, app) -> None:
-        self.app = app
-
-    async def send(self, method, path, body=b"", headers=()) -> Answer:
-        sent = []
-        given = {"host": "127.0.0.1:8080", "content-type": "application/json", **dict(headers)}
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": method,
-            "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "root_path": "",
-            "headers": [(name.encode(), value.encode()) for name, value in given.items()],
-            "client": ("127.0.0.1", 1),
-            "server": ("127.0.0.1", 8080),
-        }
-        parts = list(body) if isinstance(body, list) else [body]
-
-        async def receive():
-            return {"type": "http.request", "body": parts.pop(0) if parts else b"", "more_body": bool(parts)}
-
-        async def send(message):
-            sent.append(message)
-
-        await self.app(scope, receive, send)
-        found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-        return Answer(sent[0]["status"], found, b"".join(part.get("body", b"") for part in sent[1:]))
-
-    def __call__(self, method, path, body=b"", headers=()) -> Answer:
-        return asyncio.run(self.send(method, path, body, headers))
-
-    def post(self, path, content, key=None, **headers) -> Answer:
-        given = headers if key is None else {"idempotency-key": key, **headers}
-        return self("POST", path, json.dumps(content).encode(), given)
-
-    def get(self, path, **headers) -> Answer:
-        return self("GET", path, headers=headers)
-
-
-def mail_model(folder, **options):
-    return StandIn.open(folder, graph=FILTER, encoder=Encoder(text="message", features=2**12), **options)
-
-
-def vector_model(folder, **options):
-    return StandIn.open(folder, graph=FeedbackGraph.bandit([0, 1, 2]), features="grow", **options)
 
 
 @pytest.fixture
@@ -222,7 +146,7 @@ def test_feedback_is_all_or_nothing(browser, mail):
         ("/v1/nothing", b"{}", 404, "there is nothing at /v1/nothing"),
         ("/v1/model", b"{}", 405, "/v1/model does not take POST"),
     ],
-    ids=lambda value: f"{value!s:.60}" if isinstance(value, str) else None,
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
 def test_what_is_wrong_is_said(browser, mail, path, body, status, sentence):
     answer = browser("POST", path, body)
@@ -520,14 +444,16 @@ def test_the_failure_of_a_shadow_is_its_own(tmp_path, caplog):
 def test_shadows_must_fit_their_champions(mail, vectors, tmp_path):
     with pytest.raises(UserError, match="their graphs differ"):
         Hosted("mail", mail, shadows=[Hosted("vectors", vectors)])
-    with StandIn.open(tmp_path / "c", graph=FILTER, features=4) as plain:
-        with pytest.raises(UserError, match="one takes records and the other vectors"):
-            Hosted("mail", mail, shadows=[Hosted("plain", plain)])
+    with (
+        StandIn.open(tmp_path / "c", graph=FILTER, features=4) as plain,
+        pytest.raises(UserError, match="one takes records and the other vectors"),
+    ):
+        Hosted("mail", mail, shadows=[Hosted("plain", plain)])
     with pytest.raises(UserError, match="the same name"):
         create_app([Hosted("mail", mail), Hosted("mail", mail)])
 
 
-# ------------------------------------------------------------------------------------------------------ what others read
+# ----------------------------------------------------------------------------------------------------- what others read
 
 
 def test_the_model_tells_what_it_is(browser):
@@ -585,7 +511,7 @@ def test_every_endpoint_is_described_and_every_example_is_true(browser):
     """The examples of the description fit its schemas; the routes and the description are the same."""
     import jsonschema_rs
 
-    described = openapi.document(needs_token=False)
+    described = openapi.document(needs_token=False, takes_records=True)
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
             answer = browser(method.upper(), path.replace("{name}", "mail"), b"{}")
@@ -601,34 +527,7 @@ def test_every_endpoint_is_described_and_every_example_is_true(browser):
     assert browser.get("/openapi.json").json == json.loads(json.dumps(described))
 
 
-def test_batches_are_limited_in_the_description_as_in_the_code():
-    assert openapi.ROWS["maxItems"] == schemas.MOST_ROWS
-
-
 # ---------------------------------------------------------------------------------------------------------- the command
-
-
-@contextlib.contextmanager
-def served(*arguments, script="stand_in.py"):
-    """A server in a process of its own, and its address."""
-    command = [sys.executable, str(ROOT / "tests" / script), "serve", *map(str, arguments), "--port", "0"]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}"}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        lines = []
-        try:
-            for line in process.stderr:
-                lines.append(line)
-                if "the page is at" in line:
-                    break
-            else:
-                raise AssertionError("".join(lines))
-            yield line.split()[-1].rstrip("/"), process
-        finally:
-            process.send_signal(signal.SIGTERM)
-            lines += process.stderr.readlines()
-            process.wait(30)
-    assert process.returncode == 0, "".join(lines)
-    assert "stopped: everything is stored" in lines[-1], "".join(lines)
 
 
 def fetched(address, content=None, **headers):

@@ -109,8 +109,10 @@ class Service:
         self.first = models[0]
         self.access, self.max_body = access, max_body
         self.metrics = Metrics(models)
-        self.description = encoded(openapi.document(needs_token=not access.is_open))
-        self.pages = pages.rendered(openapi.document(needs_token=not access.is_open))
+        description = openapi.document(
+            needs_token=not access.is_open, takes_records=self.first.model.encoder is not None
+        )
+        self.description, self.pages = encoded(description), pages.rendered(description)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:

@@ -13,17 +13,23 @@ __all__ = ["document"]
 
 LABEL = {"type": ["string", "integer", "boolean", "null"], "description": "The name of a class or of an action."}
 
+RECORD_FORMS = [
+    {"type": "object", "title": "Record", "description": "Columns by name."},
+    {"type": "string", "title": "Text"},
+]
+VECTOR_FORMS = [
+    {"$ref": "#/components/schemas/Sparse"},
+    {"type": "array", "title": "Dense", "items": {"type": "number"}},
+]
 X = {
-    "description": "For a model with an encoder a record (columns by name) or a text. For others a sparse vector, or a "
-    "list of all numbers.",
-    "anyOf": [
-        {"type": "object", "title": "Record", "description": "Columns by name."},
-        {"type": "string", "title": "Text"},
-        {"$ref": "#/components/schemas/Sparse"},
-        {"type": "array", "title": "Dense", "items": {"type": "number"}},
-    ],
+    "Record": {"description": "The columns of a record by name, or a text.", "anyOf": RECORD_FORMS},
+    "Vector": {"description": "A sparse vector, or all numbers of a dense one.", "anyOf": VECTOR_FORMS},
+    "X": {
+        "description": "For a model with an encoder a record (columns by name) or a text. For others a sparse vector, "
+        "or a list of all numbers.",
+        "anyOf": [*RECORD_FORMS, *VECTOR_FORMS],
+    },
 }
-ROWS = {"type": "array", "items": {"$ref": "#/components/schemas/X"}, "minItems": 1, "maxItems": schemas.MOST_ROWS}
 FEEDBACK = {
     "description": "The label of a decision, or that it stayed unseen.",
     "oneOf": [
@@ -50,25 +56,24 @@ def _body(field: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {field: schema}, "required": [field], "additionalProperties": False}
 
 
+def _batch(field: str, kind: str) -> dict[str, Any]:
+    """The schema of an object with a list of rows."""
+    items = {"$ref": f"#/components/schemas/{kind}"}
+    return _body(field, {"type": "array", "items": items, "minItems": 1, "maxItems": schemas.MOST_ROWS})
+
+
 REQUESTS = {
-    "X": X,
+    **X,
     "Label": LABEL,
-    "Act": _body("x", {"$ref": "#/components/schemas/X"}),
-    "ActBatch": _body("rows", ROWS),
+    **{f"One{kind}": _body("x", {"$ref": f"#/components/schemas/{kind}"}) for kind in X},
+    **{f"Many{kind}": _batch("rows", kind) for kind in X},
     "Feedback": FEEDBACK,
-    "FeedbackBatch": _body(
-        "feedback",
-        {
-            "type": "array",
-            "items": {"$ref": "#/components/schemas/Feedback"},
-            "minItems": 1,
-            "maxItems": schemas.MOST_ROWS,
-        },
-    ),
+    "FeedbackBatch": _batch("feedback", "Feedback"),
 }
 """Requests by hand, since what x may be depends on the model, and feedback is one of two kinds."""
 
 RECORD = {"message": "Win a prize, reply now!", "links": 3}
+VECTOR = {"indices": [3, 59, 141], "values": [1.0, 2.0, 1.0]}
 DECISION = {"id": "5f2b9c01a7de-41", "action": "ham", "probability": 0.93, "greedy": "ham", "reveals": ["ham", "spam"]}
 PREDICTION = {"class": "spam", "classes": ["ham", "spam"], "probabilities": [0.12, 0.88]}
 RATE = {"value": 0.041, "low": 0.029, "high": 0.056, "naive": 0.018}
@@ -151,7 +156,7 @@ OF_MODELS = (
         "Draws an action for x. It is stored before it is answered. Give feedback with the id, now or later.",
         "Decision",
         DECISION,
-        "Act",
+        "One",
         {"x": RECORD},
         DECIDING,
         keyed=True,
@@ -175,7 +180,7 @@ OF_MODELS = (
         "The class that the model believes in, without exploration. It draws nothing, and nothing is stored.",
         "Prediction",
         PREDICTION,
-        "Act",
+        "One",
         {"x": RECORD},
         POST,
     ),
@@ -186,7 +191,7 @@ OF_MODELS = (
         "Decisions in the order of the rows. They are stored together: either all of them are made, or none.",
         "Decisions",
         {"decisions": [DECISION]},
-        "ActBatch",
+        "Many",
         {"rows": [RECORD]},
         DECIDING,
         keyed=True,
@@ -210,7 +215,7 @@ OF_MODELS = (
         "Predictions in the order of the rows, with probabilities in the order of the classes.",
         "Predictions",
         {"classes": ["ham", "spam"], "predictions": [{"class": "spam", "probabilities": [0.12, 0.88]}]},
-        "ActBatch",
+        "Many",
         {"rows": [RECORD]},
         POST,
     ),
@@ -263,10 +268,10 @@ NAME = {
 }
 
 
-def document(needs_token: bool) -> dict[str, Any]:
-    """The description, with or without the need for a token.
+def document(*, needs_token: bool, takes_records: bool) -> dict[str, Any]:
+    """The description of a server whose first model takes records, or vectors.
 
-    >>> found = document(needs_token=False)
+    >>> found = document(needs_token=False, takes_records=True)
     >>> found["openapi"], sorted(found["paths"]["/v1/act"]["post"]["responses"])
     ('3.1.0', ['200', '400', '403', '409', '413', '415', '422', '429', '503'])
     """
@@ -274,9 +279,11 @@ def document(needs_token: bool) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for prefix in ("/v1", "/v1/models/{name}"):
         for operation in OF_MODELS:
-            paths[prefix + operation.path] = _path(operation, refused, prefix != "/v1")
+            named = prefix != "/v1"
+            kind = "X" if named else "Record" if takes_records else "Vector"
+            paths[prefix + operation.path] = _path(operation, refused, kind, named=named)
     for operation in OF_SERVER:
-        paths[operation.path] = _path(operation, None if operation.name == "health" else refused, False)
+        paths[operation.path] = _path(operation, None if operation.name == "health" else refused, "X", named=False)
     paths["/metrics"] = {"get": _metrics(refused)}
     return {
         "openapi": "3.1.0",
@@ -313,7 +320,7 @@ def _components() -> dict[str, Any]:
     return {**components, **REQUESTS}
 
 
-def _path(operation: Operation, refused: int | None, named: bool) -> dict[str, Any]:
+def _path(operation: Operation, refused: int | None, kind: str, *, named: bool) -> dict[str, Any]:
     failures = {*operation.failures, *([] if refused is None else [refused]), *([404] if named else [])}
     described: dict[str, Any] = {
         "operationId": operation.name + ("OfModel" if named else ""),
@@ -332,10 +339,11 @@ def _path(operation: Operation, refused: int | None, named: bool) -> dict[str, A
         described["security"] = []
     if operation.request is None:
         return {"get": described}
-    described["requestBody"] = {
-        "required": True,
-        "content": {"application/json": _schema(operation.request, operation.request_example)},
-    }
+    example = operation.request_example
+    if kind == "Vector":
+        example = {"One": {"x": VECTOR}, "Many": {"rows": [VECTOR]}}.get(operation.request, example)
+    name = operation.request + (kind if operation.request in ("One", "Many") else "")
+    described["requestBody"] = {"required": True, "content": {"application/json": _schema(name, example)}}
     return {"post": described}
 
 
