@@ -10,6 +10,8 @@ import time
 import numpy as np
 
 from gappletron import UNSEEN, Online
+from gappletron.engine import HEAD
+from gappletron.player import ACTION
 
 
 class StandIn(Online):
@@ -24,17 +26,16 @@ class StandIn(Online):
         return receipts
 
     def learn_many(self, feedback):
-        given = [
-            (self._waiting(name) if name in self.monitor.sample or len(feedback) == 1 else name, label)
-            for name, label in feedback
-        ]
+        given = [(self._waiting(name), label) for name, label in feedback]
         super().learn_many(given)
         for receipt, label in given:
-            if not isinstance(receipt, str):
-                self.monitor.learned(receipt, label)
+            self.monitor.learned(receipt, label)
 
     def follow(self, x, action, probabilities):
         receipt = self.act(x)
+        record = receipt._turn.record
+        record[ACTION] = self.graph.action_index(action)
+        record[HEAD : HEAD + self.graph.n_actions] = probabilities
         self.monitor.acted(action, receipt.greedy)
         return receipt
 
@@ -44,7 +45,7 @@ class StandInMonitor:
         self.model = model
         self.seen = self.explored = self.wrong = self.judged = 0
         self.actions = dict.fromkeys(model.graph.actions, 0)
-        self.curve, self.sample = [], ()
+        self.curve = []
 
     def acted(self, action, greedy):
         self.actions[action] += 1

@@ -419,7 +419,7 @@ def test_a_shadow_follows_and_never_decides(tmp_path):
             receipt = champion.receipt(name)
             label = {"label": "ham"} if receipt.reveals else {"unseen": True}
             own = shadow.receipt(shadow.recall(*hosting._shadow_key(name)).decode())
-            if own.action != receipt.action:  # the stand-in draws its own action
+            if own.action != receipt.action:  # the journal of the stand-in has its own action
                 continue
             waiting = shadow.waiting
             assert browser.post("/v1/learn", {"id": name, **label}).status == 200

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import math
 import platform
 import time
 from collections import deque
@@ -55,6 +56,9 @@ ACTIVITY = 120
 """Seconds of which the number of decisions is kept."""
 ESTIMATES_AGE = 1.0
 """Seconds for which estimates are kept: as many readers as there are cost one computation."""
+
+COMPLAINTS = 60.0
+"""Seconds between two lines of the log about the same shadow."""
 
 log = logging.getLogger("gappletron.service")
 encoded = msgspec.json.Encoder().encode
@@ -181,6 +185,7 @@ class Hosted:
         self._reveals: tuple[FeedbackGraph, dict[Label, tuple[Label, ...]]] = (model.graph, {})
         self._estimates: tuple[float, dict[str, Any]] | None = None
         self._estimating = asyncio.Lock()
+        self._complained = -math.inf
         self._checker = Checker()
         for shadow in self.shadows:
             _check_shadow(self, shadow)
@@ -306,8 +311,9 @@ class Hosted:
             yield
         except Exception as error:
             self.missed += 1
-            level = logging.WARNING if isinstance(error, UserError) else logging.ERROR
-            log.log(level, "the shadow %r could not follow: %s", self.name, error)
+            if time.monotonic() - self._complained > COMPLAINTS:
+                self._complained = time.monotonic()
+                log.warning("the shadow %r could not follow (%d so far): %s", self.name, self.missed, error)
 
     # ---------------------------------------------------------------------------------------------------- looking at it
 

@@ -324,7 +324,7 @@ def _path(operation: Operation, refused: int | None, kind: str, *, named: bool) 
     failures = {*operation.failures, *([] if refused is None else [refused]), *([404] if named else [])}
     described: dict[str, Any] = {
         "operationId": operation.name + ("OfModel" if named else ""),
-        "summary": operation.summary + (", of one of several models" if named else ""),
+        "summary": operation.summary,
         "description": operation.about,
         "tags": ["One of several models" if named else "The first model" if operation in OF_MODELS else "The server"],
         "responses": {
