@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     )
     from gappletron.graphs import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays, Plan as Plan
     from gappletron.history import Confusion as Confusion, Curve as Curve, Histories as Histories, History as History
+    from gappletron.journal.table import read_decisions as read_decisions
     from gappletron.learners import named as named, names as names
     from gappletron.learners.banditron import Banditron as Banditron, BanditronIW as BanditronIW
     from gappletron.learners.estimators import Estimator as Estimator
@@ -127,6 +128,7 @@ _HOMES = {
     ),
     "graphs": ("FeedbackGraph", "GraphArrays", "Plan"),
     "history": ("Confusion", "Curve", "Histories", "History"),
+    "journal.table": ("read_decisions",),
     "learners": ("named", "names"),
     "learners.banditron": ("Banditron", "BanditronIW"),
     "learners.estimators": ("Estimator",),

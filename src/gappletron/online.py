@@ -24,8 +24,8 @@ from gappletron.answers import Answers
 from gappletron.engine import ACTION, HEAD
 from gappletron.inputs import Vector, sparse_parts
 from gappletron.journal import events
-from gappletron.journal.folder import FolderStore
-from gappletron.journal.journal import DURABILITIES, Journal, Policy
+from gappletron.journal.folder import FolderReader, FolderStore
+from gappletron.journal.journal import DURABILITIES, Journal, Policy, Snapshot
 from gappletron.journal.settings import check_settings, settings_of, versions
 from gappletron.journal.store import Store
 from gappletron.learners.learner import Learner
@@ -902,7 +902,7 @@ class Online:
                     raise UserError(f"{store.name!r} holds a model already: omit start, or use another folder")
                 limits = {name: given.pop(name) for name in LIMITS if name in given}
                 check_settings(store.name, settings["options"], given)
-                model = cls._recovered(store, tuple(pieces))
+                model = cls._recovered(store, tuple(pieces), store.snapshots())
                 model._set_limits(*(limits.get(name, getattr(model, kept)) for name, kept in LIMITS.items()))
             model._attach(Journal(store, policy))
         except BaseException:
@@ -911,9 +911,43 @@ class Online:
         return model
 
     @classmethod
-    def _recovered(cls, store: Store, pieces: tuple[type[Piece], ...]) -> Online:
-        """The model of a journal: its newest snapshot that is whole, and what was logged since then."""
-        found = store.snapshots()
+    def from_journal(
+        cls,
+        folder: str | PathLike[str],
+        *,
+        replay: str = "last",
+        stop: int | None = None,
+        pieces: Iterable[type[Piece]] = (),
+    ) -> Online:
+        """A copy in memory of the model in a folder, which stays as it is; another process may have it open.
+
+        :param replay: from the ``"last"`` snapshot, or from the ``"first"``, which does everything again that was ever
+            logged. Both lead to the same bits.
+        :param stop: replay the events before this number only.
+        :param pieces: as that of :meth:`open`.
+
+        >>> import tempfile
+        >>> from gappletron import FeedbackGraph, Online
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with Online.open(folder, graph=FeedbackGraph.bandit(3), features=2) as model:
+        ...         receipt = model.act([0.5, 1.0])
+        ...         model.learn(receipt, receipt.action)
+        ...         copy = Online.from_journal(folder)
+        >>> bool((copy.weights == model.weights).all())
+        True
+        """
+        if replay not in ("last", "first"):
+            raise UserError(f"replay={replay!r} is not known: choose 'last' or 'first'")
+        reader = FolderReader(folder)
+        found = reader.snapshots()
+        chosen = found[:1] if replay == "first" else [at for at in found if stop is None or at <= stop]
+        return cls._recovered(reader, tuple(pieces), chosen, stop)
+
+    @classmethod
+    def _recovered(
+        cls, store: Store | FolderReader, pieces: tuple[type[Piece], ...], found: list[int], stop: int | None = None
+    ) -> Online:
+        """The model of a journal: the newest of these snapshots that is whole, and what was logged since then."""
         for at in reversed(found):
             try:
                 model = store.read_snapshot(at, FORMAT, lambda header, arrays: cls._restored(header, arrays, pieces))
@@ -921,19 +955,20 @@ class Online:
                 if at == found[0]:
                     raise
                 continue
-            model._replay(store, at)
+            _, model._session = model._past.popitem()  # the one that was going on: its receipts follow
+            model._replay(store, at, stop)
             model._start_session(model.rounds)
             return model
         raise UserError(f"the journal in {store.name!r} has no snapshot left: restore the folder from a copy")
 
-    def _replay(self, store: Store, start: int) -> None:
-        """Do again what was logged from event number `start` on."""
+    def _replay(self, store: Store | FolderReader, start: int, stop: int | None) -> None:
+        """Do again what was logged from event number `start` on, to before `stop`."""
         graphs: dict[int, FeedbackGraph] = {}
         changed = 0
         try:
             for group in store.groups(start):
                 for place, event in enumerate(events.events_of(group.events), group.first):
-                    if place >= start:
+                    if place >= start and (stop is None or place < stop):
                         changed += self._redo(event, graphs)
         except (events.Damaged, KeyError):
             raise UserError(
@@ -1059,8 +1094,8 @@ class Online:
         """
         if self._journal is not None:
             self._journal.commit()
-            if self._journal.is_snapshot_due:
-                self.checkpoint(wait=False)
+            if self._journal.is_snapshot_due and not self._owns_lock():
+                self._journal.put_snapshot_in_background(self._copied_state)
 
     def remember(self, key: str, fingerprint: bytes, answer: bytes) -> None:
         """Keep the answer to a request under an idempotency key, for :meth:`recall`; the last 100,000 are kept.
@@ -1094,33 +1129,33 @@ class Online:
             self._look(is_nested)
             return self._answers.find(key, fingerprint)
 
-    def checkpoint(self, *, wait: bool = True) -> None:
+    def checkpoint(self) -> None:
         """Store a snapshot of the state now, so that opening again need not replay the log.
 
-        :param wait: return when it is stored; otherwise a thread writes it.
+        This happens by itself, in the background, once in `snapshot_every` events, and in :meth:`close`.
         """
-        self._refuse_nesting()
+        if self._owns_lock():
+            raise UserError("checkpoint() was called in the middle of a call or of a hold() block: call it afterwards")
+        if self._journal is None:
+            raise UserError("the model has no journal: use save(), or make it with Online.open()")
+        self._journal.put_snapshot(self._copied_state)
+
+    def _copied_state(self) -> Snapshot:
+        """A copy of the state for the journal, and what of the log need not be kept any more."""
         with self._lock:
             self._settle()
             journal = self._journal
-            if journal is None:
-                raise UserError("the model has no journal: use save(), or make it with Online.open()")
+            assert journal is not None
             self._publish()
-            at = journal.position()
-            journal.begin_part()
+            at = journal.begin_part()
             header, arrays = self._snapshot()
-            arrays = {name: array.copy() for name, array in arrays.items()}
             self._marks.append((at, self.rounds))
             stop = None
             if journal.policy.keep_rows is not None:
                 last = self.rounds - journal.policy.keep_rows
                 stop = max((number for number, rounds in self._marks if rounds <= last), default=0)
                 self._marks = [mark for mark in self._marks if mark[0] >= stop]
-        if wait:
-            journal.wait()
-            journal.put_snapshot(at, FORMAT, header, arrays, stop)
-        else:
-            journal.put_snapshot_in_background(at, FORMAT, header, arrays, stop)
+            return Snapshot(at, FORMAT, header, {name: array.copy() for name, array in arrays.items()}, stop)
 
     def close(self) -> None:
         """Store a snapshot and let another process open the folder; afterwards the model can only be looked at.
@@ -1174,6 +1209,31 @@ class Online:
         arrays |= receipts | self._answers.to_arrays()
         arrays["expired"] = np.array(list(expired), np.int64)
         return header, arrays
+
+    def differences(self, other: Online) -> list[str]:
+        """The names of the parts of the state in which another model differs, bit for bit; none where they are equal.
+
+        The times of waiting receipts and the names of sessions are not compared.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> first, second = (Online(graph=FeedbackGraph.bandit(3), features=2, seed=1) for _ in range(2))
+        >>> receipt = first.act([0.5, 1.0])
+        >>> first.differences(second)[:2]
+        ['rounds', 'random']
+        """
+        ours, theirs = self._parts(), other._parts()
+        names = dict.fromkeys([*ours, *theirs])
+        return [name for name in names if ours.get(name) != theirs.get(name)]
+
+    def _parts(self) -> dict[str, Any]:
+        """Everything that the model is, by name, for comparing."""
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
+            header, arrays = self._snapshot()
+            header.pop("sessions")
+            arrays.pop("times")
+            return header | {name: (array.shape, array.tobytes()) for name, array in arrays.items()}
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, pieces: Iterable[type[Piece]] = ()) -> Online:

@@ -125,7 +125,7 @@ class Receipt:
         >>> model = Online("gapsmh", FeedbackGraph.bandit(["a", "b", "c"]), features=4, seed=1)
         >>> data = model.act(([0, 3], [1.0, 0.5])).to_dict()
         >>> data["action"], data["reveals"], data["features"]
-        ('b', ['b'], {'indices': [0, 3], 'values': [1.0, 0.5]})
+        ('c', ['c'], {'indices': [0, 3], 'values': [1.0, 0.5]})
         """
         turn = self._turn
         return {

@@ -15,18 +15,21 @@ import json
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gappletron._signals import held_back
 from gappletron._validate import UserError
 from gappletron.journal.events import GraphMade, without_features
 from gappletron.journal.store import Group
 from gappletron.model_files import graph_document
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from gappletron.graphs import FeedbackGraph
     from gappletron.journal.store import Store
 
-__all__ = ["Journal", "Policy"]
+__all__ = ["Journal", "Policy", "Snapshot"]
 
 DURABILITIES = ("disk", "os")
 KEPT_SNAPSHOTS = 2
@@ -48,6 +51,19 @@ class Policy(NamedTuple):
     durability: str = "disk"
     snapshot_every: int = 100_000
     keep_rows: int | None = None
+
+
+class Snapshot(NamedTuple):
+    """A copy of a model's state (:mod:`gappletron.model_files`), and the number of events that led to it.
+
+    The features of events below `stop` need not be kept; None where all are kept.
+    """
+
+    at: int
+    kind: str
+    header: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+    stop: int | None
 
 
 class Entry(NamedTuple):
@@ -91,7 +107,7 @@ class Journal:
         self._is_stuck = False
         self.is_closed = False
         self._snapshot_at = max(store.snapshots(), default=0)
-        self._background: threading.Thread | None = None
+        self._snapshotting = threading.Lock()
         self.background_error: str | None = None
         """Why the last snapshot in the background failed; None where it did not."""
 
@@ -126,9 +142,13 @@ class Journal:
                 self._versions.clear()
         return version
 
-    def begin_part(self) -> None:
-        """From here on the log can be read without what stands before: graphs are logged again when they are used."""
+    def begin_part(self) -> int:
+        """Store all that is published; from here on the log can be read without what stands before: graphs are logged
+        again when they are used. The number of events up to here; under the model's lock, between two calls.
+        """
+        self.commit()
         self._versions.clear()
+        return self.store.count
 
     def check(self) -> None:
         """Before a call that changes the model: what an earlier call could not write is written now, or an error."""
@@ -152,11 +172,14 @@ class Journal:
             stop -= 1
         batch = [entry.data for entry in entries[:stop] if entry is not PUBLISHED]
         if batch:
-            self._is_stuck = True
             first = self.store.count
             self._in_flight = (first, entries[0], stop)
             group = Group(first, len(batch), b"".join(batch))
-            self.store.append(group, durable=self.policy.durability == "disk")
+            try:
+                self.store.append(group, durable=self.policy.durability == "disk")
+            except BaseException:
+                self._is_stuck = True
+                raise
             self._forget_stored()
             self._is_stuck = False
 
@@ -172,22 +195,42 @@ class Journal:
 
     @property
     def is_snapshot_due(self) -> bool:
-        """Whether it is time for a snapshot and none is being written."""
-        is_idle = self._background is None or not self._background.is_alive()
-        return is_idle and self.store.count - self._snapshot_at >= self.policy.snapshot_every
+        """Whether so much was logged since the last snapshot that it is time for another."""
+        return self.store.count - self._snapshot_at >= self.policy.snapshot_every
 
-    def position(self) -> int:
-        """The number of events up to now, all of them stored; under the model's lock, between two calls."""
-        self.commit()
-        return self.store.count
+    def put_snapshot(self, made: Callable[[], Snapshot]) -> None:
+        """Store the snapshot that `made` makes, after the one that is being stored."""
+        with self._snapshotting:
+            self._put(made())
 
-    def put_snapshot(
-        self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]], stop: int | None
-    ) -> None:
-        """Store a snapshot, remove those that are not needed any more, and compact the log.
+    def put_snapshot_in_background(self, made: Callable[[], Snapshot]) -> None:
+        """The same in a thread, but `made` is called now; nothing happens where another is being stored.
 
-        :param stop: the features of events below this number need not be kept; None where all are.
+        An error of the thread is noted, and the next snapshot tries again.
         """
+        with held_back():  # the lock is released by the thread, so there must be one
+            if not self._snapshotting.acquire(blocking=False):
+                return
+            try:
+                thread = threading.Thread(target=self._put_in_background, args=(made(),), name="gappletron snapshot")
+                thread.start()
+            except BaseException:
+                self._snapshotting.release()
+                raise
+
+    def _put_in_background(self, snapshot: Snapshot) -> None:
+        try:
+            self._put(snapshot)
+            self.background_error = None
+        except (UserError, OSError) as error:
+            self.background_error = str(error)
+            self._snapshot_at = snapshot.at  # not again with the next call
+        finally:
+            self._snapshotting.release()
+
+    def _put(self, snapshot: Snapshot) -> None:
+        """Store a snapshot, remove those that are not needed any more, and compact the log."""
+        at, kind, header, arrays, stop = snapshot
         with self._writing:
             self.store.synchronise()  # a snapshot must not outlive the log that leads to it
         self.store.put_snapshot(at, kind, header, arrays)
@@ -196,28 +239,13 @@ class Journal:
         for old in others[:-KEPT_SNAPSHOTS]:
             self.store.drop_snapshot(old)
         if stop is not None:
-            oldest = max(others[-KEPT_SNAPSHOTS:][:1], default=0)
+            oldest = others[-KEPT_SNAPSHOTS:][0] if others else 0
             self.store.compact(min(stop, oldest), without_features)
 
-    def put_snapshot_in_background(self, *arguments: Any) -> None:
-        """As :meth:`put_snapshot`, in a thread; its error is noted, and the next snapshot tries again."""
-
-        def work() -> None:
-            try:
-                self.put_snapshot(*arguments)
-                self.background_error = None
-            except (UserError, OSError) as error:
-                self.background_error = str(error)
-                self._snapshot_at = self.store.count  # not again with the next call
-
-        self.wait()
-        self._background = threading.Thread(target=work, name="gappletron snapshot")
-        self._background.start()
-
     def wait(self) -> None:
-        """Return when no snapshot is being written."""
-        if self._background is not None:
-            self._background.join()
+        """Return when no snapshot is being stored."""
+        with self._snapshotting:
+            pass
 
     def close(self) -> None:
         """Write what is published, and let another process open the store."""
