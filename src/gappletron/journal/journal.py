@@ -11,6 +11,7 @@ stored yet, and the store's own count tells whether a write has succeeded.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -74,8 +75,18 @@ class Entry(NamedTuple):
     data: bytes
 
 
-PUBLISHED = Entry("published", -1, b"")
-"""In the list of entries: what stands before it may be written."""
+PUBLISHED = "published"
+"""The kind of an entry that is no event: what stands before it may be written. Its `round` is the number of the mark.
+"""
+
+
+class InFlight(NamedTuple):
+    """A write: the number of events after it, its first entry, how many entries it takes, and the mark at its end."""
+
+    after: int
+    entry: Entry
+    stop: int
+    mark: int
 
 
 def version_of(document: dict[str, Any]) -> int:
@@ -102,7 +113,9 @@ class Journal:
         self.store, self.policy = store, policy
         self._versions: dict[FeedbackGraph, int] = {}
         self._entries: list[Entry] = []
-        self._in_flight: tuple[int, Entry, int] | None = None
+        self._in_flight: InFlight | None = None
+        self._marks = itertools.count(1)
+        self._published = self._stored = 0
         self._writing = threading.Lock()
         self._is_stuck = False
         self.is_closed = False
@@ -120,7 +133,7 @@ class Journal:
     def has_added(self, kind: str, round: int) -> bool:
         """Whether such an event was added since the last :meth:`publish`."""
         for entry in reversed(self._entries):
-            if entry is PUBLISHED:
+            if entry.kind == PUBLISHED:
                 return False
             if entry.kind == kind and entry.round == round:
                 return True
@@ -128,7 +141,9 @@ class Journal:
 
     def publish(self) -> None:
         """What was added so far belongs together, and may be written from now on."""
-        self._entries.append(PUBLISHED)
+        mark = next(self._marks)
+        self._entries.append(Entry(PUBLISHED, mark, b""))
+        self._published = mark
 
     def version_of(self, graph: FeedbackGraph) -> int:
         """The number under which the journal knows a graph, which is logged when it is new."""
@@ -159,37 +174,41 @@ class Journal:
 
     def commit(self) -> None:
         """Return when everything published so far is stored; a UserError where it cannot be."""
+        wanted = self._published
         with self._writing:
-            self._write()
+            if self._stored < wanted:  # else the thread before this one has written it
+                self._write()
 
     def _write(self) -> None:
         self._forget_stored()
         entries = self._entries
-        while entries and entries[0] is PUBLISHED:
-            del entries[0]
         stop = len(entries)
-        while stop and entries[stop - 1] is not PUBLISHED:
+        while stop and entries[stop - 1].kind != PUBLISHED:
             stop -= 1
-        batch = [entry.data for entry in entries[:stop] if entry is not PUBLISHED]
-        if batch:
+        batch = [entry.data for entry in entries[:stop] if entry.kind != PUBLISHED]
+        if stop:
             first = self.store.count
-            self._in_flight = (first, entries[0], stop)
-            group = Group(first, len(batch), b"".join(batch))
-            try:
-                self.store.append(group, durable=self.policy.durability == "disk")
-            except BaseException:
-                self._is_stuck = True
-                raise
+            self._in_flight = InFlight(first + len(batch), entries[0], stop, entries[stop - 1].round)
+            if batch:
+                self._store(Group(first, len(batch), b"".join(batch)))
             self._forget_stored()
             self._is_stuck = False
 
+    def _store(self, group: Group) -> None:
+        try:
+            self.store.append(group, durable=self.policy.durability == "disk")
+        except BaseException:
+            self._is_stuck = True
+            raise
+
     def _forget_stored(self) -> None:
         """Remove the entries of the last write if it has succeeded."""
-        if self._in_flight is not None:
-            first, entry, stop = self._in_flight
-            if self.store.count > first and self._entries and self._entries[0] is entry:
-                del self._entries[:stop]
-            self._in_flight = None
+        write = self._in_flight
+        if write is not None and self.store.count == write.after:
+            if self._entries and self._entries[0] is write.entry:
+                del self._entries[: write.stop]
+            self._stored = write.mark
+        self._in_flight = None
 
     # -------------------------------------------------------------------------------------------------------- snapshots
 
