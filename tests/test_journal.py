@@ -33,7 +33,9 @@ FULL = FeedbackGraph.full(["ham", "spam", "odd"])
 
 
 @pytest.fixture(autouse=True)
-def plain():
+def plain(monkeypatch):
+    """Interpreted rounds, and a clock that stands still, so that all curves are the same."""
+    monkeypatch.setattr("gappletron.online.time.time", lambda: 1000.0)
     with interpreted():
         yield
 
@@ -78,7 +80,7 @@ def opened(folder, **options):
 
 @pytest.mark.parametrize("snapshot_every", [7, 100_000])
 def test_a_crash_at_any_moment_leads_to_the_same_bits(tmp_path, snapshot_every):
-    plain_model, stream, others = Online("gapsmh", GRAPH, 5, seed=3), rows(), rows()
+    plain_model, stream, others = Online("gapsmh", GRAPH, 5, seed=3, monitor=True), rows(), rows()
     waiting, again = [], []
     for part in range(6):
         model = opened(tmp_path / "journal", durability="os", snapshot_every=snapshot_every)
@@ -104,8 +106,10 @@ def everything(model, extra):
     model.teach(next(stream)[0], "spam", propensity=0.5)
     model.teach(next(stream)[0], "spam")
     model.act(next(stream)[0], graph=FULL)
+    model.learn(model.follow(next(stream)[0], "ham", [0.5, 0.25, 0.25]), "spam")
+    model.follow(next(stream)[0], "odd", [0.5, 0.25, 0.25])
     model.add_class("new")
-    model.learn(model.pending[-1], "odd")
+    model.learn(model.pending[-2], "odd")
     with model.hold():
         receipt = model.act(next(stream)[0])
         model.remember("key", b"print", b"answer")
@@ -121,7 +125,7 @@ def test_every_kind_of_event_is_replayed(tmp_path, extra):
     options = {"learner": "auto", "graph": GRAPH, "features": "grow" if extra else 5, "pending": 3, "seed": 5}
     if extra:
         options["feature_limit"] = 5000
-    plain_model = Online(**options)
+    plain_model = Online(**options, monitor=True)
     model = Online.open(tmp_path / "journal", **options)
     receipt = everything(model, extra)
     everything(plain_model, extra)
@@ -141,7 +145,7 @@ def test_every_kind_of_event_is_replayed(tmp_path, extra):
 def test_records_through_an_encoder_are_logged_as_features(tmp_path):
     encoder = Encoder(text="message", features=64)
     options = {"learner": "auto", "graph": FeedbackGraph.filtering(["ham", "spam"]), "encoder": encoder}
-    model, plain_model = Online.open(tmp_path / "journal", **options), Online(**options)
+    model, plain_model = Online.open(tmp_path / "journal", **options), Online(**options, monitor=True)
     for target in (model, plain_model):
         for message, label in [("win a prize", "spam"), ("see you at five", "ham"), ("", "ham")] * 5:
             receipt = target.act({"message": message, "hour": 3})
@@ -167,7 +171,7 @@ def test_compiled_rounds_are_replayed_to_the_same_bits(tmp_path):
 
 
 def test_a_model_to_start_with(tmp_path):
-    taught = Online("auto", GRAPH, 5)
+    taught = Online("auto", GRAPH, 5, monitor=True)
     for x, label in itertools.islice(rows(), 20):
         taught.teach(x, label)
     model = Online.open(tmp_path / "journal", start=taught)
@@ -211,7 +215,7 @@ class Crashes(RuleBasedStateMachine):
         self.mode.enter_context(interpreted())
         self.folder = Path(self.mode.enter_context(storms.tempfile.TemporaryDirectory())) / "journal"
         self.model = self.opened()
-        self.reference = Online("gapsmh", GRAPH, 5, seed=3, pending=4)
+        self.reference = Online("gapsmh", GRAPH, 5, seed=3, pending=4, monitor=True)
         self.stream = rows(9)
         self.ids = {}
 
@@ -421,7 +425,7 @@ def test_foreign_folders_and_other_arguments_are_refused(tmp_path):
 def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path, monkeypatch, call):
     model = opened(tmp_path / "journal", durability="os")
     receipts = [model.act(x) for x, _ in itertools.islice(rows(), 3)]
-    plain_model = Online("gapsmh", GRAPH, 5, seed=3)
+    plain_model = Online("gapsmh", GRAPH, 5, seed=3, monitor=True)
     theirs = [plain_model.act(x) for x, _ in itertools.islice(rows(), 3)]
     full = True
 
@@ -752,7 +756,7 @@ def test_compacted_rows_are_hashes_and_are_not_replayed(tmp_path, kind):
 
 def test_a_store_in_memory_does_the_same(tmp_path):
     store = MemoryStore()
-    model, plain_model = opened(store, snapshot_every=9), Online("gapsmh", GRAPH, 5, seed=3)
+    model, plain_model = opened(store, snapshot_every=9), Online("gapsmh", GRAPH, 5, seed=3, monitor=True)
     play(model, rows(), 20)
     play(plain_model, rows(), 20)
     model._journal.wait()

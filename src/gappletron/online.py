@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from gappletron.normalization import Normalization
     from gappletron.numerics import Floats
     from gappletron.receipts import Unseen
+    from gappletron.watching import Watch
 
 __all__ = ["Online"]
 
@@ -109,6 +110,8 @@ class Online:
         oldest expire.
     :param pending_age: for how many seconds a receipt may wait; then it expires. By default there is no such limit.
     :param feature_limit: the most features with ``features="grow"``.
+    :param monitor: True, or a :class:`gappletron.Watch` with its window, to estimate the error from the labels that are
+        seen: :attr:`monitor`.
 
     >>> from gappletron import FeedbackGraph, Online, UNSEEN
     >>> model = Online("gapsmh", FeedbackGraph.apple_tasting(), features=3, seed=0)
@@ -151,6 +154,7 @@ class Online:
         pending_bytes: int = PENDING_BYTES,
         pending_age: float | None = None,
         feature_limit: int = 2**24,
+        monitor: bool | Watch = False,
     ) -> None:
         if not isinstance(learner, Learner | str) and graph is None:
             raise UserError(f"{learner!r} is not a learner, which comes first: write Online(graph=...)")
@@ -170,7 +174,7 @@ class Online:
                 raise UserError(f"features={features!r} is neither a number nor 'grow': give one of them")
             self.feature_limit = whole(feature_limit, "feature_limit", least=1, most=MOST_FEATURES)
             first = min(FIRST_FEATURES, self.feature_limit)
-        self._player = Player(learner, graph, first, seed, normalize=normalize, bias=bias)
+        self._player = Player(learner, graph, first, seed, normalize=normalize, bias=bias, watch=monitor)
         self._begin(pending, pending_bytes, pending_age)
 
     def _bind(self) -> None:
@@ -344,9 +348,45 @@ class Online:
         player.draw(acting.turn)
         return self._issued(acting)
 
+    def follow(self, x: Any, action: Label, probabilities: Any, graph: FeedbackGraph | None = None) -> Receipt:
+        """A round in which another model has decided: this one is its shadow, and learns from the same feedback.
+
+        Its monitor estimates what its own predictions would have led to.
+
+        :param x, graph: as those of :meth:`act`.
+        :param action: what the other model did.
+        :param probabilities: with which the other drew it, of all actions; those of its receipt.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> champion, challenger = (
+        ...     Online(name, FeedbackGraph.bandit(["a", "b", "c"]), features=2) for name in ("auto", "gapsmh")
+        ... )
+        >>> receipt = champion.act([0.5, 1.0])
+        >>> shadow = challenger.follow([0.5, 1.0], receipt.action, receipt.probabilities)
+        >>> for model, own in ((champion, receipt), (challenger, shadow)):
+        ...     model.learn(own, UNSEEN)
+        >>> shadow.action == receipt.action
+        True
+        """
+        self._refuse_nesting()
+        with self._lock:
+            try:
+                self._begin_call()
+                vector, position = self._taken(x), self.graph.action_index(action)
+                self._acting = acting = self._prepared(vector, graph, time.time(), followed=True)
+                self._player.follow(acting.turn, position, probabilities)
+                receipt = self._issued(acting)
+                self._publish()
+            finally:
+                self._is_idle = self._held_by is not None
+        self._acknowledge()
+        return receipt
+
     def _prepared(self, vector: Vector, graph: FeedbackGraph | None, now: float, *, followed: bool) -> Acting:
         """A round that is about to be played. Its row is noted before normalization changes it."""
         turn = self._player.new_turn(vector, graph)
+        if self._player.needs_time:
+            self._player.now = now
         if self._journal is None:
             return Acting(turn, now, b"", 0, followed)
         row = vector.indices.tobytes() + vector.values.tobytes()
@@ -850,6 +890,7 @@ class Online:
         durability: str = "disk",
         snapshot_every: int = 100_000,
         keep_rows: int | None = None,
+        monitor: bool | Watch | None = None,
         pieces: Iterable[type[Piece]] = (),
         **options: Any,
     ) -> Online:
@@ -869,6 +910,7 @@ class Online:
             make opening quick.
         :param keep_rows: the features of at least so many last rounds are kept; in older parts of the log a hash may
             stand for them. By default all are kept.
+        :param monitor: as that of :class:`Online`; here it is on by default.
         :param pieces: classes of your own that the learner is made of.
 
         >>> import tempfile
@@ -888,13 +930,13 @@ class Online:
             whole(snapshot_every, "snapshot_every", least=1),
             None if keep_rows is None else whole(keep_rows, "keep_rows", least=0),
         )
-        given = {"learner": learner, "graph": graph, "features": features, **options}
+        given = {"learner": learner, "graph": graph, "features": features, "monitor": monitor, **options}
         given = {name: value for name, value in given.items() if value is not None}
         store = folder if isinstance(folder, Store) else FolderStore(folder)
         try:
             settings = store.settings()
             if settings is None:
-                model = cls(**given) if start is None else _copied(start, given)
+                model = cls(**{"monitor": True, **given}) if start is None else _copied(start, given)
                 store.put_snapshot(0, FORMAT, *model._snapshot())
                 store.put_settings({"options": settings_of(given)})
             else:
@@ -1021,8 +1063,14 @@ class Online:
         """Play a round again. Its action and probabilities are those of the log: they were acknowledged."""
         if event.round != self.rounds:
             raise events.Damaged
-        turn = self._player.new_turn(self._taken_again(event.features), graph)
-        self._player.draw(turn)
+        player = self._player
+        turn = player.new_turn(self._taken_again(event.features), graph)
+        if player.needs_time:
+            player.now = event.time
+        if event.followed:
+            player.follow(turn, event.action, event.probabilities)
+        else:
+            player.draw(turn)
         chances = turn.record[HEAD : HEAD + graph.n_actions]
         differs = turn.action != event.action or not np.array_equal(chances, event.probabilities)
         if differs:
@@ -1231,8 +1279,7 @@ class Online:
         with self._lock:
             self._look(is_nested)
             header, arrays = self._snapshot()
-            header.pop("sessions")
-            arrays.pop("times")
+            del header["sessions"], header["now"], arrays["times"]
             return header | {name: (array.shape, array.tobytes()) for name, array in arrays.items()}
 
     @classmethod

@@ -386,6 +386,11 @@ class Player:
         self._now[0] = number(seconds, "now")
 
     @property
+    def needs_time(self) -> bool:
+        """Whether anything depends on :attr:`now`."""
+        return not isinstance(self.watch, NoWatch)
+
+    @property
     def last_learned(self) -> int:
         """The number of the round that the last call of :meth:`learn` was about; -1 if there was none."""
         return int(self._clock[LEARNED])
