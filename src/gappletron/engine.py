@@ -22,6 +22,7 @@ from gappletron._dispatch import Piece, compiled, helper
 from gappletron._packed import unpacked
 from gappletron._vectors import lanes_for
 from gappletron.learners.learner import Decision, Round, cost_of
+from gappletron.limits import NoLimits
 from gappletron.normalization import squared_size
 from gappletron.numerics import UNSEEN_LABEL, Row
 from gappletron.watching import NoWatch
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from gappletron._vectors import Lanes
     from gappletron.graphs import Plan
     from gappletron.learners.learner import Learner
+    from gappletron.limits import Limiting
     from gappletron.normalization import Normalization, Room
     from gappletron.numerics import Floats
     from gappletron.watching import Watching
@@ -61,13 +63,14 @@ HEAD = 5
 """The numbers in front of the probabilities in a record."""
 TAIL = 2
 """The numbers at the end of a record: 1 where the turn follows another's decision, and 1 once it was learned from."""
-NO_WATCH = NoWatch()
+NO_LIMITS, NO_WATCH = NoLimits(), NoWatch()
 
 
 class Desk(NamedTuple):
     """Arrays for one round's scores (K, padded beyond its end) and probabilities (N), the clock, the padded width, and
     how a row is prepared: its normalization, what that remembers, and 1 where its first entry is a bias. Then the time
-    of the round, and what is written down of it: the watch, its state, and what it derives from the graph.
+    of the round; the limits on its distribution, what they remember, and what they derive from the graph; and what is
+    written down of it: the watch, its state, and what it derives from the graph.
 
     The clock holds the number of rounds played, and the round of the last call of :func:`learn`. It is changed by the
     same calls of compiled code as the state. A signal handler runs before or after such a call, never inside it, so the
@@ -82,6 +85,9 @@ class Desk(NamedTuple):
     scales: Any
     bias: int
     now: Floats
+    limits: Limiting
+    limited: Any
+    bounds: Any
     watch: Watching
     watched: Any
     sight: Any
@@ -133,16 +139,12 @@ def new_desk(
     normalization: Normalization,
     scales: Any,
     bias: int,
-    now: Floats | None = None,
-    watch: Watching = NO_WATCH,
-    watched: Any = (),
-    sight: Any = (),
 ) -> Desk:
-    """An empty desk for a graph of this size."""
+    """An empty desk for a graph of this size, without limits and without a watch."""
     lanes: Any = lanes_for(classes)
     scores = np.zeros(lanes.padded(classes))[:classes]
-    time = np.zeros(1) if now is None else now
-    return Desk(scores, np.zeros(actions), clock, lanes, normalization, scales, bias, time, watch, watched, sight)
+    rest = (np.zeros(1), NO_LIMITS, (), (), NO_WATCH, (), ())
+    return Desk(scores, np.zeros(actions), clock, lanes, normalization, scales, bias, *rest)
 
 
 def new_record(classes: int, actions: int) -> Floats:
@@ -232,10 +234,20 @@ def draw(probabilities: Floats, u: float) -> int:
 
 
 @helper
-def decide(learner: Learner, state: Any, plan: Plan, x: Row, desk: Desk) -> Decision:
-    """From x to a distribution over the actions, in `desk.probabilities`; changes nothing else."""
+def propose(learner: Learner, state: Any, plan: Plan, x: Row, desk: Desk) -> Decision:
+    """From x to the distribution over the actions that the learner asks for, in `desk.probabilities`; changes nothing
+    else.
+    """
     learner.scores(state, x, desk.scores)
     return learner.distribution(state, plan, x, desk.scores, desk.probabilities)
+
+
+@helper
+def decide(learner: Learner, state: Any, plan: Plan, x: Row, desk: Desk, at: int) -> Decision:
+    """From x to the distribution of round number `at`, within its limits."""
+    decision = propose(learner, state, plan, x, desk)
+    desk.limits.restrain(desk.limited, desk.bounds, plan.graph, at, desk.now[0], decision.greedy, desk.probabilities)
+    return decision
 
 
 def advance(
@@ -290,9 +302,10 @@ def play_until(
         desk.watch.open_round(desk.watched, first + t, desk.now[0])
         given = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
         x = desk.normalization.present(desk.scales, given, desk.bias, rows.room)
-        decision = decide(learner, state, plan, x, desk)
+        decision = decide(learner, state, plan, x, desk, first + t)
         learner.count_round(state, plan, decision.greedy)
         action = draw(desk.probabilities, rows.draws[t])
+        desk.limits.settle(desk.limited, desk.bounds, first + t, desk.now[0], decision.greedy, action)
         y = rows.labels[t]
         label = y if graph.visible[action, y] else UNSEEN_LABEL
 
@@ -328,7 +341,7 @@ def teach(learner: Learner, state: Any, plan: Plan, rows: Rows, desk: Desk, obse
     for t in range(rows.labels.size):
         given = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
         x = desk.normalization.present(desk.scales, given, desk.bias, rows.room)
-        decision = decide(learner, state, plan, x, desk)
+        decision = propose(learner, state, plan, x, desk)
         learner.count_round(state, plan, decision.greedy)
         for i in range(desk.probabilities.size):
             desk.probabilities[i] *= observed[t]
@@ -398,7 +411,7 @@ def begin_round(
     desk.watch.open_round(desk.watched, at, desk.now[0])
     record[SQUARED] = desk.normalization.take(desk.scales, indices, values, 0, indices.size, desk.bias, squared)
     x = Row(indices, values, 0, indices.size, record[SQUARED], desk.lanes)
-    decision = decide(learner, state, plan, x, desk)
+    decision = decide(learner, state, plan, x, desk, at)
     learner.count_round(state, plan, decision.greedy)
     record[RATE] = decision.rate
     N = desk.probabilities.size
@@ -413,6 +426,7 @@ def end_decision(plan: Plan, desk: Desk, at: int, greedy: int, action: int, reco
     N = desk.probabilities.size
     record[ACTION] = action
     record[GREEDY] = greedy
+    desk.limits.settle(desk.limited, desk.bounds, at, desk.now[0], greedy, action)
     own = record[own_start(record, N) : record.size - TAIL]
     probabilities = record[HEAD : HEAD + N]
     desk.watch.note_action(desk.watched, desk.sight, plan.graph, at, probabilities, own, greedy, action)
@@ -474,7 +488,7 @@ def many_probabilities(learner: Learner, state: Any, plan: Plan, rows: Rows, des
     """The distribution over the actions that each row would meet if it came next; changes nothing else."""
     for t in range(out.shape[0]):
         x = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
-        decide(learner, state, plan, x, desk)
+        decide(learner, state, plan, x, desk, desk.clock[PLAYED])
         for i in range(out.shape[1]):
             out[t, i] = desk.probabilities[i]
 

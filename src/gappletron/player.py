@@ -48,6 +48,7 @@ from gappletron.graphs import FeedbackGraph
 from gappletron.inputs import Checker, Vector, batches_of, with_bias
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner
+from gappletron.limits import Limits, NoLimits, limits_of
 from gappletron.normalization import AsGiven, Copied, Normalization, Room, normalization_of
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.spelling import rebuilt, spelled
@@ -267,6 +268,7 @@ class Player:
         weights.
     :param watch: True, or a :class:`gappletron.Watch`, where the rounds are to be watched: then a
         :class:`gappletron.Monitor` estimates the error from the labels that were seen.
+    :param limits: :class:`gappletron.Limits` on the exploration: a least propensity, a budget.
 
     >>> from gappletron import FeedbackGraph, Player, Synthetic
     >>> player = Player("gapsmh", FeedbackGraph.bandit(3), features=40, seed=1)
@@ -284,6 +286,7 @@ class Player:
     are: that of a growing model."""
     _state: State
     _watched: State
+    _limited: State
     _plan: Plan
     _desk: Desk
     _blank: Floats
@@ -308,11 +311,12 @@ class Player:
         normalize: Normalization | str | None = "auto",
         bias: bool | str = "auto",
         watch: Watching | bool | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.learner = learner_of(learner)
         self.normalization = normalization_of(normalize, self.learner.default_normalize)
         self.bias = _bias_of(bias, self.learner)
-        self.watch = watch_of(watch)
+        self.watch, self.limits = watch_of(watch), limits_of(limits)
         if not isinstance(graph, FeedbackGraph):
             raise UserError(
                 f"{graph!r} is not a FeedbackGraph: make one, for example FeedbackGraph.bandit(['a', 'b', 'c'])"
@@ -328,6 +332,7 @@ class Player:
         self._is_drawing = False
         self.checker = Checker()
         self._scales = State(self.normalization.declare(), Sizes(features, 1, 1))
+        self._limited = State(self.limits.piece().declare(), Sizes(1, 1, 1))
         state = State(self.learner.declare(), Sizes(features, graph.n_classes, graph.n_actions))
         watched = State(self.watch.declare(), Sizes(1, graph.n_classes, graph.n_actions))
         self._bind(graph, state, watched, self.learner.plan(graph))
@@ -336,11 +341,17 @@ class Player:
         """For copies and pickles: what the player is, without machine code and addresses."""
         return {
             "made": (self.learner, self.graph, self.features),
-            "options": {"normalize": self.normalization, "bias": self.bias, "watch": self.watch},
+            "options": {
+                "normalize": self.normalization,
+                "bias": self.bias,
+                "watch": self.watch,
+                "limits": self.limits,
+            },
             "mode": self._interpreted,
             "arrays": {name: array.copy() for name, array in self._state.arrays.items()},
             "scales": {name: array.copy() for name, array in self._scales.arrays.items()},
             "watched": {name: array.copy() for name, array in self._watched.arrays.items()},
+            "limited": {name: array.copy() for name, array in self._limited.arrays.items()},
             "rounds": self.rounds,
             "now": self.now,
             "random": self._random_state(),
@@ -350,6 +361,7 @@ class Player:
         with in_mode(saved["mode"]):
             self.__init__(*saved["made"], **saved["options"])  # type: ignore[misc]
         self._watched.load(saved["watched"])
+        self._limited.load(saved["limited"])
         self._resume(saved["arrays"], saved["scales"], saved["rounds"], saved["now"], saved["random"])
 
     def _resume(
@@ -378,12 +390,15 @@ class Player:
 
     @property
     def now(self) -> float:
-        """The time of the next rounds, in seconds: that of the curve's points. Nothing here reads a clock."""
+        """The time of the next rounds, in seconds: for budgets by time, and for the points of a watch's curve.
+
+        Nothing here reads a clock: whoever acts sets it.
+        """
         return float(self._now[0])
 
     @now.setter
     def now(self, seconds: float) -> None:
-        self._now[0] = number(seconds, "now")
+        self._now[0] = number(seconds, "now", least=0.0)
 
     @property
     def needs_time(self) -> bool:
@@ -439,27 +454,26 @@ class Player:
     def _new_desk(self, graph: FeedbackGraph, scales: State, watched: State) -> Desk:
         """Room for a round on this graph."""
         normalization = Copied() if self.bias and self.normalization == AS_GIVEN else self.normalization
-        return new_desk(
-            graph.n_classes,
-            graph.n_actions,
-            self._clock,
-            normalization,
-            scales.tuple,
-            int(self.bias),
-            self._now,
-            self.watch,
-            watched.tuple,
-            self.watch.sight(graph),
+        desk = new_desk(graph.n_classes, graph.n_actions, self._clock, normalization, scales.tuple, int(self.bias))
+        return desk._replace(
+            now=self._now,
+            limits=self.limits.piece(),
+            limited=self._limited.tuple,
+            bounds=self.limits.bounds(graph),
+            watch=self.watch,
+            watched=watched.tuple,
+            sight=self.watch.sight(graph),
         )
 
     def _desk_of(self, graph: FeedbackGraph) -> Desk:
         """The desk for rounds on this graph; those of the last 64 graphs are kept."""
-        if graph is self.graph or isinstance(self.watch, NoWatch):
+        if graph is self.graph or (isinstance(self.watch, NoWatch) and isinstance(self._desk.limits, NoLimits)):
             return self._desk
         if graph in self._desks:
             self._desks.move_to_end(graph)
             return self._desks[graph]
-        desk = self._desks[graph] = self._desk._replace(sight=self.watch.sight(graph))
+        desk = self._desk._replace(sight=self.watch.sight(graph), bounds=self.limits.bounds(graph))
+        self._desks[graph] = desk
         if len(self._desks) > MOST_PLANS:
             self._desks.popitem(last=False)
         return desk
@@ -938,7 +952,8 @@ class Player:
 
         A state that the learner's fields do not allow, such as one with NaN, is a UserError.
         """
-        problem = self._state.problem() or self._scales.problem() or self._watched.problem()
+        states = (self._state, self._scales, self._watched, self._limited)
+        problem = next((found for state in states if (found := state.problem()) is not None), None)
         if problem is not None:
             raise UserError(
                 f"the state of {self.learner.name} is broken and cannot be saved, since {problem}: go on from an older "
@@ -951,6 +966,7 @@ class Player:
             "bias": self.bias,
             "graph": model_files.graph_header(self.graph),
             "watch": spelled(self.watch),
+            "limits": self.limits.to_dict(),
             "rounds": self.rounds,
             "now": self.now,
             "random": self._random_state(),
@@ -958,7 +974,8 @@ class Player:
         state = {f"state.{name}": array for name, array in self._state.arrays.items()}
         scales = {f"scales.{name}": array for name, array in self._scales.arrays.items()}
         watched = {f"watch.{name}": array for name, array in self._watched.arrays.items()}
-        return header, {**model_files.graph_arrays(self.graph), **state, **scales, **watched}
+        limited = {f"limits.{name}": array for name, array in self._limited.arrays.items()}
+        return header, {**model_files.graph_arrays(self.graph), **state, **scales, **watched, **limited}
 
     @classmethod
     def restored(
@@ -970,16 +987,21 @@ class Player:
         features = whole(header["features"], "features", least=1, most=MOST_FEATURES)
         normalization, bias = _rows_of(header, pieces)
         rounds = whole(header["rounds"], "the rounds", most=MOST_ROUNDS)
-        now = number(header.get("now", 0.0), "the time")  # absent, as the watch, in files of version 0.1
+        now = number(header.get("now", 0.0), "the time", least=0.0)  # absent, as the watch, in files of version 0.1
         random = _checked_random(header["random"])
         watch = _watch_of(header, pieces)
-        state, scales, watched = (_with_prefix(arrays, f"{name}.") for name in ("state", "scales", "watch"))
+        limits = Limits.from_dict(header["limits"]) if "limits" in header else Limits()
+        state, scales, watched, limited = (
+            _with_prefix(arrays, f"{name}.") for name in ("state", "scales", "watch", "limits")
+        )
         sizes = Sizes(features + bias, graph.n_classes, graph.n_actions)
         check_shapes(learner.declare(), sizes, state)
         check_shapes(normalization.declare(), Sizes(features + bias, 1, 1), scales)
         check_shapes(watch.declare(), sizes._replace(features=1), watched)
         check_saved(watch, watched, rounds)
-        player = cls(learner, graph, features, normalize=normalization, bias=bias, watch=watch)
+        check_shapes(limits.piece().declare(), Sizes(1, 1, 1), limited)
+        player = cls(learner, graph, features, normalize=normalization, bias=bias, watch=watch, limits=limits)
+        player._limited.load(limited)
         player._watched.load(watched)
         player._resume(state, scales, rounds, now, random)
         return player
