@@ -22,7 +22,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 import storms
-from gappletron import UNSEEN, Encoder, FeedbackGraph, Online, Receipt, UserError, interpreted, read_decisions
+from gappletron import UNSEEN, Budget, Encoder, FeedbackGraph, Online, Receipt, UserError, interpreted, read_decisions
 from gappletron.answers import KeyReused
 from gappletron.journal import events, folder as folders, journal as journals, table
 from gappletron.journal.folder import FRAME, FolderStore, read_groups, repair
@@ -108,8 +108,10 @@ def everything(model, extra):
     model.act(next(stream)[0], graph=FULL)
     model.learn(model.follow(next(stream)[0], "ham", [0.5, 0.25, 0.25]), "spam")
     model.follow(next(stream)[0], "odd", [0.5, 0.25, 0.25])
+    model.set_limits(min_propensity=0.1, budget=Budget(2, per="day"))
+    model.act(next(stream)[0])
     model.add_class("new")
-    model.learn(model.pending[-2], "odd")
+    model.learn(model.pending[0], "odd")
     with model.hold():
         receipt = model.act(next(stream)[0])
         model.remember("key", b"print", b"answer")
@@ -413,9 +415,10 @@ def test_foreign_folders_and_other_arguments_are_refused(tmp_path):
     ]:
         with pytest.raises(UserError, match=words):
             Online.open(tmp_path / "journal", **options)
-    again = opened(tmp_path / "journal", pending=7)
+    again = opened(tmp_path / "journal", pending=7, min_propensity=0.2)
     assert (again.pending_limit, again.graph.n_classes) == (7, 4)
-    again.close()
+    crash(again)
+    assert Online.from_journal(tmp_path / "journal").limits.min_propensity == 0.2
 
 
 # ----------------------------------------------------------------------------------------------------------- full disks
@@ -777,6 +780,7 @@ def test_events_survive_as_bytes_and_damaged_bytes_are_noticed():
         events.Taught(1.0, 2, 0.5, features),
         events.Added(8, 1.0),
         events.Grown(2000),
+        events.Limited({"min_propensity": 0.0, "budget": None}, 3.0),
         events.Answered(1.0, "clé", b"f", b"answer"),
     ]
     data = b"".join(event.to_bytes() for event in some)

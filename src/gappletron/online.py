@@ -29,6 +29,7 @@ from gappletron.journal.journal import DURABILITIES, Journal, Policy, Snapshot
 from gappletron.journal.settings import check_settings, settings_of, versions
 from gappletron.journal.store import Store
 from gappletron.learners.learner import Learner
+from gappletron.limits import Limits
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.player import Player, Turn, for_records
 from gappletron.receipts import (
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
     from gappletron._dispatch import Piece
     from gappletron.graphs import FeedbackGraph
+    from gappletron.limits import Budget
     from gappletron.normalization import Normalization
     from gappletron.numerics import Floats
     from gappletron.receipts import Unseen
@@ -68,8 +70,10 @@ MOST_SESSIONS = 256
 """Past sessions whose receipts are told from those of other models."""
 
 
-LIMITS = {"pending": "pending_limit", "pending_bytes": "pending_bytes", "pending_age": "pending_age"}
-"""Arguments that may change from one opening to the next, and the attributes that hold them."""
+WAITING = {"pending": "pending_limit", "pending_bytes": "pending_bytes", "pending_age": "pending_age"}
+"""Arguments that limit the waiting receipts, and the attributes that hold them."""
+CHANGEABLE = (*WAITING, "min_propensity", "budget")
+"""Arguments that may change from one opening of a journal to the next."""
 
 
 class Acting(NamedTuple):
@@ -112,6 +116,8 @@ class Online:
     :param feature_limit: the most features with ``features="grow"``.
     :param monitor: True, or a :class:`gappletron.Watch` with its window, to estimate the error from the labels that are
         seen: :attr:`monitor`.
+    :param min_propensity: every label is shown with at least this probability, at most 1 / rho (docs, page Monitoring).
+    :param budget: what exploration may cost, a :class:`gappletron.Budget`.
 
     >>> from gappletron import FeedbackGraph, Online, UNSEEN
     >>> model = Online("gapsmh", FeedbackGraph.apple_tasting(), features=3, seed=0)
@@ -155,6 +161,8 @@ class Online:
         pending_age: float | None = None,
         feature_limit: int = 2**24,
         monitor: bool | Watch = False,
+        min_propensity: float = 0.0,
+        budget: Budget | None = None,
     ) -> None:
         if not isinstance(learner, Learner | str) and graph is None:
             raise UserError(f"{learner!r} is not a learner, which comes first: write Online(graph=...)")
@@ -174,7 +182,8 @@ class Online:
                 raise UserError(f"features={features!r} is neither a number nor 'grow': give one of them")
             self.feature_limit = whole(feature_limit, "feature_limit", least=1, most=MOST_FEATURES)
             first = min(FIRST_FEATURES, self.feature_limit)
-        self._player = Player(learner, graph, first, seed, normalize=normalize, bias=bias, watch=monitor)
+        limits = Limits(min_propensity, budget)
+        self._player = Player(learner, graph, first, seed, normalize=normalize, bias=bias, watch=monitor, limits=limits)
         self._begin(pending, pending_bytes, pending_age)
 
     def _bind(self) -> None:
@@ -218,7 +227,7 @@ class Online:
 
     def _begin(self, pending: int, pending_bytes: int, pending_age: float | None) -> None:
         """No receipt was given out yet."""
-        self._set_limits(pending, pending_bytes, pending_age)
+        self._set_waiting(pending, pending_bytes, pending_age)
         self._answers = Answers()
         self._session, self._forks = new_session(self.rounds), forks[0]
         self._past: dict[str, Session] = {}
@@ -226,7 +235,7 @@ class Online:
         self._expired: OrderedDict[int, None] = OrderedDict()
         self._bind()
 
-    def _set_limits(self, pending: Any, pending_bytes: Any, pending_age: Any) -> None:
+    def _set_waiting(self, pending: Any, pending_bytes: Any, pending_age: Any) -> None:
         """How many receipts may wait, and for how long."""
         self.pending_limit = whole(pending, "pending", least=1)
         self.pending_bytes = whole(pending_bytes, "pending_bytes", least=1)
@@ -826,6 +835,36 @@ class Online:
                 self._is_idle = self._held_by is not None
         self._acknowledge()
 
+    @property
+    def limits(self) -> Limits:
+        """The limits on the exploration."""
+        return self._player.limits
+
+    def set_limits(self, *, min_propensity: float = 0.0, budget: Budget | None = None) -> None:
+        """Go on with other limits on the exploration. A budget starts with nothing spent, unless it is the same.
+
+        >>> from gappletron import Budget, FeedbackGraph, Online
+        >>> model = Online("gapsmh", FeedbackGraph.label_efficient(3), features=2, budget=Budget(50, per=1000))
+        >>> model.set_limits(budget=Budget(20, per="day"))
+        >>> model.limits.budget
+        Budget(limit=20.0, per='day', prices=None)
+        """
+        self._refuse_nesting()
+        with self._lock:
+            try:
+                self._begin_call()
+                limits = Limits(min_propensity, budget)
+                with self._logged_at_once():
+                    self._player.set_limits(limits)
+                    if self._journal is not None:
+                        event = events.Limited(limits.to_dict(), time.time())
+                        self._journal.add("limited", -1, event.to_bytes())
+                self._player.compile_rounds()
+                self._publish()
+            finally:
+                self._is_idle = self._held_by is not None
+        self._acknowledge()
+
     def _rows(self, X: Any) -> Any:
         """A batch of records as the rows of a sparse matrix; other batches as they are."""
         return X if self.encoder is None else self.encoder.matrix(X)
@@ -898,8 +937,8 @@ class Online:
 
         Opened again, also after a kill or a power failure, the model goes on bit for bit. A new folder gets a new
         model. For one that holds a journal, the arguments may be omitted; where they are given, they must be those
-        that the model was made with, but for `pending`, `pending_bytes` and `pending_age`, which may change. One
-        process at a time can have a folder open. :meth:`close` ends it; the model is also a context manager.
+        that the model was made with, but for `pending`, `pending_bytes`, `pending_age`, `min_propensity` and `budget`,
+        which may change. One process at a time can have a folder open. :meth:`close` ends it; the model is also a context manager.
 
         :param folder: where the journal is; or a :class:`~gappletron.journal.store.Store`.
         :param learner, graph, features: as those of :class:`Online`, and so are `options`.
@@ -942,11 +981,17 @@ class Online:
             else:
                 if start is not None:
                     raise UserError(f"{store.name!r} holds a model already: omit start, or use another folder")
-                limits = {name: given.pop(name) for name in LIMITS if name in given}
+                changes = {name: given.pop(name) for name in CHANGEABLE if name in given}
                 check_settings(store.name, settings["options"], given)
                 model = cls._recovered(store, tuple(pieces), store.snapshots())
-                model._set_limits(*(limits.get(name, getattr(model, kept)) for name, kept in LIMITS.items()))
+                model._set_waiting(*(changes.get(name, getattr(model, kept)) for name, kept in WAITING.items()))
             model._attach(Journal(store, policy))
+            if settings is not None and not changes.keys().isdisjoint(("min_propensity", "budget")):
+                kept = model.limits
+                model.set_limits(
+                    min_propensity=changes.get("min_propensity", kept.min_propensity),
+                    budget=changes.get("budget", kept.budget),
+                )
         except BaseException:
             store.close()
             raise
@@ -1048,6 +1093,9 @@ class Online:
                 player.teach_on(self._taken_again(features), label, known)
             case events.Added(version, _):
                 player.extend(graphs[version])
+                player.compile_rounds()
+            case events.Limited(limits, _):
+                player.set_limits(Limits.from_dict(limits))
                 player.compile_rounds()
             case events.Grown(features):
                 player.grow(features)
@@ -1313,7 +1361,7 @@ class Online:
         model.encoder = None if saved is None else Encoder.from_dict(saved)
         if model.encoder is not None and (model.encoder.features != model.features or limit is not None):
             raise UserError("the encoder does not fit the number of features: the file is damaged")
-        model._set_limits(header["pending_limit"], header["pending_bytes"], header.get("pending_age"))
+        model._set_waiting(header["pending_limit"], header["pending_bytes"], header.get("pending_age"))
         model._answers = Answers.from_arrays(arrays)
         past = checked_sessions(header["sessions"], model.rounds)
         model._pending = OrderedDict()

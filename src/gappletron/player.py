@@ -403,7 +403,7 @@ class Player:
     @property
     def needs_time(self) -> bool:
         """Whether anything depends on :attr:`now`."""
-        return not isinstance(self.watch, NoWatch)
+        return not (isinstance(self.watch, NoWatch) and isinstance(self._desk.limits, NoLimits))
 
     @property
     def last_learned(self) -> int:
@@ -944,6 +944,25 @@ class Player:
         self.learner.grown(state.tuple, self.graph.n_classes)
         watched = self._watched.resized(Sizes(1, graph.n_classes, graph.n_actions))
         self._bind(graph, state, watched, self.learner.plan(graph))
+
+    def set_limits(self, limits: Limits | None) -> None:
+        """Go on with other limits on the exploration. A budget starts with nothing spent, unless it is the same.
+
+        >>> from gappletron import Limits
+        >>> player = Player("gapsmh", FeedbackGraph.filtering(3), features=2)
+        >>> player.set_limits(Limits(min_propensity=0.1))
+        >>> player.limits
+        Limits(min_propensity=0.1, budget=None)
+        """
+        new = limits_of(limits)
+        new.bounds(self.graph)  # an error where the graph cannot keep to them
+        if new != self.limits:
+            kept = self._limited.arrays if new.budget == self.limits.budget else {}
+            limited = State(new.piece().declare(), Sizes(1, 1, 1))
+            if kept.keys() == limited.arrays.keys():
+                limited.load(kept)
+            self.__dict__.update(limits=new, _limited=limited)
+            self._bind(self.graph, self._state, self._watched, self._plan)
 
     # ----------------------------------------------------------------------------------------------- saving and loading
 
