@@ -35,10 +35,13 @@ from gappletron import (
     interpreted,
     open_stream,
     play,
+    read_decisions,
 )
 from gappletron._dispatch import ready
 from gappletron.experiments.store import Outcome, Result, Store, read_results
 from gappletron.experiments.sweeps import selected
+from gappletron.journal import events
+from gappletron.journal.folder import read_groups
 from gappletron.numerics import LARGEST_VALUE
 from gappletron.streams.stream import frozen
 
@@ -67,6 +70,81 @@ def catches(pid, number):
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     caught = int(re.search(r"SigCgt:\s*([0-9a-f]+)", status)[1], 16)
     return bool(caught >> (number - 1) & 1)
+
+
+JOURNAL_CHILD = """
+import sys
+import numpy as np
+from gappletron import UNSEEN, FeedbackGraph, Online, interpreted
+
+folder, first, durability = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+with interpreted():
+    graph = FeedbackGraph.filtering(["a", "b", "c"])
+    model = Online.open(folder, "gapsmh", graph, 6, seed=7, durability=durability, snapshot_every=40, pending=50)
+    print("ready", model.rounds, flush=True)
+    rng = np.random.default_rng(first)
+    while True:
+        receipt = model.act(rng.normal(size=6))
+        print("act", receipt.id, receipt.action, flush=True)
+        waiting = model.pending
+        if len(waiting) > 5:
+            old = waiting[int(rng.integers(5))]
+            label = old.reveals[int(rng.integers(3))] if old.reveals else UNSEEN
+            model.learn(old.id, label)
+            print("learn", old.id, label, flush=True)
+"""
+
+
+def killed_journals(kills, folder, seed):
+    """Kill a process that writes a journal again and again; what it has acknowledged is in the log, once, and the log
+    leads to the bits of a model that was never killed. The number of calls acknowledged.
+    """
+    rng, place = np.random.default_rng(seed), Path(folder) / "journal"
+    acted, learned = {}, {}
+    for number in range(kills):
+        arguments = [str(place), str(number), ("disk", "os")[number % 2]]
+        child = subprocess.Popen([sys.executable, "-c", JOURNAL_CHILD, *arguments], stdout=subprocess.PIPE, text=True)
+        lines = []
+        reader = threading.Thread(target=lambda child=child, lines=lines: lines.extend(child.stdout))
+        assert child.stdout.readline().startswith("ready")
+        reader.start()
+        time.sleep(rng.uniform(0.0, 0.1))
+        child.kill()
+        child.wait()
+        reader.join()
+        child.stdout.close()
+        for line in lines:
+            if line.endswith("\n"):  # the last one may be torn
+                kind, name, value = line.split()
+                (acted if kind == "act" else learned)[name] = value
+    check_log(place, acted, learned)
+    return len(acted) + len(learned)
+
+
+def check_log(place, acted, learned):
+    """Compare a log with what was acknowledged, and with a model that does what the log says through public methods."""
+    rows = {row["id"]: row for batch in read_decisions(place) for row in batch.to_pylist()}
+    assert {name: rows[name]["action"] for name in acted} == acted
+    told = {name: rows[name]["label"] or "UNSEEN" for name in learned}
+    assert told == {name: value.removeprefix("Unseen.") for name, value in learned.items()}
+    ids = {row["round"]: name for name, row in rows.items()}
+    assert sorted(ids) == list(range(len(rows)))
+    with interpreted():
+        graph = FeedbackGraph.filtering(["a", "b", "c"])
+        undisturbed = Online("gapsmh", graph, 6, seed=7, pending=50, monitor=True)
+        receipts, fed = {}, []
+        for group in read_groups(place):
+            for event in events.events_of(group.events):
+                if isinstance(event, events.Decided):
+                    receipt = receipts[event.round] = undisturbed.act((event.features.indices, event.features.values))
+                    assert receipt.action == rows[ids[event.round]]["action"]
+                elif isinstance(event, events.Fed):
+                    fed.append(event.round)
+                    undisturbed.learn(receipts[event.round], "abc"[event.label] if event.label >= 0 else UNSEEN)
+        assert len(set(fed)) == len(fed)  # nothing was learned twice
+        first, last = (Online.from_journal(place, replay=replay) for replay in ("first", "last"))
+        assert first.differences(last) == []
+        assert set(undisturbed.differences(last)) <= {"watch.curve"}  # which has the times of the rounds
 
 
 def raise_struck(_):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     )
     from gappletron.graphs import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays, Plan as Plan
     from gappletron.history import Confusion as Confusion, Curve as Curve, Histories as Histories, History as History
+    from gappletron.journal.table import read_decisions as read_decisions
     from gappletron.learners import named as named, names as names
     from gappletron.learners.banditron import Banditron as Banditron, BanditronIW as BanditronIW
     from gappletron.learners.estimators import Estimator as Estimator
@@ -66,6 +67,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         SobaDiag as SobaDiag,
     )
     from gappletron.learners.squarecb import SquareCBG as SquareCBG
+    from gappletron.limits import Budget as Budget, Limits as Limits
     from gappletron.losses import (
         Hinge as Hinge,
         LogisticBase2 as LogisticBase2,
@@ -103,6 +105,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.streams.unit_vectors import UnitVectors as UnitVectors
     from gappletron.theory import Bound as Bound, bounds as bounds
     from gappletron.tuning import tuned as tuned
+    from gappletron.watching import Watch as Watch
 
 # Where each public name lives. They are loaded on first use (PEP 562): `import gappletron` alone costs next to nothing.
 _HOMES = {
@@ -127,6 +130,7 @@ _HOMES = {
     ),
     "graphs": ("FeedbackGraph", "GraphArrays", "Plan"),
     "history": ("Confusion", "Curve", "Histories", "History"),
+    "journal.table": ("read_decisions",),
     "learners": ("named", "names"),
     "learners.banditron": ("Banditron", "BanditronIW"),
     "learners.estimators": ("Estimator",),
@@ -142,6 +146,7 @@ _HOMES = {
     "learners.soba": ("AdaptiveRate", "FixedRate", "Soba", "SobaDiag"),
     "learners.squarecb": ("SquareCBG",),
     "normalization": ("Columns",),
+    "limits": ("Budget", "Limits"),
     "losses": ("Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"),
     "online": ("Online",),
     "optimizers": (
@@ -167,6 +172,7 @@ _HOMES = {
     "streams.synthetic": ("Synthetic",),
     "streams.unit_vectors": ("UnitVectors",),
     "tuning": ("tuned",),
+    "watching": ("Watch",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -22,8 +22,10 @@ from gappletron._dispatch import Piece, compiled, helper
 from gappletron._packed import unpacked
 from gappletron._vectors import lanes_for
 from gappletron.learners.learner import Decision, Round, cost_of
+from gappletron.limits import NoLimits
 from gappletron.normalization import squared_size
 from gappletron.numerics import UNSEEN_LABEL, Row
+from gappletron.watching import NoWatch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,8 +34,10 @@ if TYPE_CHECKING:
     from gappletron._vectors import Lanes
     from gappletron.graphs import Plan
     from gappletron.learners.learner import Learner
+    from gappletron.limits import Limiting
     from gappletron.normalization import Normalization, Room
     from gappletron.numerics import Floats
+    from gappletron.watching import Watching
 
 __all__ = [
     "Counts",
@@ -42,6 +46,7 @@ __all__ = [
     "Tally",
     "act",
     "advance",
+    "follow",
     "learn",
     "many_greedy",
     "many_label_probabilities",
@@ -56,11 +61,16 @@ PLAYED, LEARNED = range(2)
 ROUND, ACTION, GREEDY, RATE, SQUARED = range(5)
 HEAD = 5
 """The numbers in front of the probabilities in a record."""
+TAIL = 2
+"""The numbers at the end of a record: 1 where the turn follows another's decision, and 1 once it was learned from."""
+NO_LIMITS, NO_WATCH = NoLimits(), NoWatch()
 
 
 class Desk(NamedTuple):
     """Arrays for one round's scores (K, padded beyond its end) and probabilities (N), the clock, the padded width, and
-    how a row is prepared: its normalization, what that remembers, and 1 where its first entry is a bias.
+    how a row is prepared: its normalization, what that remembers, and 1 where its first entry is a bias. Then the time
+    of the round; the limits on its distribution, what they remember, and what they derive from the graph; and what is
+    written down of it: the watch, its state, and what it derives from the graph.
 
     The clock holds the number of rounds played, and the round of the last call of :func:`learn`. It is changed by the
     same calls of compiled code as the state. A signal handler runs before or after such a call, never inside it, so the
@@ -74,6 +84,13 @@ class Desk(NamedTuple):
     normalization: Normalization
     scales: Any
     bias: int
+    now: Floats
+    limits: Limiting
+    limited: Any
+    bounds: Any
+    watch: Watching
+    watched: Any
+    sight: Any
 
 
 class Rows(NamedTuple):
@@ -116,21 +133,51 @@ def new_clock() -> NDArray[np.int64]:
 
 
 def new_desk(
-    classes: int, actions: int, clock: NDArray[np.int64], normalization: Normalization, scales: Any, bias: int
+    classes: int,
+    actions: int,
+    clock: NDArray[np.int64],
+    normalization: Normalization,
+    scales: Any,
+    bias: int,
 ) -> Desk:
-    """An empty desk for a graph of this size."""
+    """An empty desk for a graph of this size, without limits and without a watch."""
     lanes: Any = lanes_for(classes)
     scores = np.zeros(lanes.padded(classes))[:classes]
-    return Desk(scores, np.zeros(actions), clock, lanes, normalization, scales, bias)
+    rest = (np.zeros(1), NO_LIMITS, (), (), NO_WATCH, (), ())
+    return Desk(scores, np.zeros(actions), clock, lanes, normalization, scales, bias, *rest)
 
 
 def new_record(classes: int, actions: int) -> Floats:
     """What :func:`act` writes down of a round and :func:`learn` reads: the round's number (-1 at first), the action,
-    y*, gamma_t and ||x||^2, then the probabilities of the actions, the scores of the classes, and their padding.
+    y*, gamma_t and ||x||^2, then the probabilities of the actions, the scores of the classes, and their padding; at the
+    end whether it follows another's decision, and whether it was learned from.
     """
-    record = np.zeros(HEAD + actions + lanes_for(classes).padded(classes))
+    record = np.zeros(HEAD + actions + lanes_for(classes).padded(classes) + TAIL)
     record[ROUND] = -1.0
     return record
+
+
+def following_record(record: Floats, probabilities: Floats, own: Floats) -> Floats:
+    """A record for :func:`follow`, made from an empty one: with the probabilities of the decision that is followed, and
+    before its end room for the learner's own distribution.
+    """
+    made = np.concatenate([record[:-TAIL], own, [1.0, 0.0]])
+    made[HEAD : HEAD + probabilities.size] = probabilities
+    return made
+
+
+@helper
+def own_start(record: Floats, actions: int) -> int:
+    """Where the learner's own distribution begins, in the record of a turn that follows another's decision; else where
+    the record ends.
+    """
+    last = record.size - TAIL
+    return last - actions if record[last] > 0.0 else last
+
+
+def own_part(record: Floats, actions: int) -> Floats:
+    """The learner's own distribution in the record of a turn that follows another's decision; else empty."""
+    return record[own_start(record, actions) : record.size - TAIL]
 
 
 def new_tally(marks: NDArray[np.int64], actions: int, classes: int) -> Tally:
@@ -187,10 +234,20 @@ def draw(probabilities: Floats, u: float) -> int:
 
 
 @helper
-def decide(learner: Learner, state: Any, plan: Plan, x: Row, desk: Desk) -> Decision:
-    """From x to a distribution over the actions, in `desk.probabilities`; changes nothing else."""
+def propose(learner: Learner, state: Any, plan: Plan, x: Row, desk: Desk) -> Decision:
+    """From x to the distribution over the actions that the learner asks for, in `desk.probabilities`; changes nothing
+    else.
+    """
     learner.scores(state, x, desk.scores)
     return learner.distribution(state, plan, x, desk.scores, desk.probabilities)
+
+
+@helper
+def decide(learner: Learner, state: Any, plan: Plan, x: Row, desk: Desk, at: int) -> Decision:
+    """From x to the distribution of round number `at`, within its limits."""
+    decision = propose(learner, state, plan, x, desk)
+    desk.limits.restrain(desk.limited, desk.bounds, plan.graph, at, desk.now[0], decision.greedy, desk.probabilities)
+    return decision
 
 
 def advance(
@@ -203,14 +260,15 @@ def advance(
     record: Record,
 ) -> None:
     """Play every round of a chunk."""
-    desk.clock[PLAYED] += rows.labels.size
+    first = desk.clock[PLAYED]
+    desk.clock[PLAYED] = first + rows.labels.size
     t = 0
     while t < rows.labels.size:
         mark = tally.played[1]
         stop = rows.labels.size
         if mark < tally.marks.size:
             stop = min(stop, t + tally.marks[mark] - tally.played[0])
-        play_until(learner, state, plan, rows, t, stop, desk, tally, record)
+        play_until(learner, state, plan, rows, t, stop, first, desk, tally, record)
         tally.played[0] += stop - t
         t = stop
         if mark < tally.marks.size and tally.marks[mark] == tally.played[0]:
@@ -229,20 +287,25 @@ def play_until(
     rows: Rows,
     start: int,
     stop: int,
+    first: int,
     desk: Desk,
     tally: Tally,
     record: Record,
 ) -> None:
-    """Play the rounds from `start` to `stop` of a chunk; the totals are kept in registers meanwhile."""
-    graph = plan.graph
+    """Play the rounds from `start` to `stop` of a chunk, whose first is round number `first`; the totals are kept in
+    registers meanwhile.
+    """
+    graph, own = plan.graph, desk.probabilities[:0]
     mistakes = seen = explored = blind = 0
     rates, losses, costs = tally.sums[RATES], tally.sums[LOSSES], tally.sums[COSTS]
     for t in range(start, stop):
+        desk.watch.open_round(desk.watched, first + t, desk.now[0])
         given = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
         x = desk.normalization.present(desk.scales, given, desk.bias, rows.room)
-        decision = decide(learner, state, plan, x, desk)
+        decision = decide(learner, state, plan, x, desk, first + t)
         learner.count_round(state, plan, decision.greedy)
         action = draw(desk.probabilities, rows.draws[t])
+        desk.limits.settle(desk.limited, desk.bounds, first + t, desk.now[0], decision.greedy, action)
         y = rows.labels[t]
         label = y if graph.visible[action, y] else UNSEEN_LABEL
 
@@ -254,6 +317,9 @@ def play_until(
         losses += record.measure(learner, desk.scores, decision.greedy, y)
         costs += cost_of(plan, action, y)
         tally.confusion[action, y] += 1
+        desk.watch.note_round(
+            desk.watched, desk.sight, graph, first + t, desk.probabilities, own, decision.greedy, action, label
+        )
 
         learner.update(state, plan, x, Round(desk.scores, desk.probabilities, decision.greedy, action, label))
     tally.counts[MISTAKES] += mistakes
@@ -275,7 +341,7 @@ def teach(learner: Learner, state: Any, plan: Plan, rows: Rows, desk: Desk, obse
     for t in range(rows.labels.size):
         given = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
         x = desk.normalization.present(desk.scales, given, desk.bias, rows.room)
-        decision = decide(learner, state, plan, x, desk)
+        decision = propose(learner, state, plan, x, desk)
         learner.count_round(state, plan, decision.greedy)
         for i in range(desk.probabilities.size):
             desk.probabilities[i] *= observed[t]
@@ -298,21 +364,74 @@ def act(
     learner, state, plan, desk = unpacked(player)
     if desk.clock[PLAYED] != at:
         return False
+    decision = begin_round(learner, state, plan, desk, indices, values, squared, at, record)
+    for i in range(desk.probabilities.size):
+        record[HEAD + i] = desk.probabilities[i]
+    end_decision(plan, desk, at, decision.greedy, draw(desk.probabilities, u), record)
+    return True
+
+
+def follow(
+    player: Packed,
+    indices: NDArray[np.int32],
+    values: Floats,
+    squared: float,
+    action: int,
+    greedy: int,
+    at: int,
+    record: Floats,
+) -> bool:
+    """As :func:`act`, but the action, and the probabilities in the record (:func:`following_record`), are those of
+    another's decision; so is the greedy class, unless it is -1. The learner's own distribution is written down.
+    """
+    learner, state, plan, desk = unpacked(player)
+    if desk.clock[PLAYED] != at:
+        return False
+    decision = begin_round(learner, state, plan, desk, indices, values, squared, at, record)
+    start = own_start(record, desk.probabilities.size)
+    for i in range(desk.probabilities.size):
+        record[start + i] = desk.probabilities[i]
+    end_decision(plan, desk, at, decision.greedy if greedy < 0 else greedy, action, record)
+    return True
+
+
+@helper
+def begin_round(
+    learner: Learner,
+    state: Any,
+    plan: Plan,
+    desk: Desk,
+    indices: NDArray[np.int32],
+    values: Floats,
+    squared: float,
+    at: int,
+    record: Floats,
+) -> Decision:
+    """From the row to the learner's own distribution; counts the round."""
+    desk.watch.open_round(desk.watched, at, desk.now[0])
     record[SQUARED] = desk.normalization.take(desk.scales, indices, values, 0, indices.size, desk.bias, squared)
     x = Row(indices, values, 0, indices.size, record[SQUARED], desk.lanes)
-    decision = decide(learner, state, plan, x, desk)
+    decision = decide(learner, state, plan, x, desk, at)
     learner.count_round(state, plan, decision.greedy)
-    record[ACTION] = draw(desk.probabilities, u)
-    record[GREEDY] = decision.greedy
     record[RATE] = decision.rate
     N = desk.probabilities.size
-    for i in range(N):
-        record[HEAD + i] = desk.probabilities[i]
     for k in range(desk.scores.size):
         record[HEAD + N + k] = desk.scores[k]
+    return decision
+
+
+@helper
+def end_decision(plan: Plan, desk: Desk, at: int, greedy: int, action: int, record: Floats) -> None:
+    """Write down the action of round number `at`, which is played now."""
+    N = desk.probabilities.size
+    record[ACTION] = action
+    record[GREEDY] = greedy
+    desk.limits.settle(desk.limited, desk.bounds, at, desk.now[0], greedy, action)
+    own = record[own_start(record, N) : record.size - TAIL]
+    probabilities = record[HEAD : HEAD + N]
+    desk.watch.note_action(desk.watched, desk.sight, plan.graph, at, probabilities, own, greedy, action)
     record[ROUND] = at
     desk.clock[PLAYED] = at + 1
-    return True
 
 
 def learn(player: Packed, indices: NDArray[np.int32], values: Floats, record: Floats, label: int) -> None:
@@ -324,7 +443,14 @@ def learn(player: Packed, indices: NDArray[np.int32], values: Floats, record: Fl
     x = Row(indices, values, 0, indices.size, record[SQUARED], desk.lanes)
     learner.recall(state, x, played)
     learner.update(state, plan, x, played)
-    desk.clock[LEARNED] = int(record[ROUND])
+    at = int(record[ROUND])
+    if record[record.size - 1] == 0.0:
+        own = record[own_start(record, N) : record.size - TAIL]
+        desk.watch.note_feedback(
+            desk.watched, desk.sight, plan.graph, at, played.probabilities, own, played.greedy, played.action, label
+        )
+        record[record.size - 1] = 1.0
+    desk.clock[LEARNED] = at
 
 
 # ------------------------------------------------------------------------------------------------ looking, for a batch
@@ -362,7 +488,7 @@ def many_probabilities(learner: Learner, state: Any, plan: Plan, rows: Rows, des
     """The distribution over the actions that each row would meet if it came next; changes nothing else."""
     for t in range(out.shape[0]):
         x = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
-        decide(learner, state, plan, x, desk)
+        decide(learner, state, plan, x, desk, desk.clock[PLAYED])
         for i in range(out.shape[1]):
             out[t, i] = desk.probabilities[i]
 

@@ -24,11 +24,12 @@ from gappletron.answers import Answers
 from gappletron.engine import ACTION, HEAD
 from gappletron.inputs import Vector, sparse_parts
 from gappletron.journal import events
-from gappletron.journal.folder import FolderStore
-from gappletron.journal.journal import DURABILITIES, Journal, Policy
+from gappletron.journal.folder import FolderReader, FolderStore
+from gappletron.journal.journal import DURABILITIES, Journal, Policy, Snapshot
 from gappletron.journal.settings import check_settings, settings_of, versions
 from gappletron.journal.store import Store
 from gappletron.learners.learner import Learner
+from gappletron.limits import Limits
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.player import Player, Turn, for_records
 from gappletron.receipts import (
@@ -53,9 +54,11 @@ if TYPE_CHECKING:
 
     from gappletron._dispatch import Piece
     from gappletron.graphs import FeedbackGraph
+    from gappletron.limits import Budget
     from gappletron.normalization import Normalization
     from gappletron.numerics import Floats
     from gappletron.receipts import Unseen
+    from gappletron.watching import Watch
 
 __all__ = ["Online"]
 
@@ -67,8 +70,10 @@ MOST_SESSIONS = 256
 """Past sessions whose receipts are told from those of other models."""
 
 
-LIMITS = {"pending": "pending_limit", "pending_bytes": "pending_bytes", "pending_age": "pending_age"}
-"""Arguments that may change from one opening to the next, and the attributes that hold them."""
+WAITING = {"pending": "pending_limit", "pending_bytes": "pending_bytes", "pending_age": "pending_age"}
+"""Arguments that limit the waiting receipts, and the attributes that hold them."""
+CHANGEABLE = (*WAITING, "min_propensity", "budget")
+"""Arguments that may change from one opening of a journal to the next."""
 
 
 class Acting(NamedTuple):
@@ -109,6 +114,10 @@ class Online:
         oldest expire.
     :param pending_age: for how many seconds a receipt may wait; then it expires. By default there is no such limit.
     :param feature_limit: the most features with ``features="grow"``.
+    :param monitor: True, or a :class:`gappletron.Watch` with its window, to estimate the error from the labels that are
+        seen: :attr:`monitor`.
+    :param min_propensity: every label is shown with at least this probability, at most 1 / rho (docs, page Monitoring).
+    :param budget: what exploration may cost, a :class:`gappletron.Budget`.
 
     >>> from gappletron import FeedbackGraph, Online, UNSEEN
     >>> model = Online("gapsmh", FeedbackGraph.apple_tasting(), features=3, seed=0)
@@ -151,6 +160,9 @@ class Online:
         pending_bytes: int = PENDING_BYTES,
         pending_age: float | None = None,
         feature_limit: int = 2**24,
+        monitor: bool | Watch = False,
+        min_propensity: float = 0.0,
+        budget: Budget | None = None,
     ) -> None:
         if not isinstance(learner, Learner | str) and graph is None:
             raise UserError(f"{learner!r} is not a learner, which comes first: write Online(graph=...)")
@@ -170,7 +182,8 @@ class Online:
                 raise UserError(f"features={features!r} is neither a number nor 'grow': give one of them")
             self.feature_limit = whole(feature_limit, "feature_limit", least=1, most=MOST_FEATURES)
             first = min(FIRST_FEATURES, self.feature_limit)
-        self._player = Player(learner, graph, first, seed, normalize=normalize, bias=bias)
+        limits = Limits(min_propensity, budget)
+        self._player = Player(learner, graph, first, seed, normalize=normalize, bias=bias, watch=monitor, limits=limits)
         self._begin(pending, pending_bytes, pending_age)
 
     def _bind(self) -> None:
@@ -214,7 +227,7 @@ class Online:
 
     def _begin(self, pending: int, pending_bytes: int, pending_age: float | None) -> None:
         """No receipt was given out yet."""
-        self._set_limits(pending, pending_bytes, pending_age)
+        self._set_waiting(pending, pending_bytes, pending_age)
         self._answers = Answers()
         self._session, self._forks = new_session(self.rounds), forks[0]
         self._past: dict[str, Session] = {}
@@ -222,7 +235,7 @@ class Online:
         self._expired: OrderedDict[int, None] = OrderedDict()
         self._bind()
 
-    def _set_limits(self, pending: Any, pending_bytes: Any, pending_age: Any) -> None:
+    def _set_waiting(self, pending: Any, pending_bytes: Any, pending_age: Any) -> None:
         """How many receipts may wait, and for how long."""
         self.pending_limit = whole(pending, "pending", least=1)
         self.pending_bytes = whole(pending_bytes, "pending_bytes", least=1)
@@ -356,9 +369,45 @@ class Online:
         player.draw(acting.turn)
         return self._issued(acting)
 
+    def follow(self, x: Any, action: Label, probabilities: Any, graph: FeedbackGraph | None = None) -> Receipt:
+        """A round in which another model has decided: this one is its shadow, and learns from the same feedback.
+
+        Its monitor estimates what its own predictions would have led to.
+
+        :param x, graph: as those of :meth:`act`.
+        :param action: what the other model did.
+        :param probabilities: with which the other drew it, of all actions; those of its receipt.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> champion, challenger = (
+        ...     Online(name, FeedbackGraph.bandit(["a", "b", "c"]), features=2) for name in ("auto", "gapsmh")
+        ... )
+        >>> receipt = champion.act([0.5, 1.0])
+        >>> shadow = challenger.follow([0.5, 1.0], receipt.action, receipt.probabilities)
+        >>> for model, own in ((champion, receipt), (challenger, shadow)):
+        ...     model.learn(own, UNSEEN)
+        >>> shadow.action == receipt.action
+        True
+        """
+        self._refuse_nesting()
+        with self._lock:
+            try:
+                self._begin_call()
+                vector, position = self._taken(x), self.graph.action_index(action)
+                self._acting = acting = self._prepared(vector, graph, time.time(), followed=True)
+                self._player.follow(acting.turn, position, probabilities)
+                receipt = self._issued(acting)
+                self._publish()
+            finally:
+                self._is_idle = self._held_by is not None
+        self._acknowledge()
+        return receipt
+
     def _prepared(self, vector: Vector, graph: FeedbackGraph | None, now: float, *, followed: bool) -> Acting:
         """A round that is about to be played. Its row is noted before normalization changes it."""
         turn = self._player.new_turn(vector, graph)
+        if self._player.needs_time:
+            self._player.now = now
         if self._journal is None:
             return Acting(turn, now, b"", 0, followed)
         row = vector.indices.tobytes() + vector.values.tobytes()
@@ -798,6 +847,36 @@ class Online:
                 self._is_idle = self._held_by is not None
         self._acknowledge()
 
+    @property
+    def limits(self) -> Limits:
+        """The limits on the exploration."""
+        return self._player.limits
+
+    def set_limits(self, *, min_propensity: float = 0.0, budget: Budget | None = None) -> None:
+        """Go on with other limits on the exploration. A budget starts with nothing spent, unless it is the same.
+
+        >>> from gappletron import Budget, FeedbackGraph, Online
+        >>> model = Online("gapsmh", FeedbackGraph.label_efficient(3), features=2, budget=Budget(50, per=1000))
+        >>> model.set_limits(budget=Budget(20, per="day"))
+        >>> model.limits.budget
+        Budget(limit=20.0, per='day', prices=None)
+        """
+        self._refuse_nesting()
+        with self._lock:
+            try:
+                self._begin_call()
+                limits = Limits(min_propensity, budget)
+                with self._logged_at_once():
+                    self._player.set_limits(limits)
+                    if self._journal is not None:
+                        event = events.Limited(limits.to_dict(), time.time())
+                        self._journal.add("limited", -1, event.to_bytes())
+                self._player.compile_rounds()
+                self._publish()
+            finally:
+                self._is_idle = self._held_by is not None
+        self._acknowledge()
+
     def _rows(self, X: Any) -> Any:
         """A batch of records as the rows of a sparse matrix; other batches as they are."""
         return X if self.encoder is None else self.encoder.matrix(X)
@@ -862,6 +941,7 @@ class Online:
         durability: str = "disk",
         snapshot_every: int = 100_000,
         keep_rows: int | None = None,
+        monitor: bool | Watch | None = None,
         pieces: Iterable[type[Piece]] = (),
         **options: Any,
     ) -> Online:
@@ -869,8 +949,8 @@ class Online:
 
         Opened again, also after a kill or a power failure, the model goes on bit for bit. A new folder gets a new
         model. For one that holds a journal, the arguments may be omitted; where they are given, they must be those
-        that the model was made with, but for `pending`, `pending_bytes` and `pending_age`, which may change. One
-        process at a time can have a folder open. :meth:`close` ends it; the model is also a context manager.
+        that the model was made with, but for `pending`, `pending_bytes`, `pending_age`, `min_propensity` and `budget`,
+        which may change. One process at a time can have a folder open. :meth:`close` ends it; the model is also a context manager.
 
         :param folder: where the journal is; or a :class:`~gappletron.journal.store.Store`.
         :param learner, graph, features: as those of :class:`Online`, and so are `options`.
@@ -881,6 +961,7 @@ class Online:
             make opening quick.
         :param keep_rows: the features of at least so many last rounds are kept; in older parts of the log a hash may
             stand for them. By default all are kept.
+        :param monitor: as that of :class:`Online`; here it is on by default.
         :param pieces: classes of your own that the learner is made of.
 
         >>> import tempfile
@@ -900,32 +981,72 @@ class Online:
             whole(snapshot_every, "snapshot_every", least=1),
             None if keep_rows is None else whole(keep_rows, "keep_rows", least=0),
         )
-        given = {"learner": learner, "graph": graph, "features": features, **options}
+        given = {"learner": learner, "graph": graph, "features": features, "monitor": monitor, **options}
         given = {name: value for name, value in given.items() if value is not None}
         store = folder if isinstance(folder, Store) else FolderStore(folder)
         try:
             settings = store.settings()
             if settings is None:
-                model = cls(**given) if start is None else _copied(start, given)
+                model = cls(**{"monitor": True, **given}) if start is None else _copied(start, given)
                 store.put_snapshot(0, FORMAT, *model._snapshot())
                 store.put_settings({"options": settings_of(given)})
             else:
                 if start is not None:
                     raise UserError(f"{store.name!r} holds a model already: omit start, or use another folder")
-                limits = {name: given.pop(name) for name in LIMITS if name in given}
+                changes = {name: given.pop(name) for name in CHANGEABLE if name in given}
                 check_settings(store.name, settings["options"], given)
-                model = cls._recovered(store, tuple(pieces))
-                model._set_limits(*(limits.get(name, getattr(model, kept)) for name, kept in LIMITS.items()))
+                model = cls._recovered(store, tuple(pieces), store.snapshots())
+                model._set_waiting(*(changes.get(name, getattr(model, kept)) for name, kept in WAITING.items()))
             model._attach(Journal(store, policy))
+            if settings is not None and not changes.keys().isdisjoint(("min_propensity", "budget")):
+                kept = model.limits
+                model.set_limits(
+                    min_propensity=changes.get("min_propensity", kept.min_propensity),
+                    budget=changes.get("budget", kept.budget),
+                )
         except BaseException:
             store.close()
             raise
         return model
 
     @classmethod
-    def _recovered(cls, store: Store, pieces: tuple[type[Piece], ...]) -> Online:
-        """The model of a journal: its newest snapshot that is whole, and what was logged since then."""
-        found = store.snapshots()
+    def from_journal(
+        cls,
+        folder: str | PathLike[str],
+        *,
+        replay: str = "last",
+        stop: int | None = None,
+        pieces: Iterable[type[Piece]] = (),
+    ) -> Online:
+        """A copy in memory of the model in a folder, which stays as it is; another process may have it open.
+
+        :param replay: from the ``"last"`` snapshot, or from the ``"first"``, which does everything again that was ever
+            logged. Both lead to the same bits.
+        :param stop: replay the events before this number only.
+        :param pieces: as that of :meth:`open`.
+
+        >>> import tempfile
+        >>> from gappletron import FeedbackGraph, Online
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with Online.open(folder, graph=FeedbackGraph.bandit(3), features=2) as model:
+        ...         receipt = model.act([0.5, 1.0])
+        ...         model.learn(receipt, receipt.action)
+        ...         copy = Online.from_journal(folder)
+        >>> bool((copy.weights == model.weights).all())
+        True
+        """
+        if replay not in ("last", "first"):
+            raise UserError(f"replay={replay!r} is not known: choose 'last' or 'first'")
+        reader = FolderReader(folder)
+        found = reader.snapshots()
+        chosen = found[:1] if replay == "first" else [at for at in found if stop is None or at <= stop]
+        return cls._recovered(reader, tuple(pieces), chosen, stop)
+
+    @classmethod
+    def _recovered(
+        cls, store: Store | FolderReader, pieces: tuple[type[Piece], ...], found: list[int], stop: int | None = None
+    ) -> Online:
+        """The model of a journal: the newest of these snapshots that is whole, and what was logged since then."""
         for at in reversed(found):
             try:
                 model = store.read_snapshot(at, FORMAT, lambda header, arrays: cls._restored(header, arrays, pieces))
@@ -933,19 +1054,20 @@ class Online:
                 if at == found[0]:
                     raise
                 continue
-            model._replay(store, at)
+            _, model._session = model._past.popitem()  # the one that was going on: its receipts follow
+            model._replay(store, at, stop)
             model._start_session(model.rounds)
             return model
         raise UserError(f"the journal in {store.name!r} has no snapshot left: restore the folder from a copy")
 
-    def _replay(self, store: Store, start: int) -> None:
-        """Do again what was logged from event number `start` on."""
+    def _replay(self, store: Store | FolderReader, start: int, stop: int | None) -> None:
+        """Do again what was logged from event number `start` on, to before `stop`."""
         graphs: dict[int, FeedbackGraph] = {}
         changed = 0
         try:
             for group in store.groups(start):
                 for place, event in enumerate(events.events_of(group.events), group.first):
-                    if place >= start:
+                    if place >= start and (stop is None or place < stop):
                         changed += self._redo(event, graphs)
         except (events.Damaged, KeyError):
             raise UserError(
@@ -984,6 +1106,9 @@ class Online:
             case events.Added(version, _):
                 player.extend(graphs[version])
                 player.compile_rounds()
+            case events.Limited(limits, _):
+                player.set_limits(Limits.from_dict(limits))
+                player.compile_rounds()
             case events.Grown(features):
                 player.grow(features)
             case events.Answered(_, key, fingerprint, answer):
@@ -998,8 +1123,14 @@ class Online:
         """Play a round again. Its action and probabilities are those of the log: they were acknowledged."""
         if event.round != self.rounds:
             raise events.Damaged
-        turn = self._player.new_turn(self._taken_again(event.features), graph)
-        self._player.draw(turn)
+        player = self._player
+        turn = player.new_turn(self._taken_again(event.features), graph)
+        if player.needs_time:
+            player.now = event.time
+        if event.followed:
+            player.follow(turn, event.action, event.probabilities)
+        else:
+            player.draw(turn)
         chances = turn.record[HEAD : HEAD + graph.n_actions]
         differs = turn.action != event.action or not np.array_equal(chances, event.probabilities)
         if differs:
@@ -1071,8 +1202,8 @@ class Online:
         """
         if self._journal is not None:
             self._journal.commit()
-            if self._journal.is_snapshot_due:
-                self.checkpoint(wait=False)
+            if self._journal.is_snapshot_due and not self._owns_lock():
+                self._journal.put_snapshot_in_background(self._copied_state)
 
     def remember(self, key: str, fingerprint: bytes, answer: bytes) -> None:
         """Keep the answer to a request under an idempotency key, for :meth:`recall`; the last 100,000 are kept.
@@ -1106,33 +1237,33 @@ class Online:
             self._look(is_nested)
             return self._answers.find(key, fingerprint)
 
-    def checkpoint(self, *, wait: bool = True) -> None:
+    def checkpoint(self) -> None:
         """Store a snapshot of the state now, so that opening again need not replay the log.
 
-        :param wait: return when it is stored; otherwise a thread writes it.
+        This happens by itself, in the background, once in `snapshot_every` events, and in :meth:`close`.
         """
-        self._refuse_nesting()
+        if self._owns_lock():
+            raise UserError("checkpoint() was called in the middle of a call or of a hold() block: call it afterwards")
+        if self._journal is None:
+            raise UserError("the model has no journal: use save(), or make it with Online.open()")
+        self._journal.put_snapshot(self._copied_state)
+
+    def _copied_state(self) -> Snapshot:
+        """A copy of the state for the journal, and what of the log need not be kept any more."""
         with self._lock:
             self._settle()
             journal = self._journal
-            if journal is None:
-                raise UserError("the model has no journal: use save(), or make it with Online.open()")
+            assert journal is not None
             self._publish()
-            at = journal.position()
-            journal.begin_part()
+            at = journal.begin_part()
             header, arrays = self._snapshot()
-            arrays = {name: array.copy() for name, array in arrays.items()}
             self._marks.append((at, self.rounds))
             stop = None
             if journal.policy.keep_rows is not None:
                 last = self.rounds - journal.policy.keep_rows
                 stop = max((number for number, rounds in self._marks if rounds <= last), default=0)
                 self._marks = [mark for mark in self._marks if mark[0] >= stop]
-        if wait:
-            journal.wait()
-            journal.put_snapshot(at, FORMAT, header, arrays, stop)
-        else:
-            journal.put_snapshot_in_background(at, FORMAT, header, arrays, stop)
+            return Snapshot(at, FORMAT, header, {name: array.copy() for name, array in arrays.items()}, stop)
 
     def close(self) -> None:
         """Store a snapshot and let another process open the folder; afterwards the model can only be looked at.
@@ -1187,6 +1318,30 @@ class Online:
         arrays["expired"] = np.array(list(expired), np.int64)
         return header, arrays
 
+    def differences(self, other: Online) -> list[str]:
+        """The names of the parts of the state in which another model differs, bit for bit; none where they are equal.
+
+        The times of waiting receipts and the names of sessions are not compared.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> first, second = (Online(graph=FeedbackGraph.bandit(3), features=2, seed=1) for _ in range(2))
+        >>> receipt = first.act([0.5, 1.0])
+        >>> first.differences(second)[:2]
+        ['rounds', 'random']
+        """
+        ours, theirs = self._parts(), other._parts()
+        names = dict.fromkeys([*ours, *theirs])
+        return [name for name in names if ours.get(name) != theirs.get(name)]
+
+    def _parts(self) -> dict[str, Any]:
+        """Everything that the model is, by name, for comparing."""
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
+            header, arrays = self._snapshot()
+            del header["sessions"], header["now"], arrays["times"]
+            return header | {name: (array.shape, array.tobytes()) for name, array in arrays.items()}
+
     @classmethod
     def load(cls, path: str | PathLike[str], *, pieces: Iterable[type[Piece]] = ()) -> Online:
         """Read what :meth:`save` wrote; `pieces` are the classes of your own that the learner is made of.
@@ -1218,7 +1373,7 @@ class Online:
         model.encoder = None if saved is None else Encoder.from_dict(saved)
         if model.encoder is not None and (model.encoder.features != model.features or limit is not None):
             raise UserError("the encoder does not fit the number of features: the file is damaged")
-        model._set_limits(header["pending_limit"], header["pending_bytes"], header.get("pending_age"))
+        model._set_waiting(header["pending_limit"], header["pending_bytes"], header.get("pending_age"))
         model._answers = Answers.from_arrays(arrays)
         past = checked_sessions(header["sessions"], model.rounds)
         model._pending = OrderedDict()

@@ -16,7 +16,7 @@ import numpy as np
 from gappletron import model_files
 from gappletron._dispatch import can_be_loaded, entry, in_mode, is_interpreted, same_types
 from gappletron._packed import packed
-from gappletron._validate import UserError, whole
+from gappletron._validate import UserError, number, whole
 from gappletron.engine import (
     ACTION,
     GREEDY,
@@ -29,6 +29,8 @@ from gappletron.engine import (
     Rows,
     act,
     advance,
+    follow,
+    following_record,
     generator,
     learn,
     many_greedy,
@@ -38,6 +40,7 @@ from gappletron.engine import (
     new_desk,
     new_record,
     new_tally,
+    own_part,
     scale_rows,
     teach,
 )
@@ -45,12 +48,14 @@ from gappletron.graphs import FeedbackGraph
 from gappletron.inputs import Checker, Vector, batches_of, with_bias
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner
+from gappletron.limits import Limits, NoLimits, limits_of
 from gappletron.normalization import AsGiven, Copied, Normalization, Room, normalization_of
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.spelling import rebuilt, spelled
 from gappletron.state import Sizes, State, check_shapes
 from gappletron.streams.prepared import Prepared, prepared
 from gappletron.streams.stream import MOST_FEATURES, frozen
+from gappletron.watching import NoWatch, Watching, check_saved, watch_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -70,6 +75,8 @@ __all__ = ["Player", "Turn", "learner_of"]
 
 FORMAT = "gappletron.Player"
 MOST_PLANS = 64
+ROUNDING = 1e-6
+"""How far the sum of given probabilities may be from 1."""
 MOST_ROUNDS = 2**53
 """A record holds the number of its round as a float."""
 AS_GIVEN = AsGiven()
@@ -92,8 +99,13 @@ class Turn:
     __slots__ = ("features", "graph", "nbytes", "record", "x")
 
     def __init__(self, x: Vector, graph: FeedbackGraph, features: int, record: Floats) -> None:
-        self.x, self.graph, self.features, self.record = x, graph, features, record
-        self.nbytes = 12 * x.values.size + 8 * record.size  # of its arrays: int32 and float64 per entry of x
+        self.x, self.graph, self.features = x, graph, features
+        self.take_record(record)
+
+    def take_record(self, record: Floats) -> None:
+        """Let this be the record of the turn."""
+        self.record = record
+        self.nbytes = 12 * self.x.values.size + 8 * record.size  # of its arrays: int32 and float64 per entry of x
 
     @property
     def round(self) -> int:
@@ -119,6 +131,17 @@ class Turn:
     def probabilities(self) -> Floats:
         """The probability of every action; not to be written to, since learning will need it."""
         return _read_only(self.record[HEAD : HEAD + self.graph.n_actions])
+
+    @property
+    def own_probabilities(self) -> Floats:
+        """The learner's own distribution, where the turn follows the decision of another; else as `probabilities`."""
+        own = own_part(self.record, self.graph.n_actions)
+        return _read_only(own) if own.size else self.probabilities
+
+    @property
+    def is_following(self) -> bool:
+        """Whether the action is that of another's decision: see :meth:`Player.follow`."""
+        return own_part(self.record, self.graph.n_actions).size > 0
 
     @property
     def scores(self) -> Floats:
@@ -161,6 +184,14 @@ def _rows_of(header: dict[str, Any], pieces: Iterable[type[Piece]]) -> tuple[Nor
     return normalization, bias
 
 
+def _watch_of(header: dict[str, Any], pieces: Iterable[type[Piece]]) -> Watching:
+    """The watch of a saved player; those of version 0.1 had none."""
+    watch = rebuilt(header["watch"], tuple(pieces)) if "watch" in header else NoWatch()
+    if not isinstance(watch, Watching):
+        raise UserError("the watch is not one: the file is damaged")
+    return watch
+
+
 def _bias_of(given: Any, learner: Learner) -> bool:
     """Whether rows get a bias."""
     if given == "auto":
@@ -198,6 +229,22 @@ def _propensities(given: Any, rows: int) -> Floats:
     return np.full(rows, found) if found.ndim == 0 else found
 
 
+def _distribution(given: Any, actions: int) -> Floats:
+    """Probabilities of so many actions, checked."""
+    try:
+        found = np.array(given, np.float64)
+    except (TypeError, ValueError):
+        raise UserError(f"probabilities must be {actions} numbers, one for each action") from None
+    if found.shape != (actions,):
+        raise UserError(
+            f"probabilities have the shape {found.shape}, and there are {actions} actions: give one for each"
+        )
+    inside = (found >= 0.0) & (found <= 1.0)  # False for NaN
+    if not inside.all() or abs(float(found.sum()) - 1.0) > ROUNDING:
+        raise UserError("probabilities must be numbers from 0 to 1 that add up to 1")
+    return found
+
+
 def learner_of(given: Any) -> Learner:
     """A learner, or the one of this name."""
     if isinstance(given, str):
@@ -219,6 +266,9 @@ class Player:
         None (as they are), or ``"auto"``, what the learner is made for: none for those of the paper.
     :param bias: whether rows get one more feature that is always 1; ``"auto"`` as above. It is the first row of the
         weights.
+    :param watch: True, or a :class:`gappletron.Watch`, where the rounds are to be watched: then a
+        :class:`gappletron.Monitor` estimates the error from the labels that were seen.
+    :param limits: :class:`gappletron.Limits` on the exploration: a least propensity, a budget.
 
     >>> from gappletron import FeedbackGraph, Player, Synthetic
     >>> player = Player("gapsmh", FeedbackGraph.bandit(3), features=40, seed=1)
@@ -235,15 +285,19 @@ class Player:
     """Whether :meth:`predict_many`, :meth:`scores` and :meth:`probabilities` take rows with more features than there
     are: that of a growing model."""
     _state: State
+    _watched: State
+    _limited: State
     _plan: Plan
     _desk: Desk
     _blank: Floats
     _plans: OrderedDict[FeedbackGraph, Plan]
+    _desks: OrderedDict[FeedbackGraph, Desk]
     _packs: OrderedDict[FeedbackGraph, Packed]
     _own_pack: Packed | None
     _kernels: dict[Any, Any]
     _full: FeedbackGraph | None
     _act: Any
+    _follow: Any
     _learn: Any
 
     def __init__(
@@ -256,10 +310,13 @@ class Player:
         repeat: int = 0,
         normalize: Normalization | str | None = "auto",
         bias: bool | str = "auto",
+        watch: Watching | bool | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.learner = learner_of(learner)
         self.normalization = normalization_of(normalize, self.learner.default_normalize)
         self.bias = _bias_of(bias, self.learner)
+        self.watch, self.limits = watch_of(watch), limits_of(limits)
         if not isinstance(graph, FeedbackGraph):
             raise UserError(
                 f"{graph!r} is not a FeedbackGraph: make one, for example FeedbackGraph.bandit(['a', 'b', 'c'])"
@@ -267,6 +324,7 @@ class Player:
         check_can_play(self.learner, graph)
         features = whole(features, "features", least=1, most=MOST_FEATURES) + self.bias
         self._clock = new_clock()
+        self._now = np.zeros(1)
         # Kept: machine code and packed arguments must not be mixed with plain ones.
         self._interpreted = is_interpreted()
         self._rng = generator(whole(seed, "the seed"), whole(repeat, "repeat"))
@@ -274,37 +332,51 @@ class Player:
         self._is_drawing = False
         self.checker = Checker()
         self._scales = State(self.normalization.declare(), Sizes(features, 1, 1))
+        self._limited = State(self.limits.piece().declare(), Sizes(1, 1, 1))
         state = State(self.learner.declare(), Sizes(features, graph.n_classes, graph.n_actions))
-        self._bind(graph, state, self.learner.plan(graph))
+        watched = State(self.watch.declare(), Sizes(1, graph.n_classes, graph.n_actions))
+        self._bind(graph, state, watched, self.learner.plan(graph))
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: what the player is, without machine code and addresses."""
         return {
             "made": (self.learner, self.graph, self.features),
-            "rows": {"normalize": self.normalization, "bias": self.bias},
+            "options": {
+                "normalize": self.normalization,
+                "bias": self.bias,
+                "watch": self.watch,
+                "limits": self.limits,
+            },
             "mode": self._interpreted,
             "arrays": {name: array.copy() for name, array in self._state.arrays.items()},
             "scales": {name: array.copy() for name, array in self._scales.arrays.items()},
+            "watched": {name: array.copy() for name, array in self._watched.arrays.items()},
+            "limited": {name: array.copy() for name, array in self._limited.arrays.items()},
             "rounds": self.rounds,
+            "now": self.now,
             "random": self._random_state(),
         }
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         with in_mode(saved["mode"]):
-            self.__init__(*saved["made"], **saved["rows"])  # type: ignore[misc]
-        self._resume(saved["arrays"], saved["scales"], saved["rounds"], saved["random"])
+            self.__init__(*saved["made"], **saved["options"])  # type: ignore[misc]
+        self._watched.load(saved["watched"])
+        self._limited.load(saved["limited"])
+        self._resume(saved["arrays"], saved["scales"], saved["rounds"], saved["now"], saved["random"])
 
     def _resume(
         self,
         arrays: dict[str, NDArray[Any]],
         scales: dict[str, NDArray[Any]],
         rounds: int,
+        now: float,
         random: dict[str, Any],
     ) -> None:
         """Go on from the state that a player had after so many rounds."""
         self._state.load(arrays)
         self._scales.load(scales)
         self._clock[PLAYED] = rounds
+        self._now[0] = now
         self._first_draw = (rounds, random)
         self._synchronise()
 
@@ -315,6 +387,23 @@ class Player:
     def rounds(self) -> int:
         """The number of rounds played so far."""
         return int(self._clock[PLAYED])
+
+    @property
+    def now(self) -> float:
+        """The time of the next rounds, in seconds: for budgets by time, and for the points of a watch's curve.
+
+        Nothing here reads a clock: whoever acts sets it.
+        """
+        return float(self._now[0])
+
+    @now.setter
+    def now(self, seconds: float) -> None:
+        self._now[0] = number(seconds, "now", least=0.0)
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether anything depends on :attr:`now`."""
+        return not (isinstance(self.watch, NoWatch) and isinstance(self._desk.limits, NoLimits))
 
     @property
     def last_learned(self) -> int:
@@ -334,20 +423,22 @@ class Player:
     @property
     def nbytes(self) -> int:
         """The memory of the state."""
-        return self._state.nbytes + self._scales.nbytes
+        return self._state.nbytes + self._scales.nbytes + self._watched.nbytes
 
     @property
     def weights(self) -> Floats:
         """W as a matrix of features x classes; with a bias, its weights are the first row."""
         return self.learner.weights(self._state.tuple)[:, : self.graph.n_classes].copy()
 
-    def _bind(self, graph: FeedbackGraph, state: State, plan: Plan) -> None:
-        """Take over a graph, a state of its size and its plan; no machine code yet. Nothing here can fail half-way."""
+    def _bind(self, graph: FeedbackGraph, state: State, watched: State, plan: Plan) -> None:
+        """Take over a graph, states of its size and its plan; no machine code yet. Nothing here can fail half-way."""
         new: dict[str, Any] = {
             "graph": graph,
             "_state": state,
+            "_watched": watched,
             "_plan": plan,
-            "_desk": self._new_desk(graph, self._scales),
+            "_desk": self._new_desk(graph, self._scales, watched),
+            "_desks": OrderedDict(),
             "_blank": new_record(graph.n_classes, graph.n_actions),
             "_plans": OrderedDict({graph: plan}),
             "_packs": OrderedDict(),
@@ -355,14 +446,37 @@ class Player:
             "_kernels": {},
             "_full": None,
             "_act": None,
+            "_follow": None,
             "_learn": None,
         }
         self.__dict__.update(new)  # in one step: a signal handler may raise between any two others
 
-    def _new_desk(self, graph: FeedbackGraph, scales: State) -> Desk:
+    def _new_desk(self, graph: FeedbackGraph, scales: State, watched: State) -> Desk:
         """Room for a round on this graph."""
         normalization = Copied() if self.bias and self.normalization == AS_GIVEN else self.normalization
-        return new_desk(graph.n_classes, graph.n_actions, self._clock, normalization, scales.tuple, int(self.bias))
+        desk = new_desk(graph.n_classes, graph.n_actions, self._clock, normalization, scales.tuple, int(self.bias))
+        return desk._replace(
+            now=self._now,
+            limits=self.limits.piece(),
+            limited=self._limited.tuple,
+            bounds=self.limits.bounds(graph),
+            watch=self.watch,
+            watched=watched.tuple,
+            sight=self.watch.sight(graph),
+        )
+
+    def _desk_of(self, graph: FeedbackGraph) -> Desk:
+        """The desk for rounds on this graph; those of the last 64 graphs are kept."""
+        if graph is self.graph or (isinstance(self.watch, NoWatch) and isinstance(self._desk.limits, NoLimits)):
+            return self._desk
+        if graph in self._desks:
+            self._desks.move_to_end(graph)
+            return self._desks[graph]
+        desk = self._desk._replace(sight=self.watch.sight(graph), bounds=self.limits.bounds(graph))
+        self._desks[graph] = desk
+        if len(self._desks) > MOST_PLANS:
+            self._desks.popitem(last=False)
+        return desk
 
     def compile_rounds(self) -> None:
         """Compile, or load from the cache, what :meth:`act` and :meth:`learn` need."""
@@ -384,7 +498,7 @@ class Player:
             raise UserError(f"the graph {graph.name!r} is not one that this player had: learn from its own turns")
         state = self._state.view(graph.n_classes)
         with in_mode(self._interpreted):
-            pack = self._packs[graph] = packed(self.learner, state, self._plan_of(graph), self._desk)
+            pack = self._packs[graph] = packed(self.learner, state, self._plan_of(graph), self._desk_of(graph))
         if graph is self.graph:
             self._own_pack = pack
         if len(self._packs) > MOST_PLANS:
@@ -458,7 +572,8 @@ class Player:
             here = slice(start, stop)
             ends, squared = indptr[start : stop + 1], checked.squared[here]
             rows = Rows(ends, indices, values, labels[here], squared, draws[here], room)
-            arguments = (self.learner, self._state.tuple, self._plan_of(graph), rows, self._desk, tally, record)
+            desk = self._desk_of(graph)
+            arguments = (self.learner, self._state.tuple, self._plan_of(graph), rows, desk, tally, record)
             self._kernel(advance, *arguments)(*arguments)
         if self.rounds != first + rounds:  # a signal handler has played in between
             self._synchronise()
@@ -626,6 +741,49 @@ class Player:
         self._is_drawing = False
         return at
 
+    def follow(self, turn: Turn, action: int, probabilities: Any, greedy: int | None = None) -> int:
+        """As :meth:`draw`, but the decision is another's: a model in the shadow of one that acts, or a logged round.
+
+        The learner learns from the given action and its propensities, and a watch estimates what the learner's own
+        distribution, and its own greedy class, would have led to.
+
+        :param turn: a :meth:`new_turn`.
+        :param action: the position of the action that was played.
+        :param probabilities: of all actions, when it was drawn.
+        :param greedy: the position of the greedy class of that decision, where it is to stand for the learner's own.
+
+        >>> import numpy as np
+        >>> player = Player("auto", FeedbackGraph.bandit(3), features=2)
+        >>> turn = player.new_turn(player.checker.vector([1.0, 0.5], 2))
+        >>> player.follow(turn, action=1, probabilities=[0.1, 0.8, 0.1])
+        0
+        >>> turn.action, turn.probabilities.tolist(), turn.own_probabilities.round(2).tolist()
+        (1, [0.1, 0.8, 0.1], [0.33, 0.33, 0.33])
+        """
+        given = _distribution(probabilities, self.graph.n_actions)
+        action = whole(action, "the position of an action", most=self.graph.n_actions - 1)
+        if given[action] <= 0.0:
+            raise UserError(f"the action {action} has the probability 0: give the probabilities that it was drawn with")
+        wanted = -1 if greedy is None else whole(greedy, "the position of a class", most=self.graph.n_classes - 1)
+        pack = self._packed(turn.graph)
+        record = following_record(self._blank, given, np.zeros(given.size))
+        if self._follow is None:
+            with in_mode(self._interpreted):
+                self._follow = entry(follow, pack, *turn.x, action, wanted, 0, record)
+        turn.take_record(record)
+        if self._is_drawing:
+            self._synchronise()
+        self._is_drawing = True
+        at: int = self._clock.item(PLAYED)
+        self._rng.random()  # every round takes one draw
+        while not self._follow(pack, *turn.x, action, wanted, at, record):
+            self._synchronise()  # a signal handler has played a round in between
+            self._is_drawing = True
+            at = self._clock.item(PLAYED)
+            self._rng.random()
+        self._is_drawing = False
+        return at
+
     def learn(self, turn: Turn, label: int) -> None:
         """Take in the feedback of a turn: the position of the label, or -1 where the graph did not reveal it.
 
@@ -698,11 +856,12 @@ class Player:
 
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """The probability of every action, n x N: what each row would meet if it came next."""
-        plan = self._plan_of(self._checked_graph(graph))
+        here = self._checked_graph(graph)
+        plan, desk = self._plan_of(here), self._desk_of(here)
         parts = [np.zeros((0, self.graph.n_actions))]
         for rows in self._batches(X):
             out = np.empty((len(rows.labels), self.graph.n_actions))
-            arguments = (self.learner, self._state.tuple, plan, rows, self._desk, out)
+            arguments = (self.learner, self._state.tuple, plan, rows, desk, out)
             self._kernel(many_probabilities, *arguments)(*arguments)
             parts.append(out)
         return np.concatenate(parts)
@@ -747,9 +906,9 @@ class Player:
             width = wanted + self.bias
             state = self._state.resized(self._state.sizes._replace(features=width))
             scales = self._scales.resized(self._scales.sizes._replace(features=width))
-            desk = self._new_desk(self.graph, scales)
-            # in one step
-            self.__dict__.update(_state=state, _scales=scales, _desk=desk, _packs=OrderedDict(), _own_pack=None)
+            desk = self._new_desk(self.graph, scales, self._watched)
+            new = {"_state": state, "_scales": scales, "_desk": desk, "_desks": OrderedDict()}
+            self.__dict__.update(new, _packs=OrderedDict(), _own_pack=None)  # in one step
 
     def add_class(
         self,
@@ -783,7 +942,27 @@ class Player:
         check_can_play(self.learner, graph)
         state = self._state.resized(Sizes(self._state.sizes.features, graph.n_classes, graph.n_actions))
         self.learner.grown(state.tuple, self.graph.n_classes)
-        self._bind(graph, state, self.learner.plan(graph))
+        watched = self._watched.resized(Sizes(1, graph.n_classes, graph.n_actions))
+        self._bind(graph, state, watched, self.learner.plan(graph))
+
+    def set_limits(self, limits: Limits | None) -> None:
+        """Go on with other limits on the exploration. A budget starts with nothing spent, unless it is the same.
+
+        >>> from gappletron import Limits
+        >>> player = Player("gapsmh", FeedbackGraph.filtering(3), features=2)
+        >>> player.set_limits(Limits(min_propensity=0.1))
+        >>> player.limits
+        Limits(min_propensity=0.1, budget=None)
+        """
+        new = limits_of(limits)
+        new.bounds(self.graph)  # an error where the graph cannot keep to them
+        if new != self.limits:
+            kept = self._limited.arrays if new.budget == self.limits.budget else {}
+            limited = State(new.piece().declare(), Sizes(1, 1, 1))
+            if kept.keys() == limited.arrays.keys():
+                limited.load(kept)
+            self.__dict__.update(limits=new, _limited=limited)
+            self._bind(self.graph, self._state, self._watched, self._plan)
 
     # ----------------------------------------------------------------------------------------------- saving and loading
 
@@ -792,7 +971,8 @@ class Player:
 
         A state that the learner's fields do not allow, such as one with NaN, is a UserError.
         """
-        problem = self._state.problem() or self._scales.problem()
+        states = (self._state, self._scales, self._watched, self._limited)
+        problem = next((found for state in states if (found := state.problem()) is not None), None)
         if problem is not None:
             raise UserError(
                 f"the state of {self.learner.name} is broken and cannot be saved, since {problem}: go on from an older "
@@ -804,12 +984,17 @@ class Player:
             "normalization": spelled(self.normalization),
             "bias": self.bias,
             "graph": model_files.graph_header(self.graph),
+            "watch": spelled(self.watch),
+            "limits": self.limits.to_dict(),
             "rounds": self.rounds,
+            "now": self.now,
             "random": self._random_state(),
         }
         state = {f"state.{name}": array for name, array in self._state.arrays.items()}
         scales = {f"scales.{name}": array for name, array in self._scales.arrays.items()}
-        return header, {**model_files.graph_arrays(self.graph), **state, **scales}
+        watched = {f"watch.{name}": array for name, array in self._watched.arrays.items()}
+        limited = {f"limits.{name}": array for name, array in self._limited.arrays.items()}
+        return header, {**model_files.graph_arrays(self.graph), **state, **scales, **watched, **limited}
 
     @classmethod
     def restored(
@@ -821,12 +1006,23 @@ class Player:
         features = whole(header["features"], "features", least=1, most=MOST_FEATURES)
         normalization, bias = _rows_of(header, pieces)
         rounds = whole(header["rounds"], "the rounds", most=MOST_ROUNDS)
+        now = number(header.get("now", 0.0), "the time", least=0.0)  # absent, as the watch, in files of version 0.1
         random = _checked_random(header["random"])
-        state, scales = _with_prefix(arrays, "state."), _with_prefix(arrays, "scales.")
-        check_shapes(learner.declare(), Sizes(features + bias, graph.n_classes, graph.n_actions), state)
+        watch = _watch_of(header, pieces)
+        limits = Limits.from_dict(header["limits"]) if "limits" in header else Limits()
+        state, scales, watched, limited = (
+            _with_prefix(arrays, f"{name}.") for name in ("state", "scales", "watch", "limits")
+        )
+        sizes = Sizes(features + bias, graph.n_classes, graph.n_actions)
+        check_shapes(learner.declare(), sizes, state)
         check_shapes(normalization.declare(), Sizes(features + bias, 1, 1), scales)
-        player = cls(learner, graph, features, normalize=normalization, bias=bias)
-        player._resume(state, scales, rounds, random)
+        check_shapes(watch.declare(), sizes._replace(features=1), watched)
+        check_saved(watch, watched, rounds)
+        check_shapes(limits.piece().declare(), Sizes(1, 1, 1), limited)
+        player = cls(learner, graph, features, normalize=normalization, bias=bias, watch=watch, limits=limits)
+        player._limited.load(limited)
+        player._watched.load(watched)
+        player._resume(state, scales, rounds, now, random)
         return player
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from gappletron import model_files
 from gappletron._validate import Label, UserError, number, whole
-from gappletron.engine import HEAD, new_record
+from gappletron.engine import HEAD, following_record, new_record
 from gappletron.inputs import Vector
 from gappletron.learners.learner import Learner
 from gappletron.player import Turn
@@ -125,7 +125,7 @@ class Receipt:
         >>> model = Online("gapsmh", FeedbackGraph.bandit(["a", "b", "c"]), features=4, seed=1)
         >>> data = model.act(([0, 3], [1.0, 0.5])).to_dict()
         >>> data["action"], data["reveals"], data["features"]
-        ('b', ['b'], {'indices': [0, 3], 'values': [1.0, 0.5]})
+        ('c', ['c'], {'indices': [0, 3], 'values': [1.0, 0.5]})
         """
         turn = self._turn
         return {
@@ -136,6 +136,7 @@ class Receipt:
             "probability": self.probability,
             "reveals": list(self.reveals),
             "probabilities": turn.probabilities.tolist(),
+            "own_probabilities": turn.own_probabilities.tolist() if turn.is_following else None,
             "scores": turn.scores.tolist(),
             "rate": turn.rate,
             "features": {"indices": turn.x.indices.tolist(), "values": turn.x.values.tolist()},
@@ -161,7 +162,8 @@ class Receipt:
             graph = model_files.graph_from(data["graph"])
             features = data["features"]
             x = np.array(features["indices"], np.int32), np.array(features["values"], np.float64)
-            numbers = np.array(data["probabilities"], np.float64), np.array(data["scores"], np.float64)
+            names = ("probabilities", "scores", "own_probabilities")
+            numbers = [np.array(data[name] or (), np.float64) for name in names]
             position = graph.action_index(data["action"]), graph.class_index(data["greedy"])
             rate, time = number(data["rate"], "rate", least=0.0), number(data["time"], "time")
             width = whole(data["width"], "width", least=1)
@@ -248,6 +250,8 @@ class Row(NamedTuple):
     squared: float
     probabilities: Floats
     scores: Floats
+    own: Floats
+    """The learner's own distribution, where it follows the decision of another; else empty."""
 
 
 def checked_turn(graph: FeedbackGraph, width: int, row: Row) -> Turn | None:
@@ -261,7 +265,11 @@ def checked_turn(graph: FeedbackGraph, width: int, row: Row) -> Turn | None:
         return None
     if not _is_distribution(p) or p[row.action] <= 0.0:
         return None
+    if row.own.size and (row.own.shape != p.shape or not _is_distribution(row.own)):
+        return None
     record = new_record(graph.n_classes, graph.n_actions)
+    if row.own.size:
+        record = following_record(record, p, row.own)
     record[:HEAD] = (row.serial, row.action, row.greedy, row.rate, row.squared)
     record[HEAD : HEAD + graph.n_actions] = p
     start = HEAD + graph.n_actions
@@ -295,6 +303,8 @@ def write_receipts(waiting: Iterable[Receipt], own: FeedbackGraph) -> tuple[list
         "values": _joined([turn.x.values for turn in turns], np.float64),
         "scores": _joined([turn.scores for turn in turns], np.float64),
         "probabilities": _joined([turn.probabilities for turn in turns], np.float64),
+        "following": np.array([turn.is_following for turn in turns], np.bool_),
+        "own": _joined([turn.own_probabilities for turn in turns if turn.is_following], np.float64),
     }
     return [model_files.graph_header(graph) for graph in graphs], arrays
 
@@ -304,7 +314,9 @@ def read_receipts(
 ) -> Iterator[tuple[int, Turn, float]]:
     """The serial numbers, turns and times of the waiting receipts of a file, checked."""
     rows, rates = arrays["receipts"], arrays["rates"]
-    times = arrays.get("times", np.zeros(len(rates)))  # absent in files of version 0.1
+    times = arrays.get("times", np.zeros(len(rates)))  # absent, as the next two, in files of version 0.1
+    following = arrays.get("following", np.zeros(len(rates), np.bool_))
+    arrays.setdefault("own", np.zeros(0))
     graphs = [model_files.graph_of(about, arrays, f".{place}") for place, about in enumerate(headers)]
     if not all(graph.may_precede(player.graph) for graph in graphs):
         raise UserError(DAMAGED)
@@ -313,7 +325,9 @@ def read_receipts(
     for array in (rates, times):
         if array.dtype != np.float64 or array.shape != (len(rows),) or not (np.isfinite(array) & (array >= 0.0)).all():
             raise UserError(DAMAGED)
-    starts = dict.fromkeys(("indices", "values", "scores", "probabilities"), 0)
+    if following.dtype != bool or following.shape != (len(rows),):
+        raise UserError(DAMAGED)
+    starts = dict.fromkeys(("indices", "values", "scores", "probabilities", "own"), 0)
 
     def cut(name: str, size: int, dtype: type) -> NDArray[Any]:
         start = starts[name]
@@ -325,8 +339,8 @@ def read_receipts(
 
     by_score = type(player.learner).choice is Learner.choice
     least = 0
-    for (serial, action, greedy, size, place), rate, time in zip(
-        rows.tolist(), rates.tolist(), times.tolist(), strict=True
+    for (serial, action, greedy, size, place), rate, time, follows in zip(
+        rows.tolist(), rates.tolist(), times.tolist(), following.tolist(), strict=True
     ):
         graph = player.graph if place == -1 else graphs[whole(place, "a graph")]
         indices, values = cut("indices", whole(size, "a size"), np.int32), cut("values", size, np.float64)
@@ -337,7 +351,8 @@ def read_receipts(
         whole(action, "an action", most=graph.n_actions - 1)
         whole(greedy, "a greedy class", most=graph.n_classes - 1)
         probabilities, scores = cut("probabilities", graph.n_actions, np.float64), cut("scores", graph.n_classes, float)
-        row = Row(serial, action, greedy, rate, indices, values, squared, probabilities, scores)
+        own = cut("own", graph.n_actions if follows else 0, np.float64)
+        row = Row(serial, action, greedy, rate, indices, values, squared, probabilities, scores, own)
         turn = checked_turn(graph, player.width, row)
         if turn is None or (by_score and int(np.argmax(scores)) != greedy):
             raise UserError(DAMAGED)

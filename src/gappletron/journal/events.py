@@ -30,6 +30,7 @@ __all__ = [
     "Fed",
     "GraphMade",
     "Grown",
+    "Limited",
     "Opened",
     "Taught",
     "events_of",
@@ -167,6 +168,16 @@ class Grown(NamedTuple):
         return HEAD.pack(KIND_OF[Grown], GROWTH.size) + GROWTH.pack(self.features)
 
 
+class Limited(NamedTuple):
+    """The limits on the exploration were changed (:meth:`gappletron.Limits.to_dict`)."""
+
+    limits: dict[str, Any]
+    time: float
+
+    def to_bytes(self) -> bytes:
+        return _json_event(Limited, self._asdict())
+
+
 class Answered(NamedTuple):
     """A request was answered under an idempotency key."""
 
@@ -181,11 +192,13 @@ class Answered(NamedTuple):
         return HEAD.pack(KIND_OF[Answered], len(body)) + body
 
 
-Event: TypeAlias = Opened | GraphMade | Decided | Fed | Expired | Taught | Added | Grown | Answered
+Event: TypeAlias = Opened | GraphMade | Decided | Fed | Expired | Taught | Added | Grown | Answered | Limited
 
 KIND_OF: dict[Any, int] = {
     kind: number
-    for number, kind in enumerate((Opened, GraphMade, Decided, Fed, Expired, Taught, Added, Grown, Answered), 1)
+    for number, kind in enumerate(
+        (Opened, GraphMade, Decided, Fed, Expired, Taught, Added, Grown, Answered, Limited), 1
+    )
 }
 
 
@@ -272,6 +285,7 @@ READERS: dict[int, Callable[[bytes], Event]] = {
     7: lambda body: Added(**json.loads(body)),
     8: lambda body: Grown(*GROWTH.unpack(body)),
     9: _answer,
+    10: lambda body: Limited(**json.loads(body)),
 }
 
 

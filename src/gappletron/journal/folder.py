@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from gappletron.model_files import Rebuild
 
-__all__ = ["FolderStore", "read_groups", "repair"]
+__all__ = ["FolderReader", "FolderStore", "read_groups", "repair"]
 
 T = TypeVar("T")
 
@@ -52,6 +52,48 @@ class Tail(NamedTuple):
     descriptor: int
     offset: int
     events: int
+
+
+class FolderReader:
+    """The journal in a folder, to be read only. It needs no lock: another process may be writing to it.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = FolderStore(folder)
+    ...     store.put_settings({})
+    ...     FolderReader(folder).snapshots()
+    ...     store.close()
+    []
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.name = str(self.folder)
+        try:
+            found = _read_settings(self.folder) if self.folder.is_dir() else None
+        except OSError as error:
+            raise _unusable(self.folder, error) from None
+        if found is None:
+            raise UserError(
+                f"there is no journal in {self.name!r}: name a folder that Online.open or gappletron serve made"
+            )
+
+    def groups(self, start: int = 0) -> Iterator[Group]:
+        """The groups that hold events from `start` on, as far as they go."""
+        return read_groups(self.folder, start)
+
+    def snapshots(self) -> list[int]:
+        """The numbers of events before each snapshot, ascending."""
+        return sorted(_numbered(self.folder, SNAPSHOT))
+
+    def read_snapshot(self, at: int, kind: str, rebuilt: Rebuild[T]) -> T:
+        """What `rebuilt` makes of a snapshot; a UserError where it is damaged."""
+        return model_files.read(_snapshot(self.folder, at), kind, rebuilt)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the log and of the snapshots."""
+        return _size(self.folder)
 
 
 class FolderStore(Store):
@@ -177,17 +219,14 @@ class FolderStore(Store):
     def snapshots(self) -> list[int]:
         return sorted(_numbered(self.folder, SNAPSHOT))
 
-    def _snapshot(self, at: int) -> Path:
-        return self.folder / f"state-{at:020d}.npz"
-
     def put_snapshot(self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        model_files.write(self._snapshot(at), kind, header, arrays)
+        model_files.write(_snapshot(self.folder, at), kind, header, arrays)
 
     def read_snapshot(self, at: int, kind: str, rebuilt: Rebuild[T]) -> T:
-        return model_files.read(self._snapshot(at), kind, rebuilt)
+        return model_files.read(_snapshot(self.folder, at), kind, rebuilt)
 
     def drop_snapshot(self, at: int) -> None:
-        self._snapshot(at).unlink(missing_ok=True)
+        _snapshot(self.folder, at).unlink(missing_ok=True)
 
     def compact(self, stop: int, rewritten: Callable[[bytes], bytes]) -> None:
         """Segments are rewritten as a whole, so those that hold a later event wait."""
@@ -217,8 +256,7 @@ class FolderStore(Store):
 
     @property
     def nbytes(self) -> int:
-        paths = (*_numbered(self.folder, SEGMENT).values(), *_numbered(self.folder, SNAPSHOT).values())
-        return sum(path.stat().st_size for path in paths)
+        return _size(self.folder)
 
     def close(self) -> None:
         if self._problem is None:
@@ -323,6 +361,15 @@ def framed(group: Group) -> bytes:
 
 def _checksum(first: int, count: int, events: bytes) -> int:
     return zlib.crc32(events, zlib.crc32(struct.pack("<QI", first, count)))
+
+
+def _snapshot(folder: Path, at: int) -> Path:
+    return folder / f"state-{at:020d}.npz"
+
+
+def _size(folder: Path) -> int:
+    paths = (*_numbered(folder, SEGMENT).values(), *_numbered(folder, SNAPSHOT).values())
+    return sum(path.stat().st_size for path in paths)
 
 
 def _is_compacted(path: Path) -> bool:

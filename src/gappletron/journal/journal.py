@@ -11,22 +11,26 @@ stored yet, and the store's own count tells whether a write has succeeded.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gappletron._signals import held_back
 from gappletron._validate import UserError
 from gappletron.journal.events import GraphMade, without_features
 from gappletron.journal.store import Group
 from gappletron.model_files import graph_document
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from gappletron.graphs import FeedbackGraph
     from gappletron.journal.store import Store
 
-__all__ = ["Journal", "Policy"]
+__all__ = ["Journal", "Policy", "Snapshot"]
 
 DURABILITIES = ("disk", "os")
 KEPT_SNAPSHOTS = 2
@@ -50,6 +54,19 @@ class Policy(NamedTuple):
     keep_rows: int | None = None
 
 
+class Snapshot(NamedTuple):
+    """A copy of a model's state (:mod:`gappletron.model_files`), and the number of events that led to it.
+
+    The features of events below `stop` need not be kept; None where all are kept.
+    """
+
+    at: int
+    kind: str
+    header: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+    stop: int | None
+
+
 class Entry(NamedTuple):
     """An event that is not stored yet: what it is about, and its bytes."""
 
@@ -58,8 +75,18 @@ class Entry(NamedTuple):
     data: bytes
 
 
-PUBLISHED = Entry("published", -1, b"")
-"""In the list of entries: what stands before it may be written."""
+PUBLISHED = "published"
+"""The kind of an entry that is no event: what stands before it may be written. Its `round` is the number of the mark.
+"""
+
+
+class InFlight(NamedTuple):
+    """A write: the number of events after it, its first entry, how many entries it takes, and the mark at its end."""
+
+    after: int
+    entry: Entry
+    stop: int
+    mark: int
 
 
 def version_of(document: dict[str, Any]) -> int:
@@ -86,12 +113,14 @@ class Journal:
         self.store, self.policy = store, policy
         self._versions: dict[FeedbackGraph, int] = {}
         self._entries: list[Entry] = []
-        self._in_flight: tuple[int, Entry, int] | None = None
+        self._in_flight: InFlight | None = None
+        self._marks = itertools.count(1)
+        self._published = self._stored = 0
         self._writing = threading.Lock()
         self._is_stuck = False
         self.is_closed = False
         self._snapshot_at = max(store.snapshots(), default=0)
-        self._background: threading.Thread | None = None
+        self._snapshotting = threading.Lock()
         self.background_error: str | None = None
         """Why the last snapshot in the background failed; None where it did not."""
 
@@ -104,7 +133,7 @@ class Journal:
     def has_added(self, kind: str, round: int) -> bool:
         """Whether such an event was added since the last :meth:`publish`."""
         for entry in reversed(self._entries):
-            if entry is PUBLISHED:
+            if entry.kind == PUBLISHED:
                 return False
             if entry.kind == kind and entry.round == round:
                 return True
@@ -112,7 +141,9 @@ class Journal:
 
     def publish(self) -> None:
         """What was added so far belongs together, and may be written from now on."""
-        self._entries.append(PUBLISHED)
+        mark = next(self._marks)
+        self._entries.append(Entry(PUBLISHED, mark, b""))
+        self._published = mark
 
     def version_of(self, graph: FeedbackGraph) -> int:
         """The number under which the journal knows a graph, which is logged when it is new."""
@@ -126,68 +157,99 @@ class Journal:
                 self._versions.clear()
         return version
 
-    def begin_part(self) -> None:
-        """From here on the log can be read without what stands before: graphs are logged again when they are used."""
+    def begin_part(self) -> int:
+        """Store all that is published; from here on the log can be read without what stands before: graphs are logged
+        again when they are used. The number of events up to here; under the model's lock, between two calls.
+        """
+        self.commit()
         self._versions.clear()
+        return self.store.count
 
     def check(self) -> None:
         """Before a call that changes the model: what an earlier call could not write is written now, or an error."""
         if self.is_closed:
             raise UserError(f"the journal in {self.store.name!r} was closed: open the folder again")
-        if self._is_stuck and not self._writing.locked():  # not where another thread is writing at this moment
+        if self._is_stuck:
             self.commit()
 
     def commit(self) -> None:
         """Return when everything published so far is stored; a UserError where it cannot be."""
+        wanted = self._published
         with self._writing:
-            self._write()
+            if self._stored < wanted:  # else the thread before this one has written it
+                self._write()
 
     def _write(self) -> None:
         self._forget_stored()
         entries = self._entries
-        while entries and entries[0] is PUBLISHED:
-            del entries[0]
         stop = len(entries)
-        while stop and entries[stop - 1] is not PUBLISHED:
+        while stop and entries[stop - 1].kind != PUBLISHED:
             stop -= 1
-        batch = [entry.data for entry in entries[:stop] if entry is not PUBLISHED]
-        if batch:
-            self._is_stuck = True
+        batch = [entry.data for entry in entries[:stop] if entry.kind != PUBLISHED]
+        if stop:
             first = self.store.count
-            self._in_flight = (first, entries[0], stop)
-            group = Group(first, len(batch), b"".join(batch))
-            self.store.append(group, durable=self.policy.durability == "disk")
+            self._in_flight = InFlight(first + len(batch), entries[0], stop, entries[stop - 1].round)
+            if batch:
+                self._store(Group(first, len(batch), b"".join(batch)))
             self._forget_stored()
             self._is_stuck = False
 
+    def _store(self, group: Group) -> None:
+        try:
+            self.store.append(group, durable=self.policy.durability == "disk")
+        except BaseException:
+            self._is_stuck = True
+            raise
+
     def _forget_stored(self) -> None:
         """Remove the entries of the last write if it has succeeded."""
-        if self._in_flight is not None:
-            first, entry, stop = self._in_flight
-            if self.store.count > first and self._entries and self._entries[0] is entry:
-                del self._entries[:stop]
-            self._in_flight = None
+        write = self._in_flight
+        if write is not None and self.store.count == write.after:
+            if self._entries and self._entries[0] is write.entry:
+                del self._entries[: write.stop]
+            self._stored = write.mark
+        self._in_flight = None
 
     # -------------------------------------------------------------------------------------------------------- snapshots
 
     @property
     def is_snapshot_due(self) -> bool:
-        """Whether it is time for a snapshot and none is being written."""
-        is_idle = self._background is None or not self._background.is_alive()
-        return is_idle and self.store.count - self._snapshot_at >= self.policy.snapshot_every
+        """Whether so much was logged since the last snapshot that it is time for another."""
+        return self.store.count - self._snapshot_at >= self.policy.snapshot_every
 
-    def position(self) -> int:
-        """The number of events up to now, all of them stored; under the model's lock, between two calls."""
-        self.commit()
-        return self.store.count
+    def put_snapshot(self, made: Callable[[], Snapshot]) -> None:
+        """Store the snapshot that `made` makes, after the one that is being stored."""
+        with self._snapshotting:
+            self._put(made())
 
-    def put_snapshot(
-        self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]], stop: int | None
-    ) -> None:
-        """Store a snapshot, remove those that are not needed any more, and compact the log.
+    def put_snapshot_in_background(self, made: Callable[[], Snapshot]) -> None:
+        """The same in a thread, but `made` is called now; nothing happens where another is being stored.
 
-        :param stop: the features of events below this number need not be kept; None where all are.
+        An error of the thread is noted, and the next snapshot tries again.
         """
+        with held_back():  # the lock is released by the thread, so there must be one
+            if not self._snapshotting.acquire(blocking=False):
+                return
+            try:
+                thread = threading.Thread(target=self._put_in_background, args=(made(),), name="gappletron snapshot")
+                thread.start()
+            except BaseException:
+                self._snapshotting.release()
+                raise
+
+    def _put_in_background(self, snapshot: Snapshot) -> None:
+        try:
+            self._put(snapshot)
+            self.background_error = None
+        except (UserError, OSError) as error:
+            self.background_error = str(error)
+            self._snapshot_at = snapshot.at  # not again with the next call
+        finally:
+            self._snapshotting.release()
+
+    def _put(self, snapshot: Snapshot) -> None:
+        """Store a snapshot, remove those that are not needed any more, and compact the log."""
+        at, kind, header, arrays, stop = snapshot
         with self._writing:
             self.store.synchronise()  # a snapshot must not outlive the log that leads to it
         self.store.put_snapshot(at, kind, header, arrays)
@@ -196,28 +258,13 @@ class Journal:
         for old in others[:-KEPT_SNAPSHOTS]:
             self.store.drop_snapshot(old)
         if stop is not None:
-            oldest = max(others[-KEPT_SNAPSHOTS:][:1], default=0)
+            oldest = others[-KEPT_SNAPSHOTS:][0] if others else 0
             self.store.compact(min(stop, oldest), without_features)
 
-    def put_snapshot_in_background(self, *arguments: Any) -> None:
-        """As :meth:`put_snapshot`, in a thread; its error is noted, and the next snapshot tries again."""
-
-        def work() -> None:
-            try:
-                self.put_snapshot(*arguments)
-                self.background_error = None
-            except (UserError, OSError) as error:
-                self.background_error = str(error)
-                self._snapshot_at = self.store.count  # not again with the next call
-
-        self.wait()
-        self._background = threading.Thread(target=work, name="gappletron snapshot")
-        self._background.start()
-
     def wait(self) -> None:
-        """Return when no snapshot is being written."""
-        if self._background is not None:
-            self._background.join()
+        """Return when no snapshot is being stored."""
+        with self._snapshotting:
+            pass
 
     def close(self) -> None:
         """Write what is published, and let another process open the store."""

@@ -1,0 +1,91 @@
+"""``gappletron journal``: what a journal holds, as a table, verified, repaired."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gappletron._validate import UserError
+from gappletron.cli.output import check_outputs, say, tell
+from gappletron.progress import progress
+
+if TYPE_CHECKING:
+    from gappletron.journal.table import Summary
+
+
+def journal(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="What Online.open or gappletron serve writes to; it may be open.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="PATH", help="Write the decisions with their feedback: .parquet or .csv."),
+    ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Do everything again that was logged, and compare it with the last snapshot."),
+    ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Cut a damaged log off before the damage; what is cut off is kept beside it."),
+    ] = False,
+) -> None:
+    """Show what a journal holds, export it, verify it or repair it."""
+    if repair:
+        from gappletron.journal.folder import FolderReader, repair as repaired
+
+        FolderReader(folder)  # an error where there is no journal
+        say(f"the journal in {folder} has {repaired(folder):,} events left")
+    if verify:
+        _verify(folder)
+    if out is not None:
+        from gappletron.journal.table import export
+
+        check_outputs(out, None, inputs=(str(folder),))
+        with progress("exporting"):
+            rows = export(folder, out)
+        tell(f"{rows:,} decisions are in {out}")
+    if not (repair or verify or out is not None):
+        from gappletron.journal.table import summary
+
+        _show(folder, summary(folder))
+
+
+def _verify(folder: Path) -> None:
+    """Compare the state that the whole log leads to with that of the last snapshot and the rest of the log."""
+    from gappletron.journal.folder import FolderReader
+    from gappletron.online import Online
+
+    stop = sum(group.size for group in FolderReader(folder).groups())
+    with progress("replaying"):
+        whole, short = (Online.from_journal(folder, replay=start, stop=stop) for start in ("first", "last"))
+    different = whole.differences(short)
+    if different:
+        raise UserError(
+            f"the log in {folder} leads to another state than its last snapshot, in {different[0]}, as after a change "
+            "of versions or of the machine: where neither changed, report it"
+        )
+    say(f"{whole.rounds:,} rounds replayed: the state is that of the last snapshot, bit for bit")
+
+
+def _show(folder: Path, found: Summary) -> None:
+    rows = [
+        ("rounds", f"{found.rounds:,}"),
+        *((f"  {name}", f"{number:,}") for name, number in found.statuses.items() if number),
+        ("rows taught", f"{found.taught:,}"),
+        ("rows compacted", f"{found.compacted:,}"),
+        ("first, last", " to ".join(_moment(time) for time in (found.first, found.last))),
+        ("size", f"{found.bytes / 1e6:,.1f} MB, {found.events:,} events, {found.snapshots} snapshots"),
+        ("last opened with", ", ".join(f"{name} {version}" for name, version in found.versions.items())),
+    ]
+    width = max(len(name) for name, _ in rows)
+    say(f"journal in {folder}")
+    for name, value in rows:
+        say(f"{name:<{width}}  {value}")
+
+
+def _moment(time: float | None) -> str:
+    return "never" if time is None else f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S} UTC"

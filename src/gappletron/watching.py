@@ -1,0 +1,816 @@
+"""What a player writes down of its rounds, so that its error can be estimated from the labels that were seen.
+
+:class:`Watch` is a part of the compiled round. It keeps sums and the wealths of betting processes, from which
+:class:`gappletron.Monitor` makes estimates with intervals. The docs, page Monitoring, have the formulas and the proofs;
+the letters here are those of that page.
+
+A round with the distribution p, the action a, the label y and the greedy class g has *values*: the policy's mistake
+1[a != y] and cost C[a, y], the greedy class's mistake 1[g != y] and cost C[g, y]. Where a hides y, a value is known to
+lie between m_a and M_a, its extremes over the labels that a hides. The hidden excess D = v - m_a is bounded below by
+bets on X = 1[seen] Q(y) / P(y), the hidden saving M_a - v likewise.
+
+Rounds belong to blocks of an eighth of the window, by their numbers. The last eight blocks are kept apart, and older
+ones are added up in a ninth: a window is the first eight slots, everything is all nine.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gappletron._dispatch import Piece, compiled, helper, seldom
+from gappletron._validate import UserError, number, whole
+from gappletron.confidence import BETS, bet, least_hidden, mean_at_least, mean_at_most
+from gappletron.state import Field, Scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.numerics import Floats
+    from gappletron.state import Layout
+
+__all__ = ["NoWatch", "Watch", "Watching", "watch_of"]
+
+BLOCKS = 8
+"""The blocks of a window; their slots are 0 to 7, by the number of the block."""
+OLDER = 8
+"""The slot of all rounds before the window."""
+SLOTS = 9
+
+POLICY_ERROR, GREEDY_ERROR, POLICY_COST, GREEDY_COST = range(4)
+"""The quantities. Each has two processes: 2 q for the hidden excess, 2 q + 1 for the hidden saving."""
+KNOWN_LOW, KNOWN_HIGH, HIDDEN, AMONG_SEEN = range(4)
+"""The sums of a quantity: of what is known at least and at most, of X, and of the values in rounds whose label was
+seen."""
+DECIDED, JUDGED, SEEN, EXPLORED = range(4)
+"""The counts of a block."""
+BLOCK, FIRST_BLOCK, SINCE = range(3)
+"""Where a watch is: the present block, its first block, its first round."""
+
+POLICY, GREEDY = range(2)
+"""Whose predictions a class's numbers are about."""
+MISSED_LOW, MISSED_HIGH, HIT_LOW, HIT_HIGH = range(4)
+"""The processes of a class and a predictor."""
+PREDICTED, MISSED, HIT, MISSED_OPEN, HIT_OPEN, MISSED_HIDDEN, HIT_HIDDEN, SEEN_PREDICTED = range(8)
+"""The sums of a class and a predictor: how often it was predicted; labels of the class that were seen and missed, or
+hit; rounds that may be one or the other; the sums of X; predictions of the class whose label was seen."""
+
+UNIT = 4294967296.0
+"""What may be hidden in rounds that wait is counted in units of 2^-32, rounded up: the counts are exact."""
+
+POINTS = 256
+"""The most points of a curve; then every second one is dropped."""
+FIRST_STRIDE = 10
+"""The rounds between two points of a short curve."""
+POINT = (
+    "round",
+    "time",
+    *(f"{who}_{what}" for who in ("policy", "greedy") for what in ("value", "low", "high", "naive")),
+    "labels_seen",
+    "explored",
+)
+"""The columns of a curve."""
+
+BEST_LOW, BEST_HIGH, BEST_END, LAST_LOW, LAST_HIGH, LAST_END, ALARM_SINCE = range(7)
+"""What the alarm remembers: the window with the lowest upper bound, the last window, and since when it is on."""
+
+
+class Sight(NamedTuple):
+    """What a watch derives from a graph alone: the largest difference of costs of one action at two labels (d), and
+    for each action whether it shows any label.
+    """
+
+    scale: float
+    shows: NDArray[np.bool_]
+
+
+class Watching(Piece, abstract=True):
+    """The family of what is written down of every round."""
+
+    def declare(self) -> Layout:
+        """What is kept; nothing by default."""
+        return {}
+
+    def sight(self, graph: FeedbackGraph) -> Any:
+        """What the methods below need to know of a graph."""
+        return ()
+
+    @abstractmethod
+    @compiled
+    def open_round(self, watched: Any, at: int, now: float) -> None:
+        """Before round number `at`: end a block, and draw a point of the curve, where it is time."""
+
+    @abstractmethod
+    @compiled
+    def note_action(
+        self,
+        watched: Any,
+        sight: Any,
+        graph: GraphArrays,
+        at: int,
+        probabilities: Floats,
+        own: Floats,
+        greedy: int,
+        action: int,
+    ) -> None:
+        """The action of a round whose feedback comes later; judges the round if the action shows nothing.
+
+        `own` is the learner's own distribution where it follows the decisions of another, and else empty.
+        """
+
+    @abstractmethod
+    @compiled
+    def note_feedback(
+        self,
+        watched: Any,
+        sight: Any,
+        graph: GraphArrays,
+        at: int,
+        probabilities: Floats,
+        own: Floats,
+        greedy: int,
+        action: int,
+        label: int,
+    ) -> None:
+        """The feedback of a round: its label, or -1 where the action hid it."""
+
+    @abstractmethod
+    @compiled
+    def note_round(
+        self,
+        watched: Any,
+        sight: Any,
+        graph: GraphArrays,
+        at: int,
+        probabilities: Floats,
+        own: Floats,
+        greedy: int,
+        action: int,
+        label: int,
+    ) -> None:
+        """The action and the feedback of a round at once."""
+
+
+class NoWatch(Watching):
+    """Nothing is written down.
+
+    >>> NoWatch()
+    NoWatch()
+    """
+
+    def open_round(self, watched: Any, at: int, now: float) -> None:
+        pass
+
+    def note_action(
+        self,
+        watched: Any,
+        sight: Any,
+        graph: GraphArrays,
+        at: int,
+        probabilities: Floats,
+        own: Floats,
+        greedy: int,
+        action: int,
+    ) -> None:
+        pass
+
+    def note_feedback(
+        self,
+        watched: Any,
+        sight: Any,
+        graph: GraphArrays,
+        at: int,
+        probabilities: Floats,
+        own: Floats,
+        greedy: int,
+        action: int,
+        label: int,
+    ) -> None:
+        pass
+
+    def note_round(
+        self,
+        watched: Any,
+        sight: Any,
+        graph: GraphArrays,
+        at: int,
+        probabilities: Floats,
+        own: Floats,
+        greedy: int,
+        action: int,
+        label: int,
+    ) -> None:
+        pass
+
+
+class Watch(Watching):
+    """What :class:`gappletron.Monitor` needs is written down in every round.
+
+    :param window: the rounds of the sliding window, a multiple of 8.
+    :param alpha: of the curve and of the drift alarm; a report is made for any other.
+
+    >>> Watch(window=4000)
+    Watch(window=4000, alpha=0.05)
+    """
+
+    window: int = 10_000
+    alpha: float = 0.05
+
+    def check(self) -> None:
+        whole(self.window, "Watch's window", least=BLOCKS)
+        if self.window % BLOCKS:
+            raise UserError(f"Watch's window is {self.window}, and it has 8 blocks of one length: give a multiple of 8")
+        number(self.alpha, "Watch's alpha", above=0.0, most=0.5)
+
+    def declare(self) -> Layout:
+        """The state; its axes are explained by the constants of this module."""
+        whole_numbers: dict[str, Any] = {"dtype": np.int64, "least": 0}
+        return {
+            "place": Field(3, dtype=np.int64, fill=-1, least=-1),
+            "wealth": Field(SLOTS, 8, BETS, fill=1.0, least=1.0),
+            "logs": Field(SLOTS, 8, BETS, least=0.0),
+            "sums": Field(SLOTS, 4, 4, least=0.0),
+            "scales": Field(SLOTS, 2, least=0.0),
+            "counts": Field(SLOTS, 4, **whole_numbers),
+            "waiting": Field(SLOTS, 4, **whole_numbers),
+            "costly": Field(1, **whole_numbers),
+            "actions": Field("actions", **whole_numbers),
+            "class_wealth": Field("classes", 2, 4, BETS, fill=1.0, least=1.0),
+            "class_logs": Field("classes", 2, 4, BETS, least=0.0),
+            "class_sums": Field("classes", 2, 8, least=0.0),
+            "class_waiting": Field("classes", 2, 2, **whole_numbers),
+            "curve": Field(POINTS, len(POINT)),
+            "drawn": Field(2, **whole_numbers),
+            "earlier": Field(BLOCKS, 3, fill=2.0),
+            "alarm": Field(7, fill=-1.0),
+            "hiding": Scratch("classes"),
+            "expected": Scratch("classes"),
+            "total": Scratch(BETS),
+        }
+
+    def sight(self, graph: FeedbackGraph) -> Sight:
+        scale = float((graph.costs.max(axis=1) - graph.costs.min(axis=1)).max()) if graph.has_costs else 1.0
+        shows = np.ascontiguousarray(graph.visible.any(axis=1))
+        shows.flags.writeable = False
+        return Sight(scale, shows)
+
+    def open_round(self, watched: Any, at: int, now: float) -> None:
+        block = at // (self.window // BLOCKS)
+        if block != watched.place[BLOCK]:
+            if watched.place[BLOCK] < 0:
+                watched.place[FIRST_BLOCK] = block
+                watched.place[SINCE] = at
+            else:
+                end_block(watched, at, self.alpha)
+            watched.place[BLOCK] = block
+        stride = FIRST_STRIDE << watched.drawn[1]
+        if at % stride == 0 and at > watched.place[SINCE]:
+            draw_point(watched, at, now, self.alpha)
+
+    def note_action(
+        self,
+        watched: Any,
+        sight: Any,
+        graph: GraphArrays,
+        at: int,
+        probabilities: Floats,
+        own: Floats,
+        greedy: int,
+        action: int,
+    ) -> None:
+        count_action(watched, sight, graph, greedy, action)
+        if sight.shows[action]:
+            if not graph.revealing[action]:
+                wait(watched, sight, graph, at // (self.window // BLOCKS), own, greedy, action, 1)
+        else:
+            judge(watched, sight, graph, at // (self.window // BLOCKS), probabilities, own, greedy, action, -1)
+
+    def note_feedback(
+        self,
+        watched: Any,
+        sight: Any,
+        graph: GraphArrays,
+        at: int,
+        probabilities: Floats,
+        own: Floats,
+        greedy: int,
+        action: int,
+        label: int,
+    ) -> None:
+        block = at // (self.window // BLOCKS)
+        seen = label >= 0 and graph.visible[action, label]
+        if at < watched.place[SINCE] or not sight.shows[action]:
+            return  # of before the watch, or judged when the action was played
+        if graph.revealing[action]:
+            if not seen:
+                return  # the label is of a class that was added since: it is none of the round's
+        else:
+            wait(watched, sight, graph, block, own, greedy, action, -1)
+        judge(watched, sight, graph, block, probabilities, own, greedy, action, label if seen else -1)
+
+    def note_round(
+        self,
+        watched: Any,
+        sight: Any,
+        graph: GraphArrays,
+        at: int,
+        probabilities: Floats,
+        own: Floats,
+        greedy: int,
+        action: int,
+        label: int,
+    ) -> None:
+        count_action(watched, sight, graph, greedy, action)
+        judge(watched, sight, graph, at // (self.window // BLOCKS), probabilities, own, greedy, action, label)
+
+
+def watch_of(given: Any) -> Watching:
+    """The watch that an argument means: None and False are none, True is the default one.
+
+    >>> watch_of(True), watch_of(None)
+    (Watch(window=10000, alpha=0.05), NoWatch())
+    """
+    if given is None or given is False:
+        return NoWatch()
+    if given is True:
+        return Watch()
+    if not isinstance(given, Watching):
+        raise UserError(f"{given!r} is not a watch: give True, None or Watch(window=10_000)")
+    return given
+
+
+def check_saved(watch: Watching, saved: Mapping[str, NDArray[Any]], rounds: int) -> None:
+    """Refuse saved numbers that compiled code would take for places in arrays, where they are none."""
+    if not isinstance(watch, Watch):
+        return
+    block, first, since = saved["place"].tolist()
+    points, halvings = saved["drawn"].tolist()
+    size = watch.window // BLOCKS
+    begun = block >= 0
+    fits = begun and since < rounds and first == since // size and block == (rounds - 1) // size
+    if (begun and not fits) or (not begun and max(first, since) >= 0) or points >= POINTS or halvings > 50:
+        raise UserError("the watch does not fit the number of rounds: the file is damaged, load an older copy")
+
+
+# ------------------------------------------------------------------------------------------------------- the quantities
+
+
+@helper
+def slot_of(watched: Any, block: int) -> int:
+    """Where the rounds of a block are counted."""
+    return block % BLOCKS if block > watched.place[BLOCK] - BLOCKS else OLDER
+
+
+@helper
+def count_action(watched: Any, sight: Any, graph: GraphArrays, greedy: int, action: int) -> None:
+    """Count the decision of the present round; from the first graph with costs on, costs are kept apart."""
+    slot = watched.place[BLOCK] % BLOCKS
+    watched.counts[slot, DECIDED] += 1
+    watched.counts[slot, EXPLORED] += action != greedy
+    watched.actions[action] += 1
+    if graph.has_costs and watched.costly[0] == 0:
+        begin_costs(watched)
+    if watched.costly[0] > 0 and sight.scale > 0.0:
+        if watched.scales[slot, 0] == 0.0 or sight.scale < watched.scales[slot, 0]:
+            watched.scales[slot, 0] = sight.scale
+        watched.scales[slot, 1] = max(watched.scales[slot, 1], sight.scale)
+
+
+@seldom
+def begin_costs(watched: Any) -> None:
+    """So far a cost was a mistake: what is known of one is known of the other."""
+    watched.costly[0] = 1
+    for slot in range(SLOTS):
+        for q in range(2):
+            for i in range(4):
+                watched.sums[slot, 2 + q, i] = watched.sums[slot, q, i]
+            watched.waiting[slot, 2 + q] = watched.waiting[slot, q]
+        for process in range(4):
+            for j in range(BETS):
+                watched.wealth[slot, 4 + process, j] = watched.wealth[slot, process, j]
+                watched.logs[slot, 4 + process, j] = watched.logs[slot, process, j]
+        if watched.counts[slot, DECIDED] > 0:
+            watched.scales[slot, 0] = watched.scales[slot, 1] = 1.0
+
+
+@helper
+def extremes(graph: GraphArrays, action: int, values: Floats) -> tuple[float, float]:
+    """The least and the largest of these values over the labels that the action hides."""
+    least, most = math.inf, -math.inf
+    for y in range(graph.visible.shape[1]):
+        if not graph.visible[action, y]:
+            least = min(least, values[y])
+            most = max(most, values[y])
+    return least, most
+
+
+@helper
+def value_range(
+    graph: GraphArrays, action: int, target: int, expected: Floats, by_expected: bool, by_cost: bool
+) -> tuple[float, float]:
+    """(m_a, M_a) of the value of `target` at the action a: of its expected values, its costs, or its mistakes."""
+    if by_expected:
+        return extremes(graph, action, expected)
+    if by_cost:
+        return extremes(graph, action, graph.costs[target])
+    surely = target >= graph.visible.shape[1] or graph.visible[action, target]
+    return (1.0 if surely else 0.0), 1.0
+
+
+@helper
+def value_at(graph: GraphArrays, target: int, y: int, expected: Floats, by_expected: bool, by_cost: bool) -> float:
+    """The value of `target` at the label y."""
+    if by_expected:
+        return expected[y]
+    if by_cost:
+        return graph.costs[target, y]
+    return 1.0 * (target != y)
+
+
+@helper
+def expect(watched: Any, graph: GraphArrays, own: Floats, by_cost: bool) -> None:
+    """The expected mistake, or cost, of the learner's own distribution at every label, in `watched.expected`."""
+    for y in range(graph.visible.shape[1]):
+        if by_cost:
+            total = 0.0
+            for i in range(own.size):
+                total += own[i] * graph.costs[i, y]
+            watched.expected[y] = total
+        else:
+            watched.expected[y] = max(0.0, 1.0 - own[y])
+
+
+@seldom
+def wait(
+    watched: Any, sight: Any, graph: GraphArrays, block: int, own: Floats, greedy: int, action: int, sign: int
+) -> None:
+    """Add to what may be hidden in rounds that wait for feedback, or (sign -1) take it away."""
+    slot = slot_of(watched, block)
+    for q in range(4 if watched.costly[0] > 0 else 2):
+        is_policy = q % 2 == 0
+        by_cost = q >= POLICY_COST and graph.has_costs
+        by_expected = is_policy and own.size > 0
+        if by_expected:
+            expect(watched, graph, own, by_cost)
+        target = action if is_policy else greedy
+        low, high = value_range(graph, action, target, watched.expected, by_expected, by_cost)
+        scale = sight.scale if by_cost else 1.0
+        if high > low:
+            watched.waiting[slot, q] += sign * in_units((high - low) / scale)
+    for k in range(graph.visible.shape[1]):
+        if not graph.visible[action, k]:
+            for who in range(2):
+                share = predicted_share(k, action, greedy, own, who)
+                watched.class_waiting[k, who, 0] += sign * in_units(max(0.0, 1.0 - share))
+                watched.class_waiting[k, who, 1] += sign * in_units(share)
+
+
+@helper
+def in_units(amount: float) -> int:
+    return math.ceil(amount * UNIT)
+
+
+@helper
+def predicted_share(k: int, action: int, greedy: int, own: Floats, who: int) -> float:
+    """How much of the round's prediction is class k: 0 or 1, but for the own policy of one that follows another."""
+    if who == GREEDY:
+        return 1.0 * (greedy == k)
+    return own[k] if own.size > 0 else 1.0 * (action == k)
+
+
+@seldom
+def judge(
+    watched: Any,
+    sight: Any,
+    graph: GraphArrays,
+    block: int,
+    probabilities: Floats,
+    own: Floats,
+    greedy: int,
+    action: int,
+    label: int,
+) -> None:
+    """Take in what is known of a round: its label, or -1, that the action hid it."""
+    slot = slot_of(watched, block)
+    watched.counts[slot, JUDGED] += 1
+    watched.counts[slot, SEEN] += label >= 0
+    for q in range(4 if watched.costly[0] > 0 else 2):
+        judge_quantity(watched, sight, graph, slot, q, probabilities, own, greedy, action, label)
+    judge_classes(watched, graph, probabilities, own, greedy, action, label)
+
+
+@helper
+def judge_quantity(
+    watched: Any,
+    sight: Any,
+    graph: GraphArrays,
+    slot: int,
+    q: int,
+    probabilities: Floats,
+    own: Floats,
+    greedy: int,
+    action: int,
+    label: int,
+) -> None:
+    """The known part of a value, and the bets on what stayed hidden of it."""
+    expected, sums = watched.expected, watched.sums
+    is_policy = q % 2 == 0
+    by_cost = q >= POLICY_COST and graph.has_costs
+    by_expected = is_policy and own.size > 0
+    if by_expected:
+        expect(watched, graph, own, by_cost)
+    target = action if is_policy else greedy
+    if label < 0:
+        low, high = value_range(graph, action, target, expected, by_expected, by_cost)
+        sums[slot, q, KNOWN_LOW] += low
+        sums[slot, q, KNOWN_HIGH] += high
+        return
+    value = value_at(graph, target, label, expected, by_expected, by_cost)
+    sums[slot, q, KNOWN_LOW] += value
+    sums[slot, q, KNOWN_HIGH] += value
+    sums[slot, q, AMONG_SEEN] += value
+    propensity = excess = saving = 0.0
+    for i in range(probabilities.size):
+        p = probabilities[i]
+        if graph.observers[label, i]:
+            propensity += p
+        elif p > 0.0:
+            target = i if is_policy else greedy
+            low, high = value_range(graph, i, target, expected, by_expected, by_cost)
+            value = value_at(graph, target, label, expected, by_expected, by_cost)
+            excess += p * (value - low)
+            saving += p * (high - value)
+    scale = sight.scale if by_cost else 1.0
+    if excess > 0.0:
+        sums[slot, q, HIDDEN] += excess / propensity
+        bet(watched.wealth[slot, 2 * q], watched.logs[slot, 2 * q], excess / propensity / scale)
+    if saving > 0.0:
+        bet(watched.wealth[slot, 2 * q + 1], watched.logs[slot, 2 * q + 1], saving / propensity / scale)
+
+
+@helper
+def judge_classes(
+    watched: Any, graph: GraphArrays, probabilities: Floats, own: Floats, greedy: int, action: int, label: int
+) -> None:
+    """The same for the values 1[y = k, missed] and 1[y = k, hit] of every class k. Their least values are 0."""
+    count_predictions(watched, graph, own, greedy, action, label)
+    sums = watched.class_sums
+    if label >= 0:
+        for who in range(2):
+            share = predicted_share(label, action, greedy, own, who)
+            sums[label, who, MISSED] += max(0.0, 1.0 - share)
+            sums[label, who, HIT] += share
+        bet_on_classes(watched, graph, probabilities, own, greedy, action, label)
+    else:
+        for k in range(graph.visible.shape[1]):
+            if not graph.visible[action, k]:
+                for who in range(2):
+                    share = predicted_share(k, action, greedy, own, who)
+                    sums[k, who, MISSED_OPEN] += max(0.0, 1.0 - share)
+                    sums[k, who, HIT_OPEN] += share
+
+
+@helper
+def count_predictions(watched: Any, graph: GraphArrays, own: Floats, greedy: int, action: int, label: int) -> None:
+    """How often each class was predicted, and how often with a label that was seen."""
+    sums, K, seen = watched.class_sums, graph.visible.shape[1], 1.0 * (label >= 0)
+    sums[greedy, GREEDY, PREDICTED] += 1.0
+    sums[greedy, GREEDY, SEEN_PREDICTED] += seen
+    if own.size > 0:
+        for k in range(K):
+            sums[k, POLICY, PREDICTED] += own[k]
+            sums[k, POLICY, SEEN_PREDICTED] += own[k] * seen
+    elif action < K:
+        sums[action, POLICY, PREDICTED] += 1.0
+        sums[action, POLICY, SEEN_PREDICTED] += seen
+
+
+@helper
+def bet_on_classes(
+    watched: Any, graph: GraphArrays, probabilities: Floats, own: Floats, greedy: int, action: int, label: int
+) -> None:
+    """The bets of a round whose label was seen: on hidden labels of its class, and against those of the others."""
+    propensity = hide(watched, graph, probabilities, label)
+    if watched.hiding[label] <= 0.0:
+        return
+    for k in range(graph.visible.shape[1]):
+        hiding = watched.hiding[k] / propensity
+        if hiding > 0.0:
+            for who in range(2):
+                if who == POLICY and own.size == 0:
+                    # Of the actions that hide the label and k, only k itself would hit.
+                    hides = not graph.visible[k, k] and not graph.visible[k, label]
+                    hit = min(hiding, probabilities[k] / propensity) if hides else 0.0
+                else:
+                    hit = hiding * predicted_share(k, action, greedy, own, who)
+                bet_on_class(watched.class_wealth[k, who], watched.class_logs[k, who], hiding - hit, hit, k == label)
+                if k == label:
+                    watched.class_sums[k, who, MISSED_HIDDEN] += max(0.0, hiding - hit)
+                    watched.class_sums[k, who, HIT_HIDDEN] += hit
+
+
+@helper
+def bet_on_class(wealth: Floats, logs: Floats, missed: float, hit: float, is_label: bool) -> None:
+    """The bets on one class and predictor: that there is more hidden of it, or less."""
+    bet(wealth[MISSED_LOW if is_label else MISSED_HIGH], logs[MISSED_LOW if is_label else MISSED_HIGH], missed)
+    bet(wealth[HIT_LOW if is_label else HIT_HIGH], logs[HIT_LOW if is_label else HIT_HIGH], hit)
+
+
+@helper
+def hide(watched: Any, graph: GraphArrays, probabilities: Floats, label: int) -> float:
+    """The propensity of the label; and in `watched.hiding`, for every class k, the probability of an action that hides
+    both the label and k.
+    """
+    hiding, propensity = watched.hiding, 0.0
+    K = graph.visible.shape[1]
+    for k in range(K):
+        hiding[k] = 0.0
+    for i in range(probabilities.size):
+        p = probabilities[i]
+        if graph.observers[label, i]:
+            propensity += p
+        elif p > 0.0:
+            for k in range(K):
+                hiding[k] += p * (1.0 - graph.visible[i, k])
+    return propensity
+
+
+# ------------------------------------------------------------------------------------------------------- bounds on sums
+
+
+@helper
+def add_logs(watched: Any, process: int, slots: int) -> None:
+    """The logarithms of a process over the first slots, in `watched.total`."""
+    for j in range(BETS):
+        logs, wealth = 0.0, 1.0
+        for slot in range(slots):
+            logs += watched.logs[slot, process, j]
+            wealth *= watched.wealth[slot, process, j]
+        watched.total[j] = logs + math.log(wealth)
+
+
+@helper
+def sum_of(watched: Any, q: int, which: int, slots: int) -> float:
+    """One of the sums of a quantity over the first slots."""
+    total = 0.0
+    for slot in range(slots):
+        total += watched.sums[slot, q, which]
+    return total
+
+
+@helper
+def count_of(watched: Any, which: int, slots: int) -> int:
+    """One of the counts over the first slots."""
+    total = 0
+    for slot in range(slots):
+        total += watched.counts[slot, which]
+    return total
+
+
+@helper
+def hidden_of(watched: Any, process: int, slots: int, level: float, less_waiting: bool) -> float:
+    """A lower bound on the hidden sum of a process in the judged rounds of the first slots; or in all rounds."""
+    q = process // 2
+    add_logs(watched, process, slots)
+    least = least_hidden(watched.total, level)
+    waiting = 0.0
+    for slot in range(slots):
+        waiting += watched.waiting[slot, q] / UNIT
+    if q >= POLICY_COST:
+        smallest, largest = 0.0, 0.0
+        for slot in range(slots):
+            scale = watched.scales[slot, 0]
+            if scale > 0.0 and (smallest == 0.0 or scale < smallest):
+                smallest = scale
+            largest = max(largest, watched.scales[slot, 1])
+        least, waiting = least * smallest, waiting * largest
+    return max(0.0, least - waiting) if less_waiting else least
+
+
+@helper
+def total_between(watched: Any, q: int, slots: int, level: float) -> tuple[float, float]:
+    """The sum of a quantity over the judged rounds of the first slots lies between these two."""
+    known_low, known_high = sum_of(watched, q, KNOWN_LOW, slots), sum_of(watched, q, KNOWN_HIGH, slots)
+    low = known_low + hidden_of(watched, 2 * q, slots, level, True)
+    high = known_high - hidden_of(watched, 2 * q + 1, slots, level, True)
+    high = max(high, known_low)
+    return min(low, high), high
+
+
+@helper
+def estimate_of(watched: Any, q: int, slots: int, low: float, high: float) -> float:
+    """The known part and the inversely weighted hidden part, within the bounds."""
+    return min(high, max(low, sum_of(watched, q, KNOWN_LOW, slots) + sum_of(watched, q, HIDDEN, slots)))
+
+
+# ------------------------------------------------------------------------------------ at the end of a block, and points
+
+
+@seldom
+def draw_point(watched: Any, at: int, now: float, alpha: float) -> None:
+    """Add a point to the curve; where that makes it full, drop every second one."""
+    point = watched.drawn[0]
+    judged, seen = count_of(watched, JUDGED, SLOTS), count_of(watched, SEEN, SLOTS)
+    watched.curve[point, 0] = at
+    watched.curve[point, 1] = now
+    for q in range(2):
+        low, high = total_between(watched, q, SLOTS, math.log(2.0 / alpha))
+        value = estimate_of(watched, q, SLOTS, low, high)
+        watched.curve[point, 2 + 4 * q] = value / judged if judged else 0.0
+        watched.curve[point, 3 + 4 * q] = low / judged if judged else 0.0
+        watched.curve[point, 4 + 4 * q] = high / judged if judged else 1.0
+        watched.curve[point, 5 + 4 * q] = sum_of(watched, q, AMONG_SEEN, SLOTS) / seen if seen else 0.0
+    watched.curve[point, 10] = seen
+    watched.curve[point, 11] = count_of(watched, EXPLORED, SLOTS)
+    watched.drawn[0] = point + 1
+    if watched.drawn[0] == POINTS:
+        halve(watched)
+
+
+@helper
+def halve(watched: Any) -> None:
+    """Keep the points whose rounds are multiples of twice the stride."""
+    stride = 2 * (FIRST_STRIDE << watched.drawn[1])
+    kept = 0
+    for point in range(watched.drawn[0]):
+        if watched.curve[point, 0] % stride == 0.0:
+            for column in range(watched.curve.shape[1]):
+                watched.curve[kept, column] = watched.curve[point, column]
+            kept += 1
+    watched.drawn[0] = kept
+    watched.drawn[1] += 1
+
+
+@seldom
+def end_block(watched: Any, at: int, alpha: float) -> None:
+    """Look for drift in the window that ends before round `at`, and make room for the next block."""
+    last = watched.place[BLOCK]
+    if last - watched.place[FIRST_BLOCK] >= BLOCKS - 1:
+        look_for_drift(watched, at, alpha)
+    slot = (last + 1) % BLOCKS
+    for process in range(8):
+        for j in range(BETS):
+            watched.logs[OLDER, process, j] += watched.logs[slot, process, j] + math.log(
+                watched.wealth[slot, process, j]
+            )
+            watched.logs[slot, process, j] = 0.0
+            watched.wealth[slot, process, j] = 1.0
+    for q in range(4):
+        for i in range(4):
+            watched.sums[OLDER, q, i] += watched.sums[slot, q, i]
+            watched.sums[slot, q, i] = 0.0
+        watched.waiting[OLDER, q] += watched.waiting[slot, q]
+        watched.waiting[slot, q] = 0
+    for i in range(4):
+        watched.counts[OLDER, i] += watched.counts[slot, i]
+        watched.counts[slot, i] = 0
+    least, most = watched.scales[slot, 0], watched.scales[slot, 1]
+    if least > 0.0 and (watched.scales[OLDER, 0] == 0.0 or least < watched.scales[OLDER, 0]):
+        watched.scales[OLDER, 0] = least
+    watched.scales[OLDER, 1] = max(watched.scales[OLDER, 1], most)
+    watched.scales[slot, 0] = watched.scales[slot, 1] = 0.0
+
+
+@helper
+def share_of_window(alpha: float, start: int) -> float:
+    """alpha / ((b + 1)(b + 2)) for the window that starts with block b of a watch: these add up to alpha."""
+    return alpha / ((start + 1.0) * (start + 2.0))
+
+
+@helper
+def look_for_drift(watched: Any, at: int, alpha: float) -> None:
+    """Compare the probability of an error of the greedy class in the last window, which ends before round `at`, with
+    the best one of the windows that ended before it began.
+
+    The bounds are on the mean of the conditional probabilities, not on what happened: labels that are drawn by chance
+    differ from window to window though nothing has changed. All rounds of a window count, and those that wait may have
+    been right or wrong. Of alpha, a quarter is for each of the bounds.
+    """
+    last = watched.place[BLOCK]
+    start = last - (BLOCKS - 1) - watched.place[FIRST_BLOCK]
+    level = math.log(4.0 / share_of_window(alpha, start))
+    rounds = 1.0 * count_of(watched, DECIDED, BLOCKS)
+    unjudged = rounds - count_of(watched, JUDGED, BLOCKS)
+    errors = sum_of(watched, GREEDY_ERROR, KNOWN_LOW, BLOCKS)
+    errors += hidden_of(watched, 2 * GREEDY_ERROR, BLOCKS, level, False)
+    most = sum_of(watched, GREEDY_ERROR, KNOWN_HIGH, BLOCKS) + unjudged
+    most -= hidden_of(watched, 2 * GREEDY_ERROR + 1, BLOCKS, level, False)
+    low = mean_at_least(min(errors, rounds), rounds, level)
+    high = mean_at_most(max(0.0, most), rounds, level)
+
+    earlier, alarm, slot = watched.earlier, watched.alarm, last % BLOCKS
+    if earlier[slot, 1] < alarm[BEST_HIGH] or (alarm[BEST_HIGH] < 0.0 and earlier[slot, 1] <= 1.0):
+        alarm[BEST_LOW], alarm[BEST_HIGH], alarm[BEST_END] = earlier[slot, 0], earlier[slot, 1], earlier[slot, 2]
+    earlier[slot, 0], earlier[slot, 1], earlier[slot, 2] = low, high, at
+    alarm[LAST_LOW], alarm[LAST_HIGH], alarm[LAST_END] = low, high, at
+    if 0.0 <= alarm[BEST_HIGH] < low:
+        if alarm[ALARM_SINCE] < 0.0:
+            alarm[ALARM_SINCE] = at
+    else:
+        alarm[ALARM_SINCE] = -1.0
