@@ -1,4 +1,4 @@
-"""What the service needs of a model and is not in the library yet: `follow`, and a monitor with plausible figures.
+"""What the service needs of a model and is not in the library yet: a monitor, here with plausible figures.
 
 `python tests/stand_in.py serve ...` is the command with it.
 """
@@ -10,8 +10,6 @@ import time
 import numpy as np
 
 from gappletron import UNSEEN, Online
-from gappletron.engine import HEAD
-from gappletron.player import ACTION
 
 
 class StandIn(Online):
@@ -31,11 +29,8 @@ class StandIn(Online):
         for receipt, label in given:
             self.monitor.learned(receipt, label)
 
-    def follow(self, x, action, probabilities):
-        receipt = self.act(x)
-        record = receipt._turn.record
-        record[ACTION] = self.graph.action_index(action)
-        record[HEAD : HEAD + self.graph.n_actions] = probabilities
+    def follow(self, x, action, probabilities, graph=None):
+        receipt = super().follow(x, action, probabilities, graph)
         self.monitor.acted(action, receipt.greedy)
         return receipt
 

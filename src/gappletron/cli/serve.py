@@ -82,6 +82,14 @@ def serve(
             "repeatable.",
         ),
     ] = None,
+    min_propensity: Annotated[
+        float | None,
+        typer.Option(help="Every label is seen at least with this probability, as in 0.02: explore that much more."),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="LIMIT/WINDOW", help="What exploration may cost, as in 50/1000 (decisions) or 50/day."),
+    ] = None,
     host: Annotated[str, typer.Option(help="Where to listen. Others than this machine need --token-file.")] = (
         "127.0.0.1"
     ),
@@ -98,10 +106,16 @@ def serve(
         ),
     ] = "disk",
     max_body: Annotated[int, typer.Option(metavar="BYTES", help="The largest body of a request.", min=1)] = 16_000_000,
+    pending: Annotated[
+        int, typer.Option(help="So many receipts may wait for feedback; beyond that the oldest expire.", min=1)
+    ] = 1_000_000,
+    pending_age: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="A receipt may wait so long; then it expires.")
+    ] = None,
     max_waiting: Annotated[
         int | None,
         typer.Option(
-            help="Refuse decisions while so many receipts wait for feedback. Default: the oldest expire.", min=1
+            help="Refuse decisions while so many receipts wait, in place of letting the oldest expire.", min=1
         ),
     ] = None,
     alpha: Annotated[
@@ -113,6 +127,8 @@ def serve(
         from gappletron.service import access, app, serving
     except ImportError as error:
         raise UserError(f"the service needs {error.name}: pip install 'gappletron[serve]'") from None
+
+    from gappletron.limits import Budget
 
     places = places_of(folders)
     names = [place.name for place in places]
@@ -129,6 +145,10 @@ def serve(
         **rows_of(vectors, features, {"text": text, "numeric": numeric, "categorical": categorical, "drop": drop}),
         "seed": seed,
         "durability": durability,
+        "min_propensity": min_propensity,
+        "budget": None if budget is None else Budget.parse(budget),
+        "pending": pending,
+        "pending_age": pending_age,
     }
     with serving.bound_socket(host, port) as listening:
         with progress("opening"):
