@@ -35,6 +35,30 @@ class UserError(ValueError):
     """
 
 
+class UnknownReceipt(UserError):
+    """A receipt that is not from this model.
+
+    >>> issubclass(UnknownReceipt, UserError)
+    True
+    """
+
+
+class SpentReceipt(UserError):
+    """A receipt that was learned from, forgotten, or has expired: no feedback can be given for it any more.
+
+    >>> issubclass(SpentReceipt, UserError)
+    True
+    """
+
+
+class Unavailable(UserError):
+    """What cannot be done now, and may work later without any change of the request: the disk is full, for example.
+
+    >>> issubclass(Unavailable, UserError)
+    True
+    """
+
+
 LETTERS_SHOWN = 80
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gappletron import _files, model_files
-from gappletron._validate import UserError
+from gappletron._validate import Unavailable, UserError
 from gappletron.journal.store import Group, Store
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class FolderStore(Store):
             self._is_dirty = True
             _write_all(descriptor, frame, offset)
         except OSError as error:
-            raise UserError(
+            raise Unavailable(
                 f"cannot write to the journal in {self.name!r} ({error.strerror or error}): nothing that was "
                 "acknowledged is lost; free some space there, then call commit(), or simply go on"
             ) from None
@@ -169,7 +169,7 @@ class FolderStore(Store):
 
     def _check_open(self) -> None:
         if self._problem is not None:
-            raise UserError(f"the journal in {self.name!r} {self._problem}: open the folder again")
+            raise Unavailable(f"the journal in {self.name!r} {self._problem}: open the folder again")
 
     def groups(self, start: int = 0) -> Iterator[Group]:
         return read_groups(self.folder, start, stop=self.count)
