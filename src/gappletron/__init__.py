@@ -66,12 +66,22 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         SobaDiag as SobaDiag,
     )
     from gappletron.learners.squarecb import SquareCBG as SquareCBG
+    from gappletron.limits import Budget as Budget, Limits as Limits
     from gappletron.losses import (
         Hinge as Hinge,
         LogisticBase2 as LogisticBase2,
         LogisticBaseK as LogisticBaseK,
         Loss as Loss,
         SmoothHinge as SmoothHinge,
+    )
+    from gappletron.monitor import (
+        Alarm as Alarm,
+        ClassRates as ClassRates,
+        Estimate as Estimate,
+        Monitor as Monitor,
+        Rates as Rates,
+        Report as Report,
+        WindowRates as WindowRates,
     )
     from gappletron.normalization import Columns as Columns
     from gappletron.online import UNSEEN as UNSEEN, Online as Online, Receipt as Receipt
@@ -102,6 +112,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.streams.unit_vectors import UnitVectors as UnitVectors
     from gappletron.theory import Bound as Bound, bounds as bounds
     from gappletron.tuning import tuned as tuned
+    from gappletron.watching import Watch as Watch
 
 # Where each public name lives. They are loaded on first use (PEP 562): `import gappletron` alone costs next to nothing.
 _HOMES = {
@@ -140,6 +151,8 @@ _HOMES = {
     "learners.second_order": ("Arow", "SecondOrderPerceptron", "SecondOrderPerceptronDiag"),
     "learners.soba": ("AdaptiveRate", "FixedRate", "Soba", "SobaDiag"),
     "learners.squarecb": ("SquareCBG",),
+    "limits": ("Budget", "Limits"),
+    "monitor": ("Alarm", "ClassRates", "Estimate", "Monitor", "Rates", "Report", "WindowRates"),
     "normalization": ("Columns",),
     "losses": ("Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"),
     "online": ("Online", "Receipt", "UNSEEN"),
@@ -165,6 +178,7 @@ _HOMES = {
     "streams.synthetic": ("Synthetic",),
     "streams.unit_vectors": ("UnitVectors",),
     "tuning": ("tuned",),
+    "watching": ("Watch",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -715,22 +715,27 @@ def estimate_of(watched: Any, q: int, slots: int, low: float, high: float) -> fl
 @seldom
 def draw_point(watched: Any, at: int, now: float, alpha: float) -> None:
     """Add a point to the curve; where that makes it full, drop every second one."""
-    point = watched.drawn[0]
+    fill_point(watched, watched.drawn[0], at, now, alpha)
+    watched.drawn[0] += 1
+    if watched.drawn[0] == POINTS:
+        halve(watched)
+
+
+@helper
+def fill_point(watched: Any, point: int, at: int, now: float, alpha: float) -> None:
+    """What is known before round `at`, as a point of the curve; what is not known is -1."""
     judged, seen = count_of(watched, JUDGED, SLOTS), count_of(watched, SEEN, SLOTS)
     watched.curve[point, 0] = at
     watched.curve[point, 1] = now
     for q in range(2):
         low, high = total_between(watched, q, SLOTS, math.log(2.0 / alpha))
         value = estimate_of(watched, q, SLOTS, low, high)
-        watched.curve[point, 2 + 4 * q] = value / judged if judged else 0.0
+        watched.curve[point, 2 + 4 * q] = value / judged if judged else -1.0
         watched.curve[point, 3 + 4 * q] = low / judged if judged else 0.0
         watched.curve[point, 4 + 4 * q] = high / judged if judged else 1.0
-        watched.curve[point, 5 + 4 * q] = sum_of(watched, q, AMONG_SEEN, SLOTS) / seen if seen else 0.0
+        watched.curve[point, 5 + 4 * q] = sum_of(watched, q, AMONG_SEEN, SLOTS) / seen if seen else -1.0
     watched.curve[point, 10] = seen
     watched.curve[point, 11] = count_of(watched, EXPLORED, SLOTS)
-    watched.drawn[0] = point + 1
-    if watched.drawn[0] == POINTS:
-        halve(watched)
 
 
 @helper
