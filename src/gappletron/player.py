@@ -406,6 +406,15 @@ class Player:
         return not (isinstance(self.watch, NoWatch) and isinstance(self._desk.limits, NoLimits))
 
     @property
+    def spent(self) -> float | None:
+        """What exploration has cost so far; None without a budget."""
+        return None if self.limits.budget is None else float(self._limited.tuple.spending.spent[1])
+
+    def watched(self) -> State:
+        """A copy of what the watch has written down, for :class:`gappletron.Monitor`."""
+        return self._watched.resized(self._watched.sizes)
+
+    @property
     def last_learned(self) -> int:
         """The number of the round that the last call of :meth:`learn` was about; -1 if there was none."""
         return int(self._clock[LEARNED])
