@@ -1,4 +1,4 @@
-"""The command line: ``gappletron run``, ``predict``, ``teach``, ``reproduce``, ``graph``, ``learners`` and others.
+"""The command line: ``gappletron run``, ``predict``, ``teach``, ``serve``, ``reproduce``, ``graph`` and others.
 
 One module per command (``paper`` and ``models`` hold two) reads its options and shows results; what it runs is the
 library's public interface. Tables go to the standard output, progress and errors to the standard error; a user error is
@@ -17,7 +17,7 @@ import typer
 
 from gappletron import __version__
 from gappletron._validate import UserError
-from gappletron.cli import bound, demo, graph, journal, learners, models, paper, run
+from gappletron.cli import bound, demo, graph, journal, learners, models, paper, run, serve
 from gappletron.cli.output import say, show_error, tell
 
 __all__ = ["app", "main"]
@@ -37,6 +37,7 @@ app.command("export")(paper.export)
 app.command("run")(run.run)
 app.command("predict")(models.predict)
 app.command("teach")(models.teach)
+app.command("serve")(serve.serve)
 app.command("journal")(journal.journal)
 app.command("graph")(graph.describe_graph)
 app.command("learners")(learners.list_learners)

@@ -1,0 +1,249 @@
+"""A client of the service (extra ``gappletron[client]``), with retries that are safe.
+
+Every decision and every piece of feedback is sent with an idempotency key of its own, which stays the same when it is
+sent again. So a request whose answer was lost on the way is answered again, and not done twice.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+from gappletron._validate import Label, UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+    from gappletron.receipts import Unseen
+
+__all__ = ["Client", "Decision", "Prediction", "ServiceError"]
+
+TRY_AGAIN = (429, 502, 503, 504)
+"""What may be different in a moment: too many receipts wait, or a server or the proxy before it is not there."""
+LONGEST_PAUSE = 30.0
+"""Seconds between two attempts, whatever the server asks for."""
+
+
+class ServiceError(RuntimeError):
+    """The service could not be reached, or could not do it; its text is the service's sentence.
+
+    `status` is that of HTTP, and None where there was no answer.
+
+    >>> raise ServiceError("the disk is full", 503)
+    Traceback (most recent call last):
+        ...
+    gappletron.client.ServiceError: the disk is full
+    """
+
+    def __init__(self, sentence: str, status: int | None = None) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Decision(NamedTuple):
+    """What the service decided: as a :class:`~gappletron.Receipt`, without the features."""
+
+    id: str
+    action: Label
+    probability: float
+    greedy: Label
+    reveals: tuple[Label, ...]
+
+
+class Prediction(NamedTuple):
+    """The class that the model believes in, and the probability of every class."""
+
+    label: Label
+    probabilities: dict[Label, float]
+
+
+class Client:
+    """Decisions, feedback and predictions from a server.
+
+    :param url: where the server is, as in ``"http://127.0.0.1:8080"``.
+    :param token: one of the server's tokens, where it has some.
+    :param model: the name of a model; by default the server's first.
+    :param timeout: seconds to wait for a connection, and for an answer.
+    :param retries: how often a request is sent again after a lost connection or the answers 429, 502, 503 and 504,
+        with growing pauses, or those that the server asks for.
+
+    What the server refuses raises :class:`~gappletron.UserError` with its sentence. What it cannot do raises
+    :class:`ServiceError`, also where it cannot be reached. Several threads may share a client.
+
+    >>> client = Client("http://127.0.0.1:9", retries=0)  # where no server is
+    >>> client.health()
+    Traceback (most recent call last):
+        ...
+    gappletron.client.ServiceError: the service at http://127.0.0.1:9 cannot be reached: ...
+
+    With a server (``gappletron serve mail --graph filtering --classes ham,spam``)::
+
+        with Client("http://127.0.0.1:8080") as client:
+            decision = client.act({"message": "Win a prize"})
+            client.learn(decision, "spam" if "spam" in decision.reveals else UNSEEN)
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        model: str | None = None,
+        *,
+        timeout: float = 10.0,
+        retries: int = 5,
+    ) -> None:
+        try:
+            import urllib3
+        except ImportError:
+            raise UserError("the client needs urllib3: pip install 'gappletron[client]'") from None
+
+        if not url.startswith(("http://", "https://")):
+            raise UserError(f"{url!r} is not the address of a server: give one such as 'http://127.0.0.1:8080'")
+        self.url = url.rstrip("/")
+        self.retries = retries
+        self._base = "/v1" if model is None else f"/v1/models/{quote(model, safe='')}"
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._pool = urllib3.PoolManager(
+            maxsize=16, timeout=urllib3.Timeout(connect=timeout, read=timeout), retries=False
+        )
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.clear()
+
+    # -------------------------------------------------------------------------------------------------------- deciding
+
+    def act(self, x: Any) -> Decision:
+        """A decision for x: a record or a text, or, for models without an encoder, ``(indices, values)`` or a list."""
+        return _decision(self._post("/act", {"x": _row(x)}))
+
+    def act_many(self, rows: Iterable[Any]) -> list[Decision]:
+        """Decisions for many rows, made together."""
+        answer = self._post("/act/batch", {"rows": [_row(x) for x in rows]})
+        return [_decision(each) for each in answer["decisions"]]
+
+    def learn(self, decision: Decision | str, label: Label | Unseen) -> None:
+        """Give the label of a decision, or UNSEEN where the round is over and the label stayed hidden."""
+        self._post("/learn", _feedback(decision, label))
+
+    def learn_many(self, feedback: Iterable[tuple[Decision | str, Label | Unseen]]) -> None:
+        """Give feedback for many decisions, as pairs of decision and label: all of it is learned, or none."""
+        self._post("/learn/batch", {"feedback": [_feedback(decision, label) for decision, label in feedback]})
+
+    # ------------------------------------------------------------------------------------------------------- looking on
+
+    def predict(self, x: Any) -> Prediction:
+        """The class of x that the model believes in; nothing is drawn and nothing changes."""
+        answer = self._post("/predict", {"x": _row(x)}, keyed=False)
+        return Prediction(answer["class"], dict(zip(answer["classes"], answer["probabilities"], strict=True)))
+
+    def predict_many(self, rows: Iterable[Any]) -> list[Prediction]:
+        """The same for many rows."""
+        answer = self._post("/predict/batch", {"rows": [_row(x) for x in rows]}, keyed=False)
+        classes = answer["classes"]
+        return [
+            Prediction(each["class"], dict(zip(classes, each["probabilities"], strict=True)))
+            for each in answer["predictions"]
+        ]
+
+    def model(self) -> dict[str, Any]:
+        """What the model is, and how well it does."""
+        return self._request("GET", f"{self._base}/model")
+
+    def estimates(self) -> dict[str, Any]:
+        """The estimates with their curve."""
+        return self._request("GET", f"{self._base}/estimates")
+
+    def models(self) -> list[dict[str, Any]]:
+        """All models of the server."""
+        return self._request("GET", "/v1/models")["models"]
+
+    def health(self) -> dict[str, Any]:
+        """``{"status": "ok"}``, or an error."""
+        return self._request("GET", "/v1/health")
+
+    # --------------------------------------------------------------------------------------------------------- requests
+
+    def _post(self, path: str, content: Any, *, keyed: bool = True) -> Any:
+        headers = {"Idempotency-Key": secrets.token_hex(16)} if keyed else {}
+        try:
+            body = json.dumps(content, allow_nan=False).encode()
+        except (TypeError, ValueError) as error:
+            raise UserError(f"x cannot be written as JSON ({error}): give plain texts, numbers and None") from None
+        return self._request("POST", self._base + path, body, {**headers, "Content-Type": "application/json"})
+
+    def _request(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Any:
+        """The answer to a request, which is sent again, with the same headers, where that may help."""
+        from urllib3.exceptions import HTTPError
+
+        for attempt in range(self.retries + 1):
+            is_last = attempt == self.retries
+            try:
+                answer = self._pool.request(
+                    method, self.url + path, body=body, headers={**self._headers, **(headers or {})}
+                )
+            except HTTPError as error:
+                if is_last:
+                    raise ServiceError(f"the service at {self.url} cannot be reached: {error}") from None
+                time.sleep(_pause(attempt))
+                continue
+            if answer.status == 200:
+                return json.loads(answer.data)
+            if answer.status not in TRY_AGAIN or is_last:
+                raise _error(answer.status, answer.data)
+            time.sleep(_pause(attempt, answer.headers.get("Retry-After")))
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _row(x: Any) -> Any:
+    """x as it is sent: a pair of indices and values by name, arrays as lists."""
+    if isinstance(x, tuple) and len(x) == 2:
+        return {"indices": _list(x[0]), "values": _list(x[1])}
+    return _list(x)
+
+
+def _list(values: Any) -> Any:
+    return values.tolist() if hasattr(values, "tolist") else values
+
+
+def _decision(answer: dict[str, Any]) -> Decision:
+    return Decision(**{**answer, "reveals": tuple(answer["reveals"])})
+
+
+def _feedback(decision: Decision | str, label: Any) -> dict[str, Any]:
+    name = decision.id if isinstance(decision, Decision) else decision
+    # UNSEEN is known by its name: importing it would load NumPy and Numba, which the client does not need.
+    return {"id": name, "unseen": True} if getattr(label, "name", None) == "UNSEEN" else {"id": name, "label": label}
+
+
+def _pause(attempt: int, asked: str | None = None) -> float:
+    """Seconds before the next attempt: what the server asks for, or twice as many each time, and some at random, so
+    that many clients do not come back at once.
+    """
+    if asked is not None and asked.isdigit():
+        return min(float(asked), LONGEST_PAUSE)
+    return min(0.1 * 2.0**attempt, LONGEST_PAUSE) * (0.5 + random.random())
+
+
+def _error(status: int, body: bytes) -> UserError | ServiceError:
+    """The sentence of the server as an exception."""
+    try:
+        sentence = str(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError):
+        sentence = f"the service answered {status}: {body[:200].decode(errors='replace')}"
+    if 400 <= status < 500 and status not in (401, 403, 429):
+        return UserError(sentence)
+    return ServiceError(sentence, status)

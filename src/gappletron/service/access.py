@@ -1,0 +1,106 @@
+"""Who may ask: tokens, the names that a server without tokens answers to, and where it may listen."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gappletron._validate import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+__all__ = ["Access", "check_host", "is_loopback", "read_tokens"]
+
+LEAST_TOKEN = 16
+"""Characters of a token: shorter ones can be guessed."""
+
+
+class Access:
+    """The tokens that are accepted; without any, requests from this machine's own programs.
+
+    A page of a stranger, open in a browser on this machine, can send requests to a local server. It cannot read the
+    answers, or send JSON, unless the server's name leads to this machine (DNS rebinding). So without tokens only the
+    names of this machine are answered to.
+
+    >>> access = Access(["0123456789abcdef"])
+    >>> access.is_granted("Bearer 0123456789abcdef"), access.is_granted("Bearer 0123456789abcdeg")
+    (True, False)
+    >>> Access().is_local("localhost:8080"), Access().is_local("evil.example")
+    (True, False)
+    """
+
+    def __init__(self, tokens: Sequence[str] = ()) -> None:
+        self._tokens = [token.encode() for token in tokens]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no token is needed."""
+        return not self._tokens
+
+    def is_granted(self, header: str | None) -> bool:
+        """Whether an Authorization header has one of the tokens. All are compared, in a time that tells nothing."""
+        if self.is_open:
+            return True
+        kind, _, given = (header or "").partition(" ")
+        matches = [hmac.compare_digest(given.strip().encode(), token) for token in self._tokens]
+        return kind.lower() == "bearer" and any(matches)
+
+    def is_local(self, host: str | None) -> bool:
+        """Whether a Host header is a name of this machine."""
+        name = (host or "").rpartition(":")[0] if _has_port(host or "") else (host or "")
+        return is_loopback(name.strip("[]"))
+
+
+def _has_port(host: str) -> bool:
+    return host.rpartition("]")[2].startswith(":") if host.startswith("[") else host.count(":") == 1
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this is a name or an address that only this machine can reach.
+
+    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "example.com")]
+    [True, True, True, False, False]
+    """
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_host(host: str, tokens: Sequence[str]) -> None:
+    """Refuse to listen where others can reach the server, unless they need a token.
+
+    >>> check_host("0.0.0.0", [])
+    Traceback (most recent call last):
+        ...
+    gappletron._validate.UserError: the host '0.0.0.0' can be reached from other machines, and there is no token: give \
+--token-file, or stay on 127.0.0.1
+    """
+    if not tokens and not is_loopback(host):
+        raise UserError(
+            f"the host {host!r} can be reached from other machines, and there is no token: give --token-file, or stay "
+            "on 127.0.0.1"
+        )
+
+
+def read_tokens(path: str | PathLike[str]) -> list[str]:
+    """The tokens of a file, one in each line; empty lines and those that start with # are left out."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"the token file {str(path)!r} cannot be read ({error}): correct --token-file") from None
+    tokens = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    if not tokens:
+        raise UserError(f"the token file {str(path)!r} has no token: write one, of {LEAST_TOKEN} characters or more")
+    if any(len(token) < LEAST_TOKEN or not token.isascii() or len(token.split()) > 1 for token in tokens):
+        raise UserError(
+            f"a token in {str(path)!r} is shorter than {LEAST_TOKEN} characters, or has others than ASCII, or spaces: "
+            "make one with `openssl rand -hex 32`"
+        )
+    return tokens

@@ -1,0 +1,458 @@
+"""One model in the event loop: decisions, feedback and predictions as bytes that are ready to be sent.
+
+A request is one step of the loop under the model's lock; then it waits, without the lock, until the step is durable. So
+one thread works on a model, and as many requests as there are share a write to the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import math
+import platform
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+
+from gappletron._validate import Label, UserError
+from gappletron._version import __version__
+from gappletron.inputs import Checker, sparse_parts
+from gappletron.receipts import UNSEEN, Unseen
+from gappletron.records.encoder import joined_rows
+from gappletron.service.commits import Commits
+from gappletron.service.schemas import (
+    Decision,
+    Decisions,
+    Estimates,
+    Feedback,
+    GraphInfo,
+    Learned,
+    ModelInfo,
+    Prediction,
+    Predictions,
+    RowPrediction,
+    Sparse,
+)
+from gappletron.streams.stream import MOST_FEATURES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from gappletron.graphs import FeedbackGraph
+    from gappletron.learners.learner import Learner
+    from gappletron.numerics import Floats
+    from gappletron.receipts import Receipt
+    from gappletron.records.encoder import Encoder
+
+__all__ = ["Hosted", "Key", "Model", "NotDeciding", "TooManyWaiting"]
+
+ACTIVITY = 120
+"""Seconds of which the number of decisions is kept."""
+ESTIMATES_AGE = 1.0
+"""Seconds for which estimates are kept: as many readers as there are cost one computation."""
+
+COMPLAINTS = 60.0
+"""Seconds between two lines of the log about the same shadow."""
+
+log = logging.getLogger("gappletron.service")
+encoded = msgspec.json.Encoder().encode
+
+
+class Report(Protocol):
+    """What a monitor reports."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report in plain values, for JSON."""
+
+
+class Monitor(Protocol):
+    """The estimates of a model."""
+
+    def report(self, alpha: float = 0.05) -> Report:
+        """The estimates with intervals that hold with probability 1 - alpha."""
+
+    @property
+    def curve(self) -> Sequence[Mapping[str, Any]]:
+        """The estimates over the rounds."""
+
+
+class Model(Protocol):
+    """What the service needs of a model: :meth:`gappletron.Online.open` returns one."""
+
+    encoder: Encoder | None
+    feature_limit: int | None
+
+    @property
+    def graph(self) -> FeedbackGraph: ...
+
+    @property
+    def learner(self) -> Learner: ...
+
+    @property
+    def monitor(self) -> Monitor: ...
+
+    @property
+    def features(self) -> int: ...
+
+    @property
+    def rounds(self) -> int: ...
+
+    @property
+    def waiting(self) -> int:
+        """How many receipts wait for feedback."""
+
+    def hold(self) -> AbstractContextManager[object]:
+        """Take the model's lock; calls inside do not wait for the disk, and are logged together."""
+
+    def act_many(self, X: Sequence[Any]) -> Sequence[Receipt]: ...
+
+    def learn_many(self, feedback: Sequence[tuple[str, Label | Unseen]]) -> None: ...
+
+    def follow(self, x: Any, action: Label, probabilities: Floats) -> Receipt: ...
+
+    def recall(self, key: str, fingerprint: bytes) -> bytes | None: ...
+
+    def remember(self, key: str, fingerprint: bytes, answer: bytes) -> None: ...
+
+    def predict_many(self, X: Any) -> Sequence[Label]: ...
+
+    def predict_proba(self, X: Any) -> Floats: ...
+
+    def commit(self) -> None:
+        """Block until everything so far is durable."""
+
+    def close(self) -> None: ...
+
+
+class TooManyWaiting(UserError):
+    """So many receipts wait for feedback that no more decisions are made."""
+
+
+class NotDeciding(UserError):
+    """A model that shadows another was asked for a decision, or given feedback."""
+
+
+class Key(NamedTuple):
+    """An idempotency key: a name for the request, and what tells its content from another's."""
+
+    name: str
+    fingerprint: bytes
+
+    @classmethod
+    def of(cls, endpoint: str, name: str, body: bytes) -> Key:
+        """The key of a request to an endpoint.
+
+        >>> Key.of("act", "7f3a", b"{}").name
+        '7f3a /act'
+        """
+        return cls(f"{name} /{endpoint}", hashlib.blake2b(body, digest_size=16).digest())
+
+
+class Hosted:
+    """A model with its name, its shadows and its limits.
+
+    :param name: in the addresses, and on the page.
+    :param model: what :meth:`gappletron.Online.open` returned.
+    :param shadows: models that follow the decisions of this one and learn from the same feedback. They must have the
+        same graph, and take the same kind of x.
+    :param max_waiting: so many receipts may wait for feedback; then decisions are refused. By default they are not:
+        the oldest receipts expire.
+    :param alpha: the intervals of the estimates hold with probability 1 - alpha.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: Model,
+        *,
+        shadows: Iterable[Hosted] = (),
+        max_waiting: int | None = None,
+        alpha: float = 0.05,
+    ) -> None:
+        self.name, self.model, self.max_waiting, self.alpha = name, model, max_waiting, alpha
+        self.shadows = list(shadows)
+        self.champion: Hosted | None = None
+        self.commits = Commits(model.commit)
+        self.activity = Activity()
+        self.decisions = self.feedback = self.missed = 0
+        """Since the start: decisions, pieces of feedback, and rounds or feedback that a shadow could not follow."""
+        self._reveals: tuple[FeedbackGraph, dict[Label, tuple[Label, ...]]] = (model.graph, {})
+        self._estimates: tuple[float, dict[str, Any]] | None = None
+        self._estimating = asyncio.Lock()
+        self._complained = -math.inf
+        self._checker = Checker()
+        for shadow in self.shadows:
+            _check_shadow(self, shadow)
+            shadow.champion = self
+
+    def warm_up(self) -> None:
+        """Compile what predictions and texts need, before requests come."""
+        encoder = self.model.encoder
+        if encoder is not None:
+            encoder.encode("word")
+            encoder.encode({"text": "word", "number": 1.0})
+        self._predictions(["word"] if encoder is not None else [Sparse([], [])])
+
+    # ------------------------------------------------------------------------------------------------------- deciding
+
+    async def act(self, x: Any, key: Key | None = None) -> bytes:
+        """A decision for x, durable."""
+        return await self._decided([x], lambda decisions: encoded(decisions[0]), key)
+
+    async def act_many(self, rows: Sequence[Any], key: Key | None = None) -> bytes:
+        """Decisions for many rows, durable."""
+        return await self._decided(rows, lambda decisions: encoded(Decisions(decisions)), key)
+
+    async def learn(self, feedback: Sequence[Feedback], key: Key | None = None) -> bytes:
+        """Learn from all pieces of feedback, or from none; durable."""
+        pairs = [(each.id, each.label if each.unseen is msgspec.UNSET else UNSEEN) for each in feedback]
+
+        def learned() -> bytes:
+            self.model.learn_many(pairs)  # type: ignore[arg-type]  # one of the two is set: the border checks it
+            self.feedback += len(pairs)
+            for shadow in self.shadows:
+                shadow._learn_too(pairs)  # type: ignore[arg-type]
+            return encoded(Learned(len(pairs)))
+
+        return await self._once(learned, key)
+
+    async def _decided(self, rows: Sequence[Any], answer: Callable[[list[Decision]], bytes], key: Key | None) -> bytes:
+        def decided() -> bytes:
+            self._refuse_too_many(len(rows))
+            given = self._given(rows)
+            receipts = self.model.act_many(given)
+            decisions = [self._decision(receipt) for receipt in receipts]
+            self.decisions += len(rows)
+            self.activity.count(len(rows))
+            for shadow in self.shadows:
+                shadow._follow(given, receipts)
+            return answer(decisions)
+
+        return await self._once(decided, key)
+
+    async def _once(self, step: Callable[[], bytes], key: Key | None) -> bytes:
+        """The answer of the step, or of the request that had the same key, when it is durable."""
+        if self.champion is not None:
+            raise NotDeciding(
+                f"the model {self.name!r} shadows {self.champion.name!r}, and learns from its decisions alone: send "
+                f"this to {self.champion.name!r}"
+            )
+        model = self.model
+        with model.hold():
+            answer = None if key is None else model.recall(*key)
+            if answer is None:
+                answer = step()
+                if key is not None:
+                    model.remember(*key, answer)
+        if self.shadows:
+            await asyncio.gather(self.commits.durable(), *(shadow._durable_if_possible() for shadow in self.shadows))
+        else:
+            await self.commits.durable()
+        return answer
+
+    def _refuse_too_many(self, more: int) -> None:
+        if self.max_waiting is not None and self.model.waiting + more > self.max_waiting:
+            raise TooManyWaiting(
+                f"{self.model.waiting:,} receipts wait for feedback, and at most {self.max_waiting:,} may: give "
+                "feedback first, also where the label stayed unseen"
+            )
+
+    def _given(self, rows: Sequence[Any]) -> list[Any]:
+        """Rows as :meth:`gappletron.Online.act_many` takes them."""
+        return list(rows) if self.model.encoder is not None else [_pair(row) for row in rows]
+
+    def _decision(self, receipt: Receipt) -> Decision:
+        action = receipt.action
+        graph, known = self._reveals
+        if receipt.graph is not graph:
+            graph, known = self._reveals = receipt.graph, {}
+        reveals = known.get(action)
+        if reveals is None:
+            reveals = known[action] = receipt.reveals
+        return Decision(receipt.id, action, receipt.probability, receipt.greedy, reveals)
+
+    # ------------------------------------------------------------------------------------------------------ following
+
+    def _follow(self, rows: Sequence[Any], receipts: Sequence[Receipt]) -> None:
+        """Take the decisions of the champion for one's own; what goes wrong here is no concern of its clients."""
+        model = self.model
+        with self._shielded(), model.hold():
+            for x, receipt in zip(rows, receipts, strict=True):
+                own = model.follow(x, receipt.action, receipt.probabilities)
+                # Remembered, since feedback may come after a restart.
+                model.remember(*_shadow_key(receipt.id), own.id.encode())
+                self.decisions += 1
+
+    def _learn_too(self, pairs: Sequence[tuple[str, Label | Unseen]]) -> None:
+        """Learn from the feedback of the champion, where the decision was followed."""
+        model = self.model
+        for name, label in pairs:
+            with self._shielded(), model.hold():
+                own = model.recall(*_shadow_key(name))
+                if own is None:
+                    self.missed += 1
+                    continue
+                model.learn_many([(own.decode(), label)])
+                self.feedback += 1
+
+    async def _durable_if_possible(self) -> None:
+        with self._shielded():
+            await self.commits.durable()
+
+    @contextlib.contextmanager
+    def _shielded(self) -> Any:
+        try:
+            yield
+        except Exception as error:
+            self.missed += 1
+            if time.monotonic() - self._complained > COMPLAINTS:
+                self._complained = time.monotonic()
+                log.warning("the shadow %r could not follow (%d so far): %s", self.name, self.missed, error)
+
+    # ---------------------------------------------------------------------------------------------------- looking at it
+
+    def predict(self, x: Any) -> bytes:
+        """The class of x, and the probability of each."""
+        ((label, row),) = self._predictions([x])
+        return encoded(Prediction(label, self.model.graph.classes, row))
+
+    def predict_many(self, rows: Sequence[Any]) -> bytes:
+        """The same for many rows."""
+        found = [RowPrediction(label, row) for label, row in self._predictions(rows)]
+        return encoded(Predictions(self.model.graph.classes, found))
+
+    def _predictions(self, rows: Sequence[Any]) -> list[tuple[Label, list[float]]]:
+        X = self._matrix(rows)
+        return list(zip(self.model.predict_many(X), self.model.predict_proba(X).tolist(), strict=True))
+
+    def _matrix(self, rows: Sequence[Any]) -> Any:
+        """Rows as the batch methods take them: records as they are, vectors as a sparse matrix."""
+        model = self.model
+        if model.encoder is not None:
+            return list(rows)
+        from scipy.sparse import csr_array
+
+        fixed = model.features if model.feature_limit is None else None
+        limit = MOST_FEATURES if fixed is None else fixed
+        vectors = [self._checker.vector(tuple(sparse_parts(_pair(row), fixed)), limit) for row in rows]
+        indptr, indices, values = joined_rows([(vector.indices, vector.values) for vector in vectors])
+        width = max(model.features, int(indices.max(initial=-1)) + 1)
+        return csr_array((values, indices, indptr), shape=(len(rows), width))
+
+    async def info(self) -> ModelInfo:
+        """What the model is, and how well it does."""
+        model, graph = self.model, self.model.graph
+        return ModelInfo(
+            name=self.name,
+            shadows=None if self.champion is None else self.champion.name,
+            learner=model.learner.name,
+            graph=GraphInfo(
+                graph.name, graph.classes, graph.actions, [graph.reveals(action) for action in graph.actions]
+            ),
+            features=model.features,
+            encoder=None if model.encoder is None else model.encoder.to_dict(),
+            rounds=model.rounds,
+            waiting=model.waiting,
+            versions={"gappletron": __version__, "python": platform.python_version(), "numpy": np.__version__},
+            estimates=await self.report(),
+        )
+
+    async def report(self) -> dict[str, Any]:
+        """The monitor's report, not older than a second."""
+        async with self._estimating:
+            known = self._estimates
+            if known is None or time.monotonic() - known[0] > ESTIMATES_AGE:
+                found = await asyncio.to_thread(self.model.monitor.report, self.alpha)
+                known = self._estimates = time.monotonic(), plain(found.to_dict())
+            return known[1]
+
+    async def estimates(self) -> Estimates:
+        """The report with its curve, for the page."""
+        report = await self.report()
+        curve = [plain(point) for point in self.model.monitor.curve]
+        return Estimates(self.name, self.model.rounds, self.model.waiting, report, curve, self.activity.last(ACTIVITY))
+
+    async def close(self) -> None:
+        """Write what is left, and close the model."""
+        try:
+            await asyncio.to_thread(self.model.close)
+        finally:
+            self.commits.close()
+
+
+class Activity:
+    """How many decisions were made in each of the last seconds.
+
+    >>> activity = Activity()
+    >>> activity.count(3, now=100.2), activity.count(1, now=100.9), activity.count(5, now=102.0)
+    (None, None, None)
+    >>> activity.last(3, now=103.5)
+    [4, 0, 5]
+    """
+
+    def __init__(self) -> None:
+        self._seconds: deque[tuple[int, int]] = deque(maxlen=ACTIVITY + 1)
+
+    def count(self, decisions: int, now: float | None = None) -> None:
+        """Add decisions to the present second."""
+        second = int(time.monotonic() if now is None else now)
+        if self._seconds and self._seconds[-1][0] == second:
+            decisions += self._seconds.pop()[1]
+        self._seconds.append((second, decisions))
+
+    def last(self, seconds: int, now: float | None = None) -> list[int]:
+        """The decisions in each of the last full seconds, the oldest first."""
+        present = int(time.monotonic() if now is None else now)
+        found = dict(self._seconds)
+        return [found.get(second, 0) for second in range(present - seconds, present)]
+
+
+def _pair(x: Sparse | list[float]) -> Any:
+    """A vector as the library takes it; arrays are what it is quickest with."""
+    if type(x) is not Sparse:
+        return x
+    try:
+        return np.array(x.indices, np.int64), np.array(x.values, np.float64)
+    except OverflowError:  # an index beyond 64 bits: the library says what is wrong with it
+        return x.indices, x.values
+
+
+def _shadow_key(receipt: str) -> Key:
+    """Under which a shadow remembers its own receipt for a decision of the champion."""
+    return Key(f"{receipt} /shadow", b"")
+
+
+def _check_shadow(champion: Hosted, shadow: Hosted) -> None:
+    mine, other = champion.model, shadow.model
+    same = mine.graph.actions == other.graph.actions and mine.graph.classes == other.graph.classes
+    if not same or not np.array_equal(mine.graph.visible, other.graph.visible):
+        raise UserError(
+            f"the model {shadow.name!r} cannot shadow {champion.name!r}, since their graphs differ: make it with the "
+            "same classes, actions and edges"
+        )
+    if (mine.encoder is None) != (other.encoder is None):
+        raise UserError(
+            f"the model {shadow.name!r} cannot shadow {champion.name!r}, since one takes records and the other "
+            "vectors: make both with an encoder, or both without"
+        )
+
+
+def plain(value: Any) -> Any:
+    """A report for JSON: the names of classes as texts where they are keys.
+
+    >>> plain({"actions": {None: 3, True: 1, "ham": 2}})
+    {'actions': {'null': 3, 'true': 1, 'ham': 2}}
+    """
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else encoded(key).decode(): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return value

@@ -1,0 +1,194 @@
+"""What requests and answers look like in JSON.
+
+Requests are decoded straight into these classes, and checked while they are decoded; the OpenAPI description is made
+from the same classes. Whether `x` is a record or a vector depends on the model, so there are two classes for each
+request that carries one.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from gappletron._validate import Label  # noqa: TC001 - msgspec reads the annotations
+
+__all__ = [
+    "ActRecord",
+    "ActRecords",
+    "ActVector",
+    "ActVectors",
+    "Decision",
+    "Decisions",
+    "Failure",
+    "Feedback",
+    "Feedbacks",
+    "GraphInfo",
+    "Health",
+    "Learned",
+    "ModelInfo",
+    "Models",
+    "Prediction",
+    "Predictions",
+    "Record",
+    "Sparse",
+    "Vector",
+]
+
+MOST_ROWS = 10_000
+"""Rows in one request. A batch is one step of the event loop, and other requests wait for it."""
+
+
+class Request(Struct, forbid_unknown_fields=True, frozen=True):
+    """The body of a request: a field that is not known is an error, since it is most likely misspelled."""
+
+
+class Sparse(Request, frozen=True):
+    """A sparse vector: the indices that are not zero, from 0, and their values."""
+
+    indices: list[int]
+    values: list[float]
+
+
+Record = dict[str, Any] | str
+"""The columns of a record by name, or a text."""
+Vector = Sparse | list[float]
+"""A sparse vector, or all numbers of a dense one."""
+
+Rows = Meta(min_length=1, max_length=MOST_ROWS)
+
+
+class ActRecord(Request, frozen=True):
+    """One decision for a record, where the model has an encoder."""
+
+    x: Record
+
+
+class ActVector(Request, frozen=True):
+    """One decision for a vector, where the model has no encoder."""
+
+    x: Vector
+
+
+class ActRecords(Request, frozen=True):
+    """Many decisions for records."""
+
+    rows: Annotated[list[Record], Rows]
+
+
+class ActVectors(Request, frozen=True):
+    """Many decisions for vectors."""
+
+    rows: Annotated[list[Vector], Rows]
+
+
+class Feedback(Request, frozen=True):
+    """The label of a decision, or that it stayed unseen: exactly one of them."""
+
+    id: str
+    label: Label | UnsetType = UNSET
+    unseen: bool | UnsetType = UNSET
+
+
+class Feedbacks(Request, frozen=True):
+    """Feedback for many decisions: all of it is learned, or none."""
+
+    feedback: Annotated[list[Feedback], Rows]
+
+
+class Decision(Struct, frozen=True):
+    """What to do, and what is needed to give feedback later."""
+
+    id: str
+    action: Label
+    probability: float
+    greedy: Label
+    reveals: tuple[Label, ...]
+
+
+class Decisions(Struct, frozen=True):
+    """Decisions in the order of the rows."""
+
+    decisions: list[Decision]
+
+
+class Learned(Struct, frozen=True):
+    """How many pieces of feedback were learned from."""
+
+    learned: int
+
+
+class Prediction(Struct, frozen=True, rename={"label": "class"}):
+    """The class that the model believes in, and the probability of every class, in the order of `classes`."""
+
+    label: Label
+    classes: tuple[Label, ...]
+    probabilities: list[float]
+
+
+class RowPrediction(Struct, frozen=True, rename={"label": "class"}):
+    """A prediction for one row of many."""
+
+    label: Label
+    probabilities: list[float]
+
+
+class Predictions(Struct, frozen=True):
+    """Predictions in the order of the rows; the probabilities are in the order of `classes`."""
+
+    classes: tuple[Label, ...]
+    predictions: list[RowPrediction]
+
+
+class Health(Struct, frozen=True):
+    """The service answers, and what it acknowledged is stored."""
+
+    status: str
+
+
+class GraphInfo(Struct, frozen=True):
+    """The feedback graph: what every action reveals, in the order of `actions`."""
+
+    name: str
+    classes: tuple[Label, ...]
+    actions: tuple[Label, ...]
+    reveals: list[tuple[Label, ...]]
+
+
+class ModelInfo(Struct, frozen=True):
+    """One model: what it is, how far it is, and how well it does by its own estimate."""
+
+    name: str
+    shadows: str | None
+    """The model whose decisions this one follows, if it decides nothing itself."""
+    learner: str
+    graph: GraphInfo
+    features: int
+    encoder: dict[str, Any] | None
+    rounds: int
+    waiting: int
+    versions: dict[str, str]
+    estimates: dict[str, Any]
+
+
+class Models(Struct, frozen=True):
+    """All models of this server; the first is also at /v1/act and its neighbours."""
+
+    models: list[ModelInfo]
+
+
+class Estimates(Struct, frozen=True):
+    """The monitor's report, its curve over the rounds, and decisions in each of the last seconds."""
+
+    model: str
+    rounds: int
+    waiting: int
+    report: dict[str, Any]
+    curve: list[dict[str, Any]]
+    activity: list[int]
+
+
+class Failure(Struct, frozen=True):
+    """One sentence: what is wrong, where, what to do."""
+
+    error: str

@@ -1,0 +1,92 @@
+"""The server process: a socket, uvicorn, signals, and the way to a graceful stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+import uvloop
+
+from gappletron._validate import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from starlette.types import ASGIApp
+
+__all__ = ["bound_socket", "serve"]
+
+PATIENCE = 30
+"""Seconds that requests may still take after the signal to stop."""
+BACKLOG = 2048
+
+
+class _Server(uvicorn.Server):
+    """Stops when it is told to, and leaves signals to :func:`serve`: uvicorn raises them again after the stop."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens there; port 0 is one that is free.
+
+    >>> with bound_socket("127.0.0.1", 0) as found:
+    ...     found.getsockname()[1] > 0
+    True
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, protocol)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+    except (OSError, OverflowError) as error:
+        raise UserError(
+            f"the server cannot listen on {host!r}, port {port} ({error}): choose another --host or --port"
+        ) from None
+    found.set_inheritable(True)
+    return found
+
+
+def serve(app: ASGIApp, listening: socket.socket, ready: Callable[[], Any]) -> None:
+    """Serve until SIGTERM or SIGINT: then accept nothing more, finish what was begun, and let the application close.
+
+    :param ready: is called when requests can come.
+    """
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        date_header=True,
+        backlog=BACKLOG,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=PATIENCE,
+    )
+    server = _Server(config)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            server.should_exit = True
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop)
+        serving = asyncio.create_task(server.serve([listening]))
+        while not server.started and not serving.done():
+            await asyncio.sleep(0.01)
+        if server.started:
+            ready()
+        await serving
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())

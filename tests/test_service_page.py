@@ -1,0 +1,157 @@
+"""The page in a browser: its figures move, its form works, it fits a phone, and its policy lets it run."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from gappletron import UNSEEN
+from gappletron.client import Client
+from gappletron.service.app import create_app
+from gappletron.service.hosted import Hosted
+from servers import mail_model, running
+
+TOKEN = "0123456789abcdef"
+
+DRIVER = """
+<pre id="report"></pre>
+<script>
+(async () => {
+  const text = name => document.getElementById(name).textContent;
+  const hidden = name => document.getElementById(name).classList.contains("hidden");
+  const until = async (what, test) => {
+    for (let time = 0; time < 400; time++) { if (test()) return; await new Promise(done => setTimeout(done, 25)); }
+    throw new Error("waited in vain for " + what + ": " + text("outcome") + text("live"));
+  };
+  const seen = {};
+  try {
+    if (location.search === "?token") {
+      await until("the login", () => !hidden("login"));
+      seen.shown = !hidden("content");
+      document.getElementById("token").value = "TOKEN";
+      document.querySelector("#login-form button").click();
+    }
+    await until("the content", () => !hidden("content"));
+    seen.before = [text("rate-more"), text("waiting"), text("seen"), text("error"), text("error-more")];
+    seen.curve = document.querySelectorAll("#curve path").length;
+    seen.actions = document.querySelectorAll("#actions .name").length;
+    document.getElementById("x").value = JSON.stringify({message: "see you at five"});
+    document.getElementById("predict").click();
+    await until("a prediction", () => text("outcome").startsWith("Predicted"));
+    seen.predicted = text("outcome");
+    document.getElementById("act").click();
+    await until("a decision", () => text("outcome").startsWith("Decided"));
+    await until("one more", () => text("rate-more") !== seen.before[0]);
+    seen.during = [text("rate-more"), text("waiting")];
+    document.querySelector("#outcome .buttons button").click();
+    await until("thanks", () => /^(Learned|Noted)/.test(text("outcome")));
+    await until("none waiting", () => text("waiting") === seen.before[1]);
+    document.getElementById("x").value = "{";
+    document.getElementById("predict").click();
+    await until("an error", () => text("outcome").startsWith("This is not JSON"));
+    document.getElementById("x").value = '{"a": 1e60}';
+    document.getElementById("act").click();
+    await until("the sentence", () => text("outcome").startsWith("the column 'a'"));
+    const page = document.documentElement;
+    seen.sideways = page.scrollWidth - page.clientWidth;
+    seen.width = page.clientWidth;
+    seen.small = [...document.querySelectorAll("main *")].filter(
+      element => element.childNodes.length === 1 && element.firstChild.nodeType === 3
+        && parseFloat(getComputedStyle(element).fontSize) < 12).length;
+    const named = element => element.textContent.trim() || element.closest("label") || element.ariaLabel;
+    seen.unlabelled = [...document.querySelectorAll("button, textarea, input, main svg")].filter(
+      element => !named(element)).length;
+  } catch (error) { seen.failure = String(error); }
+  document.getElementById("report").textContent = JSON.stringify(seen);
+  if (parent !== window) parent.document.body.append(document.getElementById("report").cloneNode(true));
+})();
+</script>
+"""
+
+
+class Driven:
+    """The application, and its page with a script that uses it; in a frame of the width of a phone at /phone."""
+
+    def __init__(self, app):
+        self.app = app
+
+    async def __call__(self, scope, receive, send):
+        if scope["path"] not in ("/driven", "/phone"):
+            await self.app(scope, receive, send)
+            return
+        sent = []
+
+        async def collect(message):
+            sent.append(message)
+
+        await self.app({**scope, "path": "/"}, receive, collect)
+        body = sent[1]["body"] + DRIVER.replace("TOKEN", TOKEN).encode()
+        if scope["path"] == "/phone":
+            body = b'<!doctype html><iframe src="/driven" style="width: 360px; height: 800px; border: 0"></iframe>'
+        headers = [(b"content-type", b"text/html"), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def shown(address, folder):
+    """The page after some seconds of the browser's clock."""
+    browser = next(
+        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    )
+    if browser is None:
+        pytest.skip("no Chromium on this machine")
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}"]
+    command += ["--window-size=1300,900", "--virtual-time-budget=20000", "--dump-dom", address]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+
+
+@pytest.fixture
+def model(tmp_path):
+    with mail_model(tmp_path / "mail", durability="os") as model:
+        yield model
+
+
+def play(address, rounds, token=None):
+    with Client(address, token) as client:
+        for n in range(rounds):
+            decision = client.act({"message": "see you at five" if n % 3 else "win a prize"})
+            client.learn(decision, ("ham" if n % 3 else "spam") if decision.reveals else UNSEEN)
+
+
+@pytest.mark.parametrize(("path", "token"), [("/driven", None), ("/phone", None), ("/driven?token", TOKEN)])
+def test_the_page_shows_and_does_what_it_says(model, tmp_path, path, token):
+    tokens = [] if token is None else [token]
+    with running(Driven(create_app([Hosted("mail", model)], tokens=tokens))) as address:
+        play(address, 45, token)
+        dumped = shown(address + path, tmp_path / "browser")
+    seen = json.loads(re.findall(r'<pre id="report">(.+?)</pre>', dumped, re.DOTALL)[-1].replace("&amp;", "&"))
+    assert seen.get("failure") is None
+    assert seen.get("shown", False) is False
+    total, waiting, labels, error, interval = seen["before"]
+    assert total == "45 in all"
+    assert waiting == "0"
+    assert int(labels) > 0
+    assert re.fullmatch(r"\d+\.\d+%", error)
+    assert re.fullmatch(r"\d+\.\d+% to \d+\.\d+%", interval)
+    assert seen["curve"] >= 5  # two bands, three lines
+    assert seen["actions"] == 2
+    assert seen["predicted"].startswith(f"Predicted: {model.predict({'message': 'see you at five'})}")
+    assert seen["during"] == ["46 in all", "1"]
+    assert model.rounds == 46
+    assert model.waiting == 0
+    assert seen["sideways"] <= 0  # nothing sticks out: wide tables scroll in a box of their own
+    assert seen["width"] <= (360 if path == "/phone" else 1300)
+    assert seen["small"] == 0
+    assert seen["unlabelled"] == 0
+
+
+def test_the_page_runs_under_its_own_policy(model, tmp_path):
+    with running(create_app([Hosted("mail", model)])) as address:
+        play(address, 12)
+        dumped = shown(f"{address}/", tmp_path / "browser")
+    assert '<span id="live">live</span>' in dumped
+    assert "12 in all" in dumped
