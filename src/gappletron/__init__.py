@@ -157,7 +157,6 @@ _HOMES = {
     "limits": ("Budget", "Limits"),
     "monitor": ("Alarm", "ClassRates", "Estimate", "Monitor", "Rates", "Report", "WindowRates"),
     "normalization": ("Columns",),
-    "limits": ("Budget", "Limits"),
     "losses": ("Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"),
     "online": ("Online",),
     "optimizers": (

@@ -25,6 +25,7 @@ from gappletron.journal.settings import check_settings, settings_of, versions
 from gappletron.journal.store import Store
 from gappletron.learners.learner import Learner
 from gappletron.limits import Limits
+from gappletron.monitor import Monitor
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.player import Player, Turn, for_records
 from gappletron.receipts import UNSEEN, Receipt
@@ -32,6 +33,7 @@ from gappletron.records.encoder import Encoder
 from gappletron.recovery import Parts, replay
 from gappletron.streams.stream import MOST_FEATURES
 from gappletron.waiting import PENDING, PENDING_BYTES, Waiting
+from gappletron.watching import NoWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -275,6 +277,26 @@ class Online:
         1
         """
         return len(self._receipts.pending)
+
+    @property
+    def monitor(self) -> Monitor:
+        """What is known of the error so far, from revealed labels alone; made with ``monitor=True``, or by :meth:`open`.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> model = Online("gapsmh", FeedbackGraph.bandit(["a", "b", "c"]), features=2, monitor=True)
+        >>> for label in "ab" * 50:
+        ...     receipt = model.act([1.0, float(label == "a")])
+        ...     model.learn(receipt, label if label in receipt.reveals else UNSEEN)
+        >>> report = model.monitor.report()
+        >>> report.rounds, report.policy.error.low == report.policy.error.high  # on this graph mistakes are seen
+        (100, True)
+        """
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
+            if isinstance(self._player.watch, NoWatch):
+                raise UserError("the model is not monitored: make it with Online(..., monitor=True)")
+            return Monitor(self._player)
 
     @property
     def pending_limit(self) -> int:
