@@ -153,17 +153,17 @@ def test_loading_without_playing_does_not_make_the_list_of_sessions_longer(tmp_p
     model().save(path)
     for _ in range(20):
         Online.load(path).save(path)
-    assert len(Online.load(path)._past) == 1
+    assert len(Online.load(path)._receipts.past) == 1
     playing = Online.load(path)
     playing.act(X)
     playing.save(path)
     for _ in range(20):
         Online.load(path).save(path)
-    assert len(Online.load(path)._past) == 2
+    assert len(Online.load(path)._receipts.past) == 2
 
 
 def test_at_most_256_sessions_are_remembered_and_waiting_receipts_never_lose_theirs(tmp_path, monkeypatch):
-    monkeypatch.setattr("gappletron.online.MOST_SESSIONS", 4)
+    monkeypatch.setattr("gappletron.waiting.MOST_SESSIONS", 4)
     path, current = tmp_path / "model.npz", model()
     first, learned = current.act(X), []
     for _ in range(8):
@@ -171,7 +171,7 @@ def test_at_most_256_sessions_are_remembered_and_waiting_receipts_never_lose_the
         current.learn(learned[-1], learned[-1].action)
         current.save(path)
         current = Online.load(path)
-    assert len(current._past) == 4 + 1
+    assert len(current._receipts.past) == 4 + 1
     current.learn(first.id, first.action)
     with pytest.raises(UserError, match="already learned"):
         current.learn(learned[-1].id, "a")

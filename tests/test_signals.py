@@ -114,7 +114,7 @@ def test_act_struck_at_every_moment():
 
 def test_learn_struck_at_every_moment():
     def learn(model):
-        model.learn(f"{model._session.name}-0", label)
+        model.learn(f"{model._receipts.session.name}-0", label)
 
     model = after_a_round()
     label = model.pending[0].action
@@ -171,13 +171,13 @@ def test_a_handler_that_looks_at_the_model_at_every_moment():
     for model, _ in storms.at_every_moment(a_model, lambda model: model.act([1.0, 0.5]), looked_at):
         assert [receipt.serial for receipt in model.pending] == [0]
         assert bits_of(model) == wanted
-        assert model._waiting_bytes == model.pending[0]._turn.nbytes
+        assert model._receipts.nbytes == model.pending[0]._turn.nbytes
     label = after_a_round().pending[0].action
     for model, _ in storms.at_every_moment(
         after_a_round, lambda model: model.learn(model.pending[0], label), looked_at
     ):
         assert not model.pending
-        assert model._waiting_bytes == 0
+        assert model._receipts.nbytes == 0
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_an_interrupted_expiry_leaves_a_model_that_can_be_saved(tmp_path):
         model.save(tmp_path / "model.npz")
         again = Online.load(tmp_path / "model.npz")
         assert [receipt.id for receipt in again.pending] == [receipt.id for receipt in model.pending]
-        assert len(model._expired) == 2
+        assert len(model._receipts.expired) == 2
 
 
 def test_signals_that_were_held_back_are_delivered_once_each_whatever_happens():
@@ -364,7 +364,7 @@ def test_copies_and_weights_of_a_model_that_others_use():
     try:
         for _ in range(30):
             for copied in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), copy.copy(model)):
-                assert [receipt.serial for receipt in copied.pending] == sorted(copied._pending)
+                assert [receipt.serial for receipt in copied.pending] == sorted(copied._receipts.pending)
                 assert copied.pending[-1].serial == copied.rounds - 1
                 copied.act([1.0, 2.0, 3.0])
             assert model.weights.shape == (3, 3)

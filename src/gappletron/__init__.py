@@ -75,6 +75,15 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         Loss as Loss,
         SmoothHinge as SmoothHinge,
     )
+    from gappletron.monitor import (
+        Alarm as Alarm,
+        ClassRates as ClassRates,
+        Estimate as Estimate,
+        Monitor as Monitor,
+        Rates as Rates,
+        Report as Report,
+        WindowRates as WindowRates,
+    )
     from gappletron.normalization import Columns as Columns
     from gappletron.online import Online as Online
     from gappletron.optimizers import (
@@ -145,8 +154,9 @@ _HOMES = {
     "learners.second_order": ("Arow", "SecondOrderPerceptron", "SecondOrderPerceptronDiag"),
     "learners.soba": ("AdaptiveRate", "FixedRate", "Soba", "SobaDiag"),
     "learners.squarecb": ("SquareCBG",),
-    "normalization": ("Columns",),
     "limits": ("Budget", "Limits"),
+    "monitor": ("Alarm", "ClassRates", "Estimate", "Monitor", "Rates", "Report", "WindowRates"),
+    "normalization": ("Columns",),
     "losses": ("Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"),
     "online": ("Online",),
     "optimizers": (

@@ -141,7 +141,7 @@ class Confusion:
             (shortened(printable(str(name)), 16), *(f"{count:,}" for count in counts))
             for name, counts in zip(self.actions, self.counts.tolist(), strict=True)
         ]
-        return "\n".join(_aligned(header, rows))
+        return "\n".join(aligned(header, rows))
 
     def to_frame(self) -> pandas.DataFrame:
         """The table as a pandas DataFrame: actions as the index, labels as the columns."""
@@ -218,7 +218,7 @@ class Histories(Sequence[History]):
         return [tuple(_cells(self.of(name), self.has_costs).values()) for name in self.names]
 
     def __str__(self) -> str:
-        return "\n".join([*([self.title] if self.title else []), *_aligned(self.header, self.rows())])
+        return "\n".join([*([self.title] if self.title else []), *aligned(self.header, self.rows())])
 
     def confusion(self, name: str | None = None) -> Confusion:
         """How often each action was played at each label, over all runs of a learner; by default of the first.
@@ -301,7 +301,7 @@ def _pandas() -> Any:
     return pandas
 
 
-def _aligned(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def aligned(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     """The lines of a table: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     pads = [str.ljust, *[str.rjust] * (len(header) - 1)]

@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import math
 import threading
 import time
 import warnings
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from gappletron import model_files
 from gappletron._forks import forks, guard
 from gappletron._signals import held_back
-from gappletron._validate import Label, SpentReceipt, UnknownReceipt, UserError, number, whole
+from gappletron._validate import Label, SpentReceipt, UserError, whole
 from gappletron.answers import Answers
-from gappletron.engine import ACTION, HEAD
 from gappletron.inputs import Vector, sparse_parts
 from gappletron.journal import events
 from gappletron.journal.folder import FolderReader, FolderStore
@@ -30,20 +25,15 @@ from gappletron.journal.settings import check_settings, settings_of, versions
 from gappletron.journal.store import Store
 from gappletron.learners.learner import Learner
 from gappletron.limits import Limits
+from gappletron.monitor import Monitor
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.player import Player, Turn, for_records
-from gappletron.receipts import (
-    UNSEEN,
-    Receipt,
-    Session,
-    checked_sessions,
-    new_session,
-    read_receipts,
-    split_id,
-    write_receipts,
-)
+from gappletron.receipts import UNSEEN, Receipt
 from gappletron.records.encoder import Encoder
+from gappletron.recovery import Parts, replay
 from gappletron.streams.stream import MOST_FEATURES
+from gappletron.waiting import PENDING, PENDING_BYTES, Waiting
+from gappletron.watching import NoWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -64,13 +54,9 @@ __all__ = ["Online"]
 
 FORMAT = "gappletron.Online"
 FIRST_FEATURES = 1024
-PENDING, PENDING_BYTES = 10_000, 2**28
-"""How many receipts may wait for feedback unless said otherwise, and how much memory they may take."""
-MOST_SESSIONS = 256
-"""Past sessions whose receipts are told from those of other models."""
 
 
-WAITING = {"pending": "pending_limit", "pending_bytes": "pending_bytes", "pending_age": "pending_age"}
+WAITING = {"pending": "limit", "pending_bytes": "most_bytes", "pending_age": "age"}
 """Arguments that limit the waiting receipts, and the attributes that hold them."""
 CHANGEABLE = (*WAITING, "min_propensity", "budget")
 """Arguments that may change from one opening of a journal to the next."""
@@ -184,7 +170,7 @@ class Online:
             first = min(FIRST_FEATURES, self.feature_limit)
         limits = Limits(min_propensity, budget)
         self._player = Player(learner, graph, first, seed, normalize=normalize, bias=bias, watch=monitor, limits=limits)
-        self._begin(pending, pending_bytes, pending_age)
+        self._begin(Waiting(self.rounds, pending, pending_bytes, pending_age))
 
     def _bind(self) -> None:
         """What is not saved: the lock, what a signal may interrupt, and machine code, now rather than in a round."""
@@ -195,13 +181,12 @@ class Online:
         self._journal: Journal | None = None
         self._held_by: int | None = None
         self._is_idle = False
-        self._waiting_bytes = sum(receipt._turn.nbytes for receipt in self._pending.values())
         self._player.compile_rounds()
         guard(self)
 
     def __repr__(self) -> str:
         return (
-            f"<Online {self.learner.name} on {self.graph}: {self.rounds} rounds, {len(self._pending)} waiting, "
+            f"<Online {self.learner.name} on {self.graph}: {self.rounds} rounds, {self.waiting} waiting, "
             f"{self.features} features>"
         )
 
@@ -222,24 +207,14 @@ class Online:
             )
         model = cls.__new__(cls)
         model._player, model.encoder, model.feature_limit = player, encoder, None
-        model._begin(PENDING, PENDING_BYTES, None)
+        model._begin(Waiting(player.rounds))
         return model
 
-    def _begin(self, pending: int, pending_bytes: int, pending_age: float | None) -> None:
+    def _begin(self, waiting: Waiting) -> None:
         """No receipt was given out yet."""
-        self._set_waiting(pending, pending_bytes, pending_age)
-        self._answers = Answers()
-        self._session, self._forks = new_session(self.rounds), forks[0]
-        self._past: dict[str, Session] = {}
-        self._pending: OrderedDict[int, Receipt] = OrderedDict()
-        self._expired: OrderedDict[int, None] = OrderedDict()
+        self._receipts, self._answers = waiting, Answers()
+        self._forks = forks[0]
         self._bind()
-
-    def _set_waiting(self, pending: Any, pending_bytes: Any, pending_age: Any) -> None:
-        """How many receipts may wait, and for how long."""
-        self.pending_limit = whole(pending, "pending", least=1)
-        self.pending_bytes = whole(pending_bytes, "pending_bytes", least=1)
-        self.pending_age = None if pending_age is None else number(pending_age, "pending_age", above=0.0)
 
     @property
     def player(self) -> Player:
@@ -289,11 +264,11 @@ class Online:
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            return tuple(self._settled()[0].values())
+            return tuple(self._receipts.settled()[0].values())
 
     @property
     def waiting(self) -> int:
-        """How many receipts wait for feedback: the length of `pending`, without making it.
+        """How many receipts wait for feedback: the length of :attr:`pending`, without making it.
 
         >>> from gappletron import FeedbackGraph, Online
         >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
@@ -301,7 +276,42 @@ class Online:
         >>> model.waiting
         1
         """
-        return len(self._pending)
+        return len(self._receipts.pending)
+
+    @property
+    def monitor(self) -> Monitor:
+        """What is known of the error so far, from revealed labels alone; made with ``monitor=True``, or by :meth:`open`.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> model = Online("gapsmh", FeedbackGraph.bandit(["a", "b", "c"]), features=2, monitor=True)
+        >>> for label in "ab" * 50:
+        ...     receipt = model.act([1.0, float(label == "a")])
+        ...     model.learn(receipt, label if label in receipt.reveals else UNSEEN)
+        >>> report = model.monitor.report()
+        >>> report.rounds, report.policy.error.low == report.policy.error.high  # on this graph mistakes are seen
+        (100, True)
+        """
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
+            if isinstance(self._player.watch, NoWatch):
+                raise UserError("the model is not monitored: make it with Online(..., monitor=True)")
+            return Monitor(self._player)
+
+    @property
+    def pending_limit(self) -> int:
+        """How many receipts may wait."""
+        return self._receipts.limit
+
+    @property
+    def pending_bytes(self) -> int:
+        """How much memory waiting receipts may take."""
+        return self._receipts.most_bytes
+
+    @property
+    def pending_age(self) -> float | None:
+        """For how many seconds a receipt may wait; None for any time."""
+        return self._receipts.age
 
     # ---------------------------------------------------------------------------------------------------------- playing
 
@@ -364,7 +374,7 @@ class Online:
         """Play a round."""
         player = self._player
         if self._forks != forks[0]:  # a copy of the process: its receipts are its own
-            self._start_session(player.rounds)
+            self._start_session()
         self._acting = acting = self._prepared(vector, graph, now, followed=False)
         player.draw(acting.turn)
         return self._issued(acting)
@@ -415,18 +425,13 @@ class Online:
 
     def _issued(self, acting: Acting) -> Receipt:
         """The receipt of a round that was played, which waits from now on."""
-        turn, now = acting.turn, acting.time
-        receipt = Receipt(self._session.name, turn.round, turn, now)
+        turn = acting.turn
+        receipt = Receipt(self._receipts.session.name, turn.round, turn, acting.time)
         if self._journal is not None:
             self._log_decision(acting)
-        self._pending[receipt.serial] = receipt
-        self._waiting_bytes += turn.nbytes
-        if (
-            len(self._pending) > self.pending_limit
-            or self._waiting_bytes > self.pending_bytes
-            or self.pending_age is not None
-        ):
-            self._expire(now)
+        self._receipts.add(receipt)
+        if self._receipts.may_be_overdue:
+            self._expire(acting.time)
         self._acting = None
         return receipt
 
@@ -450,36 +455,10 @@ class Online:
 
     def _expire(self, now: float) -> None:
         """Let the oldest receipts expire where too many wait, or for too long."""
-        while self._pending:
-            oldest = next(iter(self._pending.values()))
-            too_many = len(self._pending) > self.pending_limit
-            too_large = self._waiting_bytes > self.pending_bytes and len(self._pending) > 1
-            too_old = self.pending_age is not None and now - oldest.time > self.pending_age
-            if not (too_many or too_large or too_old):
-                break
+        for oldest in self._receipts.overdue(now):
             if self._journal is not None:  # first: said twice it means the same
                 self._journal.add("expired", oldest.serial, events.Expired(oldest.serial, now).to_bytes())
-            self._expired[oldest.serial] = None
-            self._waiting_bytes -= oldest._turn.nbytes
-            self._pending.pop(oldest.serial, None)
-        self._trim_expired()
-
-    def _trim_expired(self) -> None:
-        while len(self._expired) > self.pending_limit:
-            self._expired.popitem(last=False)
-
-    def _settled(self) -> tuple[OrderedDict[int, Receipt], OrderedDict[int, None]]:
-        """The waiting and the expired receipts, as they are after the call that a signal handler has interrupted."""
-        expired = OrderedDict(self._expired)
-        waiting = OrderedDict((serial, receipt) for serial, receipt in self._pending.items() if serial not in expired)
-        size = sum(receipt._turn.nbytes for receipt in waiting.values())
-        while len(waiting) > self.pending_limit or (size > self.pending_bytes and len(waiting) > 1):
-            serial, receipt = waiting.popitem(last=False)
-            size -= receipt._turn.nbytes
-            expired[serial] = None
-        while len(expired) > self.pending_limit:
-            expired.popitem(last=False)
-        return waiting, expired
+            self._receipts.expire(oldest)
 
     def _settle(self) -> None:
         """Bring to its end what a signal handler interrupted in an earlier call; at the start of every call.
@@ -493,7 +472,7 @@ class Online:
             if learning is not None and learning.label != events.FORGOTTEN and self._has_learned(learning):
                 self._log_feedback(learning)
             self._take_note()
-            self._waiting_bytes = sum(receipt._turn.nbytes for receipt in self._pending.values())
+            self._receipts.recount()
             self._expire(time.time() if acting is None else acting.time)
             self._acting = self._learning = None
 
@@ -501,11 +480,12 @@ class Online:
         """Let the waiting receipts be those that the state and the journal tell of."""
         acting, learning = self._acting, self._learning
         if acting is not None:
-            turn = acting.turn
-            if turn.round >= 0 and turn.round not in self._expired:
-                self._pending.setdefault(turn.round, Receipt(self._session.name, turn.round, turn, acting.time))
+            turn, receipts = acting.turn, self._receipts
+            if turn.round >= 0 and turn.round not in receipts.expired:
+                receipt = Receipt(receipts.session.name, turn.round, turn, acting.time)
+                receipts.pending.setdefault(turn.round, receipt)
         if learning is not None and self._has_learned(learning):
-            self._pending.pop(learning.receipt.serial, None)
+            self._receipts.pending.pop(learning.receipt.serial, None)
 
     def _has_learned(self, learning: Learning) -> bool:
         """Whether feedback that was being taken in is part of the state."""
@@ -549,7 +529,7 @@ class Online:
         with self._lock:
             try:
                 self._begin_call()
-                waiting = self._waiting(receipt)
+                waiting = self._found(receipt)
                 self._learn(Learning(waiting, self._position(waiting, label), time.time()))
                 self._publish()
             finally:
@@ -576,7 +556,7 @@ class Online:
                 now = time.time()
                 found: dict[int, Learning] = {}
                 for receipt, label in given:
-                    waiting = self._waiting(receipt)
+                    waiting = self._found(receipt)
                     if waiting.serial in found:
                         raise SpentReceipt(
                             f"the receipt {waiting.id!r} stands twice in the feedback: feedback counts once"
@@ -594,8 +574,7 @@ class Online:
         waiting, self._learning = learning.receipt, learning
         self._player.learn(waiting._turn, learning.label)
         self._log_feedback(learning)
-        self._pending.pop(waiting.serial, None)
-        self._waiting_bytes -= waiting._turn.nbytes
+        self._receipts.remove(waiting)
         self._learning = None
 
     def _log_feedback(self, learning: Learning) -> None:
@@ -654,11 +633,10 @@ class Online:
         with self._lock:
             try:
                 self._begin_call()
-                waiting = self._waiting(receipt)
+                waiting = self._found(receipt)
                 self._learning = learning = Learning(waiting, events.FORGOTTEN, time.time())
                 self._log_feedback(learning)
-                self._pending.pop(waiting.serial, None)
-                self._waiting_bytes -= waiting._turn.nbytes
+                self._receipts.remove(waiting)
                 self._learning = None
                 self._publish()
             finally:
@@ -677,7 +655,7 @@ class Online:
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            return self._waiting(id)
+            return self._found(id)
 
     def _position(self, waiting: Receipt, label: Label | Unseen) -> int:
         """The position of a label that the action of a receipt reveals, or that of none."""
@@ -704,40 +682,8 @@ class Online:
                 )
         return position
 
-    def _waiting(self, receipt: Receipt | str) -> Receipt:
-        if isinstance(receipt, Receipt) and self._pending.get(receipt.serial) is receipt:
-            return receipt
-        name = receipt.id if isinstance(receipt, Receipt) else receipt
-        if not isinstance(name, str):
-            raise UserError(f"{receipt!r} is not a receipt: give what act() returned, or its id")
-        foreign = f"the receipt {name!r} is not from this model: learn from the receipts that its own act() returned"
-        try:
-            session, serial = split_id(name)
-        except ValueError:
-            raise UnknownReceipt(foreign) from None
-        past = self._past.get(session)
-        if past is not None and serial >= past.stop:
-            raise UnknownReceipt(
-                f"the receipt {name!r} was issued after this model was saved or copied, by the one that went on: learn "
-                "from it there; if that one is lost, so is what happened in between, so save more often"
-            )
-        known = self._session._replace(stop=self.rounds) if session == self._session.name else past
-        if known is None or not known.first <= serial < known.stop:
-            raise UnknownReceipt(foreign)
-        if serial in self._pending:
-            return self._pending[serial]
-        if serial in self._expired:
-            aged = self.pending_age is not None
-            too_long = f", or it waited for more than {self.pending_age:g} seconds" if aged else ""
-            or_age = " or pending_age=" if aged else ""
-            raise SpentReceipt(
-                f"the receipt {name!r} has expired, since more than {self.pending_limit} others, or more than "
-                f"{self.pending_bytes:,} bytes, were waiting{too_long}: give the feedback sooner, or make the model "
-                f"with a larger pending= or pending_bytes={or_age}"
-            )
-        raise SpentReceipt(
-            f"the receipt {name!r} was already learned from, forgotten, or expired long ago: feedback counts once"
-        )
+    def _found(self, receipt: Receipt | str) -> Receipt:
+        return self._receipts.find(receipt, self.rounds)
 
     def predict(self, x: Any, graph: FeedbackGraph | None = None) -> Label:
         """The greedy class for x; draws nothing and changes nothing.
@@ -887,44 +833,27 @@ class Online:
 
     def _taken(self, x: Any) -> Vector:
         """x for a call that learns, checked, and the model grown for it where it grows."""
-        if self.encoder is not None:
-            return self._player.checker.vector(self.encoder.encode(x), self._player.features)
-        if self.feature_limit is None:
-            return self._player.checker.vector(x, self._player.features)
-        return self._grown_for(x, self.feature_limit)
-
-    def _grown_for(self, x: Any, limit: int) -> Vector:
-        """x, checked, after the state was doubled where an index asks for it."""
-        vector = self._vector(x, limit)
-        needed = int(vector.indices[-1]) + 1 if vector.indices.size else 0
-        if needed > self.features:
-            self._player.grow(min(limit, max(2 * self.features, needed)))
-        return vector
+        return self._player.take(x if self.encoder is None else self.encoder.encode(x), self.feature_limit)
 
     # ----------------------------------------------------------------------------------------------------------- copies
 
-    def _start_session(self, first: int, name: str | None = None) -> None:
-        """From this round on receipts have another random part; those of before are known as past."""
-        session = self._session._replace(stop=first)
-        self._past[session.name] = session
-        self._session, self._forks = new_session(first) if name is None else Session(name, first, first), forks[0]
-        self._past.pop(self._session.name, None)  # a journal goes on with the session of its first snapshot
+    def _start_session(self) -> None:
+        """From now on receipts have another random part."""
+        self._receipts.start_session(self.rounds)
+        self._forks = forks[0]
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy of its own, made under the lock: copying and pickling go on when other threads play again."""
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            left_out = ("_lock", "_acting", "_learning", "_journal", "_held_by", "_is_idle", "_waiting_bytes")
-            kept = {name: value for name, value in self.__dict__.items() if name not in left_out}
-            waiting, expired = self._settled()
-            copies = {name: copy.copy(kept[name]) for name in ("_player", "_past", "_answers")}
-            return kept | copies | {"_pending": waiting, "_expired": expired}
+            kept = {name: copy.copy(self.__dict__[name]) for name in ("_player", "_receipts", "_answers")}
+            return kept | {"encoder": self.encoder, "feature_limit": self.feature_limit}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         # A copy or an unpickled model is another model: its new receipts must not be taken for those of the first.
         self.__dict__.update(saved)
-        self._start_session(self.rounds)
+        self._start_session()
         self._bind()
 
     # ---------------------------------------------------------------------------------------------------------- journal
@@ -950,7 +879,8 @@ class Online:
         Opened again, also after a kill or a power failure, the model goes on bit for bit. A new folder gets a new
         model. For one that holds a journal, the arguments may be omitted; where they are given, they must be those
         that the model was made with, but for `pending`, `pending_bytes`, `pending_age`, `min_propensity` and `budget`,
-        which may change. One process at a time can have a folder open. :meth:`close` ends it; the model is also a context manager.
+        which may change. One process at a time can have a folder open. :meth:`close` ends it; the model is also a
+        context manager.
 
         :param folder: where the journal is; or a :class:`~gappletron.journal.store.Store`.
         :param learner, graph, features: as those of :class:`Online`, and so are `options`.
@@ -996,7 +926,8 @@ class Online:
                 changes = {name: given.pop(name) for name in CHANGEABLE if name in given}
                 check_settings(store.name, settings["options"], given)
                 model = cls._recovered(store, tuple(pieces), store.snapshots())
-                model._set_waiting(*(changes.get(name, getattr(model, kept)) for name, kept in WAITING.items()))
+                waiting = model._receipts
+                waiting.set_limits(*(changes.get(name, getattr(waiting, kept)) for name, kept in WAITING.items()))
             model._attach(Journal(store, policy))
             if settings is not None and not changes.keys().isdisjoint(("min_propensity", "budget")):
                 kept = model.limits
@@ -1054,22 +985,18 @@ class Online:
                 if at == found[0]:
                     raise
                 continue
-            _, model._session = model._past.popitem()  # the one that was going on: its receipts follow
+            model._receipts.resume_session()
             model._replay(store, at, stop)
-            model._start_session(model.rounds)
+            model._start_session()
             return model
         raise UserError(f"the journal in {store.name!r} has no snapshot left: restore the folder from a copy")
 
     def _replay(self, store: Store | FolderReader, start: int, stop: int | None) -> None:
         """Do again what was logged from event number `start` on, to before `stop`."""
-        graphs: dict[int, FeedbackGraph] = {}
-        changed = 0
+        parts = Parts(self._player, self._receipts, self._answers, self.feature_limit)
         try:
-            for group in store.groups(start):
-                for place, event in enumerate(events.events_of(group.events), group.first):
-                    if place >= start and (stop is None or place < stop):
-                        changed += self._redo(event, graphs)
-        except (events.Damaged, KeyError):
+            changed = replay(parts, store.groups(start), start, stop)
+        except events.Damaged:
             raise UserError(
                 f"an event in the journal in {store.name!r} does not fit those before it: restore the folder from a "
                 "copy"
@@ -1081,79 +1008,9 @@ class Online:
                 stacklevel=4,
             )
 
-    def _redo(self, event: events.Event, graphs: dict[int, FeedbackGraph]) -> bool:
-        """Do again what an event tells of; whether a decision came out differently."""
-        player = self._player
-        match event:
-            case events.GraphMade(version, document):
-                graph = model_files.graph_from(document)
-                graphs[version] = self.graph if graph == self.graph else graph
-            case events.Decided():
-                return self._redo_decision(event, graphs[event.graph])
-            case events.Fed(serial, _, label):
-                turn = self._pending.pop(serial)._turn
-                self._waiting_bytes -= turn.nbytes
-                if label != events.FORGOTTEN:
-                    player.learn(turn, label)
-            case events.Expired(serial, _):
-                if serial in self._pending:
-                    self._waiting_bytes -= self._pending.pop(serial)._turn.nbytes
-                    self._expired[serial] = None
-                    self._trim_expired()
-            case events.Taught(_, label, propensity, features):
-                known = None if math.isnan(propensity) else propensity
-                player.teach_on(self._taken_again(features), label, known)
-            case events.Added(version, _):
-                player.extend(graphs[version])
-                player.compile_rounds()
-            case events.Limited(limits, _):
-                player.set_limits(Limits.from_dict(limits))
-                player.compile_rounds()
-            case events.Grown(features):
-                player.grow(features)
-            case events.Answered(_, key, fingerprint, answer):
-                self._answers.put(key, fingerprint, answer)
-            case events.Opened(name, first, _, _):
-                if first != self.rounds:
-                    raise events.Damaged
-                self._start_session(first, name)
-        return False
-
-    def _redo_decision(self, event: events.Decided, graph: FeedbackGraph) -> bool:
-        """Play a round again. Its action and probabilities are those of the log: they were acknowledged."""
-        if event.round != self.rounds:
-            raise events.Damaged
-        player = self._player
-        turn = player.new_turn(self._taken_again(event.features), graph)
-        if player.needs_time:
-            player.now = event.time
-        if event.followed:
-            player.follow(turn, event.action, event.probabilities)
-        else:
-            player.draw(turn)
-        chances = turn.record[HEAD : HEAD + graph.n_actions]
-        differs = turn.action != event.action or not np.array_equal(chances, event.probabilities)
-        if differs:
-            turn.record[ACTION], chances[:] = event.action, event.probabilities
-        self._pending[event.round] = Receipt(self._session.name, event.round, turn, event.time)
-        self._waiting_bytes += turn.nbytes
-        return differs
-
-    def _taken_again(self, features: events.Features) -> Vector:
-        """The row of an event, as it was taken then."""
-        if features.digest:
-            raise UserError(
-                "the features of this part of the log were compacted, so it cannot be replayed: only the snapshots "
-                "after it lead on"
-            )
-        row = (features.indices, features.values)
-        if self.encoder is None and self.feature_limit is not None:
-            return self._grown_for(row, self.feature_limit)
-        return self._player.checker.vector(row, self._player.features)
-
     def _attach(self, journal: Journal) -> None:
         """Log from now on. The session is new, so its name is logged first."""
-        opened = events.Opened(self._session.name, self.rounds, time.time(), versions())
+        opened = events.Opened(self._receipts.session.name, self.rounds, time.time(), versions())
         journal.add("opened", -1, opened.to_bytes())
         journal.publish()
         journal.commit()
@@ -1303,19 +1160,13 @@ class Online:
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Everything that the model is, as a JSON-ready header and named arrays."""
         header, arrays = self._player.snapshot()
-        waiting, expired = self._settled()
-        graphs, receipts = write_receipts(waiting.values(), self.graph)
-        header |= {
-            "sessions": [*self._past.values(), self._session._replace(stop=self.rounds)],
+        graphs, receipts = self._receipts.to_arrays(self.graph)
+        header |= self._receipts.header(self.rounds) | {
             "feature_limit": self.feature_limit,
             "encoder": None if self.encoder is None else self.encoder.to_dict(),
-            "pending_limit": self.pending_limit,
-            "pending_bytes": self.pending_bytes,
-            "pending_age": self.pending_age,
             "graphs": graphs,
         }
         arrays |= receipts | self._answers.to_arrays()
-        arrays["expired"] = np.array(list(expired), np.int64)
         return header, arrays
 
     def differences(self, other: Online) -> list[str]:
@@ -1373,21 +1224,8 @@ class Online:
         model.encoder = None if saved is None else Encoder.from_dict(saved)
         if model.encoder is not None and (model.encoder.features != model.features or limit is not None):
             raise UserError("the encoder does not fit the number of features: the file is damaged")
-        model._set_waiting(header["pending_limit"], header["pending_bytes"], header.get("pending_age"))
         model._answers = Answers.from_arrays(arrays)
-        past = checked_sessions(header["sessions"], model.rounds)
-        model._pending = OrderedDict()
-        for serial, turn, issued in read_receipts(header["graphs"], arrays, model._player, model.pending_limit):
-            session = next((each.name for each in past if each.first <= serial < each.stop), None)
-            if session is None:
-                raise UserError("a waiting receipt belongs to no session: the file is damaged")
-            model._pending[serial] = Receipt(session, serial, turn, issued)
-        model._expired = OrderedDict.fromkeys(_expired(arrays["expired"], model))
-        needed = {receipt.session for receipt in model._pending.values()}
-        kept = [each for place, each in enumerate(past, MOST_SESSIONS) if place >= len(past) or each.name in needed]
-        model._past = {each.name: each for each in kept}
-        # The receipts of this copy are its own: other copies of the file do not know them.
-        model._session, model._forks = new_session(model.rounds), forks[0]
+        model._receipts, model._forks = Waiting.restored(header, arrays, model._player), forks[0]
         model._bind()
         return model
 
@@ -1411,13 +1249,3 @@ def _copied(start: Any, given: dict[str, Any]) -> Online:
     if given:
         raise UserError(f"{next(iter(given))} was given beside start, which has its own: omit it")
     return copy.copy(start)
-
-
-def _expired(serials: NDArray[Any], model: Online) -> list[int]:
-    """The last expired receipts of a file, checked."""
-    if serials.ndim != 1 or serials.dtype != np.int64 or serials.size > model.pending_limit:
-        raise UserError("the expired receipts do not fit the model: the file is damaged")
-    found = [whole(serial, "a serial", most=model.rounds - 1) for serial in serials.tolist()]
-    if not model._pending.keys().isdisjoint(found):
-        raise UserError("a receipt is both waiting and expired: the file is damaged")
-    return found

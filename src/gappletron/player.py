@@ -45,7 +45,7 @@ from gappletron.engine import (
     teach,
 )
 from gappletron.graphs import FeedbackGraph
-from gappletron.inputs import Checker, Vector, batches_of, with_bias
+from gappletron.inputs import Checker, Vector, batches_of, sparse_parts, with_bias
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner
 from gappletron.limits import Limits, NoLimits, limits_of
@@ -406,6 +406,15 @@ class Player:
         return not (isinstance(self.watch, NoWatch) and isinstance(self._desk.limits, NoLimits))
 
     @property
+    def spent(self) -> float | None:
+        """What exploration has cost so far; None without a budget."""
+        return None if self.limits.budget is None else float(self._limited.tuple.spending.spent[1])
+
+    def watched(self) -> State:
+        """A copy of what the watch has written down, for :class:`gappletron.Monitor`."""
+        return self._watched.resized(self._watched.sizes)
+
+    @property
     def last_learned(self) -> int:
         """The number of the round that the last call of :meth:`learn` was about; -1 if there was none."""
         return int(self._clock[LEARNED])
@@ -707,6 +716,22 @@ class Player:
         :param graph: the feedback graph of this round, over the same classes and actions; by default the player's own.
         """
         return self.act_on(self.checker.vector(x, self.features), graph)
+
+    def take(self, x: Any, limit: int | None = None) -> Vector:
+        """x, checked; where a `limit` is given, with any index below it: the state doubles where it must.
+
+        >>> player = Player("gapsmh", FeedbackGraph.bandit(3), features=2)
+        >>> vector = player.take({5: 1.0}, limit=100)
+        >>> player.features
+        6
+        """
+        if limit is None:
+            return self.checker.vector(x, self.features)
+        vector = self.checker.vector(tuple(sparse_parts(x, None)), limit)
+        needed = int(vector.indices[-1]) + 1 if vector.indices.size else 0
+        if needed > self.features:
+            self.grow(min(limit, max(2 * self.features, needed)))
+        return vector
 
     def act_on(self, vector: Vector, graph: FeedbackGraph | None = None) -> Turn:
         """As :meth:`act`, for a vector that was checked for this number of features."""

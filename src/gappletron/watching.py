@@ -82,10 +82,12 @@ BEST_LOW, BEST_HIGH, BEST_END, LAST_LOW, LAST_HIGH, LAST_END, ALARM_SINCE = rang
 
 
 class Sight(NamedTuple):
-    """What a watch derives from a graph alone: the largest difference of costs of one action at two labels (d), and
-    for each action whether it shows any label.
+    """What a watch derives from a graph alone: the largest difference of costs of one action at two labels that it
+    hides, and at any two labels (d for the policy, and for what does not depend on the action that is played); and for
+    each action whether it shows any label.
     """
 
+    own_scale: float
     scale: float
     shows: NDArray[np.bool_]
 
@@ -236,7 +238,7 @@ class Watch(Watching):
             "wealth": Field(SLOTS, 8, BETS, fill=1.0, least=1.0),
             "logs": Field(SLOTS, 8, BETS, least=0.0),
             "sums": Field(SLOTS, 4, 4, least=0.0),
-            "scales": Field(SLOTS, 2, least=0.0),
+            "scales": Field(SLOTS, 2, 2, least=0.0),
             "counts": Field(SLOTS, 4, **whole_numbers),
             "waiting": Field(SLOTS, 4, **whole_numbers),
             "costly": Field(1, **whole_numbers),
@@ -255,10 +257,14 @@ class Watch(Watching):
         }
 
     def sight(self, graph: FeedbackGraph) -> Sight:
-        scale = float((graph.costs.max(axis=1) - graph.costs.min(axis=1)).max()) if graph.has_costs else 1.0
+        scale = own_scale = 1.0
+        if graph.has_costs:
+            hidden = np.ma.masked_array(graph.costs, graph.visible)
+            own_scale = float((hidden.max(axis=1) - hidden.min(axis=1)).filled(0.0).max())
+            scale = float((graph.costs.max(axis=1) - graph.costs.min(axis=1)).max())
         shows = np.ascontiguousarray(graph.visible.any(axis=1))
         shows.flags.writeable = False
-        return Sight(scale, shows)
+        return Sight(own_scale, scale, shows)
 
     def open_round(self, watched: Any, at: int, now: float) -> None:
         block = at // (self.window // BLOCKS)
@@ -284,7 +290,7 @@ class Watch(Watching):
         greedy: int,
         action: int,
     ) -> None:
-        count_action(watched, sight, graph, greedy, action)
+        count_action(watched, sight, graph, own, greedy, action)
         if sight.shows[action]:
             if not graph.revealing[action]:
                 wait(watched, sight, graph, at // (self.window // BLOCKS), own, greedy, action, 1)
@@ -326,7 +332,7 @@ class Watch(Watching):
         action: int,
         label: int,
     ) -> None:
-        count_action(watched, sight, graph, greedy, action)
+        count_action(watched, sight, graph, own, greedy, action)
         judge(watched, sight, graph, at // (self.window // BLOCKS), probabilities, own, greedy, action, label)
 
 
@@ -368,18 +374,33 @@ def slot_of(watched: Any, block: int) -> int:
 
 
 @helper
-def count_action(watched: Any, sight: Any, graph: GraphArrays, greedy: int, action: int) -> None:
+def count_action(watched: Any, sight: Any, graph: GraphArrays, own: Floats, greedy: int, action: int) -> None:
     """Count the decision of the present round; from the first graph with costs on, costs are kept apart."""
+    if graph.has_costs and watched.costly[0] == 0:
+        begin_costs(watched)
     slot = watched.place[BLOCK] % BLOCKS
     watched.counts[slot, DECIDED] += 1
     watched.counts[slot, EXPLORED] += action != greedy
     watched.actions[action] += 1
-    if graph.has_costs and watched.costly[0] == 0:
-        begin_costs(watched)
-    if watched.costly[0] > 0 and sight.scale > 0.0:
-        if watched.scales[slot, 0] == 0.0 or sight.scale < watched.scales[slot, 0]:
-            watched.scales[slot, 0] = sight.scale
-        watched.scales[slot, 1] = max(watched.scales[slot, 1], sight.scale)
+    if watched.costly[0] > 0:
+        for who in range(2):
+            note_scale(watched.scales[slot, who], scale_of(sight, graph, own, who == POLICY, True))
+
+
+@helper
+def scale_of(sight: Any, graph: GraphArrays, own: Floats, is_policy: bool, by_cost: bool) -> float:
+    """d: no two values of a round that look the same from the action played differ by more."""
+    if not by_cost or not graph.has_costs:
+        return 1.0
+    return sight.own_scale if is_policy and own.size == 0 else sight.scale
+
+
+@helper
+def note_scale(scales: Floats, scale: float) -> None:
+    """Keep the least and the largest d of the rounds that have one."""
+    if scale > 0.0:
+        scales[0] = min(scales[0], scale) if scales[0] > 0.0 else scale
+        scales[1] = max(scales[1], scale)
 
 
 @seldom
@@ -396,7 +417,8 @@ def begin_costs(watched: Any) -> None:
                 watched.wealth[slot, 4 + process, j] = watched.wealth[slot, process, j]
                 watched.logs[slot, 4 + process, j] = watched.logs[slot, process, j]
         if watched.counts[slot, DECIDED] > 0:
-            watched.scales[slot, 0] = watched.scales[slot, 1] = 1.0
+            for who in range(2):
+                note_scale(watched.scales[slot, who], 1.0)
 
 
 @helper
@@ -460,7 +482,7 @@ def wait(
             expect(watched, graph, own, by_cost)
         target = action if is_policy else greedy
         low, high = value_range(graph, action, target, watched.expected, by_expected, by_cost)
-        scale = sight.scale if by_cost else 1.0
+        scale = scale_of(sight, graph, own, is_policy, by_cost)
         if high > low:
             watched.waiting[slot, q] += sign * in_units((high - low) / scale)
     for k in range(graph.visible.shape[1]):
@@ -546,7 +568,7 @@ def judge_quantity(
             value = value_at(graph, target, label, expected, by_expected, by_cost)
             excess += p * (value - low)
             saving += p * (high - value)
-    scale = sight.scale if by_cost else 1.0
+    scale = scale_of(sight, graph, own, is_policy, by_cost)
     if excess > 0.0:
         sums[slot, q, HIDDEN] += excess / propensity
         bet(watched.wealth[slot, 2 * q], watched.logs[slot, 2 * q], excess / propensity / scale)
@@ -683,13 +705,12 @@ def hidden_of(watched: Any, process: int, slots: int, level: float, less_waiting
     for slot in range(slots):
         waiting += watched.waiting[slot, q] / UNIT
     if q >= POLICY_COST:
-        smallest, largest = 0.0, 0.0
+        smallest, largest = math.inf, 0.0
         for slot in range(slots):
-            scale = watched.scales[slot, 0]
-            if scale > 0.0 and (smallest == 0.0 or scale < smallest):
-                smallest = scale
-            largest = max(largest, watched.scales[slot, 1])
-        least, waiting = least * smallest, waiting * largest
+            if watched.scales[slot, q % 2, 0] > 0.0:
+                smallest = min(smallest, watched.scales[slot, q % 2, 0])
+                largest = max(largest, watched.scales[slot, q % 2, 1])
+        least, waiting = (least * smallest if largest > 0.0 else 0.0), waiting * largest
     return max(0.0, least - waiting) if less_waiting else least
 
 
@@ -715,22 +736,27 @@ def estimate_of(watched: Any, q: int, slots: int, low: float, high: float) -> fl
 @seldom
 def draw_point(watched: Any, at: int, now: float, alpha: float) -> None:
     """Add a point to the curve; where that makes it full, drop every second one."""
-    point = watched.drawn[0]
+    fill_point(watched, watched.drawn[0], at, now, alpha)
+    watched.drawn[0] += 1
+    if watched.drawn[0] == POINTS:
+        halve(watched)
+
+
+@helper
+def fill_point(watched: Any, point: int, at: int, now: float, alpha: float) -> None:
+    """What is known before round `at`, as a point of the curve; what is not known is -1."""
     judged, seen = count_of(watched, JUDGED, SLOTS), count_of(watched, SEEN, SLOTS)
     watched.curve[point, 0] = at
     watched.curve[point, 1] = now
     for q in range(2):
         low, high = total_between(watched, q, SLOTS, math.log(2.0 / alpha))
         value = estimate_of(watched, q, SLOTS, low, high)
-        watched.curve[point, 2 + 4 * q] = value / judged if judged else 0.0
+        watched.curve[point, 2 + 4 * q] = value / judged if judged else -1.0
         watched.curve[point, 3 + 4 * q] = low / judged if judged else 0.0
         watched.curve[point, 4 + 4 * q] = high / judged if judged else 1.0
-        watched.curve[point, 5 + 4 * q] = sum_of(watched, q, AMONG_SEEN, SLOTS) / seen if seen else 0.0
+        watched.curve[point, 5 + 4 * q] = sum_of(watched, q, AMONG_SEEN, SLOTS) / seen if seen else -1.0
     watched.curve[point, 10] = seen
     watched.curve[point, 11] = count_of(watched, EXPLORED, SLOTS)
-    watched.drawn[0] = point + 1
-    if watched.drawn[0] == POINTS:
-        halve(watched)
 
 
 @helper
@@ -770,11 +796,10 @@ def end_block(watched: Any, at: int, alpha: float) -> None:
     for i in range(4):
         watched.counts[OLDER, i] += watched.counts[slot, i]
         watched.counts[slot, i] = 0
-    least, most = watched.scales[slot, 0], watched.scales[slot, 1]
-    if least > 0.0 and (watched.scales[OLDER, 0] == 0.0 or least < watched.scales[OLDER, 0]):
-        watched.scales[OLDER, 0] = least
-    watched.scales[OLDER, 1] = max(watched.scales[OLDER, 1], most)
-    watched.scales[slot, 0] = watched.scales[slot, 1] = 0.0
+    for who in range(2):
+        for i in range(2):
+            note_scale(watched.scales[OLDER, who], watched.scales[slot, who, i])
+            watched.scales[slot, who, i] = 0.0
 
 
 @helper

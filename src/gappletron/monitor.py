@@ -1,0 +1,441 @@
+"""Honest numbers without labels: the error of a player, estimated from what its graph revealed.
+
+:class:`Monitor` reads what a :class:`gappletron.Watch` has written down. The docs, page Monitoring, say what the
+numbers mean and prove the intervals.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from gappletron import _files
+from gappletron._validate import UserError, number, printable
+from gappletron.confidence import least_hidden
+from gappletron.history import COLOURS, aligned
+from gappletron.watching import (
+    ALARM_SINCE,
+    AMONG_SEEN,
+    BEST_HIGH,
+    BEST_LOW,
+    BLOCKS,
+    DECIDED,
+    EXPLORED,
+    GREEDY,
+    GREEDY_ERROR,
+    HIT,
+    HIT_HIDDEN,
+    HIT_HIGH,
+    HIT_LOW,
+    HIT_OPEN,
+    JUDGED,
+    LAST_HIGH,
+    LAST_LOW,
+    MISSED,
+    MISSED_HIDDEN,
+    MISSED_HIGH,
+    MISSED_LOW,
+    MISSED_OPEN,
+    POLICY,
+    POLICY_COST,
+    POLICY_ERROR,
+    PREDICTED,
+    SEEN,
+    SEEN_PREDICTED,
+    SINCE,
+    SLOTS,
+    UNIT,
+    Watch,
+    count_of,
+    estimate_of,
+    fill_point,
+    share_of_window,
+    sum_of,
+    total_between,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from gappletron._validate import Label
+    from gappletron.player import Player
+
+__all__ = ["Alarm", "ClassRates", "Estimate", "Monitor", "Rates", "Report", "WindowRates"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A rate that is known only in part.
+
+    The truth is between `low` and `high` with the confidence of the report. `value` is the estimate, and `naive` what
+    it would be among the rounds whose label was seen, which is biased. Both are None where there is nothing to
+    estimate from.
+
+    >>> Estimate(0.05, 0.04, 0.07, 0.02).width
+    0.03
+    """
+
+    value: float | None
+    low: float
+    high: float
+    naive: float | None
+
+    @property
+    def width(self) -> float:
+        """high - low."""
+        return round(self.high - self.low, 12)
+
+    def __str__(self) -> str:
+        value = "-" if self.value is None else f"{self.value:.4f}"
+        return f"{value} [{self.low:.4f}, {self.high:.4f}]"
+
+
+@dataclass(frozen=True)
+class ClassRates:
+    """The numbers of one class.
+
+    `share` is that of the judged rounds whose label is the class, `error` the share of these in which it was not
+    predicted, and `precision_error` the share of wrong ones among the rounds in which it was predicted. The confidence
+    is that of each number alone, not of all at once.
+
+    >>> unknown = Estimate(None, 0.0, 1.0, None)
+    >>> ClassRates(unknown, unknown, unknown).share.high
+    1.0
+    """
+
+    share: Estimate
+    error: Estimate
+    precision_error: Estimate
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Mistakes per round, and cost per round (None where only mistakes count), in all and by class (None: not kept).
+
+    >>> Rates(Estimate(0.05, 0.04, 0.07, 0.02)).cost is None
+    True
+    """
+
+    error: Estimate
+    cost: Estimate | None = None
+    classes: Mapping[Label, ClassRates] | None = None
+
+
+@dataclass(frozen=True)
+class WindowRates:
+    """The rates of the last rounds, from number `first` to number `last`.
+
+    >>> rates = Rates(Estimate(0.05, 0.04, 0.07, 0.02))
+    >>> WindowRates(40_000, 49_999, 10_000, rates, rates).first
+    40000
+    """
+
+    first: int
+    last: int
+    judged: int
+    policy: Rates
+    greedy: Rates
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """The greedy class errs more often than it once did: the intervals, for the probability of an error, of the last
+    complete window and of the best window before it do not overlap.
+
+    >>> Alarm(since=30_000, error=(0.2, 0.24), best=(0.05, 0.07)).since
+    30000
+    """
+
+    since: int
+    error: tuple[float, float]
+    best: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What :meth:`Monitor.report` found.
+
+    `rounds` counts decisions since the watch began, `judged` those whose feedback came or whose action shows nothing.
+    All rates are of the judged rounds. `policy` is what was played (or, for a player that follows another, what it
+    would have played), `greedy` the greedy class. `spent` is what exploration has cost, where there is a budget.
+
+    >>> from gappletron import FeedbackGraph, Player
+    >>> report = Monitor(Player("auto", FeedbackGraph.bandit(3), 2, watch=True)).report()
+    >>> report.rounds, report.greedy.error, report.to_dict()["greedy"]["error"]["high"]
+    (0, Estimate(value=None, low=0.0, high=1.0, naive=None), 1.0)
+    """
+
+    rounds: int
+    judged: int
+    labels_seen: int
+    explored: int
+    actions: Mapping[Label, int]
+    alpha: float
+    policy: Rates
+    greedy: Rates
+    window: WindowRates | None
+    alarm: Alarm | None
+    spent: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON; names of classes and actions become texts."""
+        return {field.name: _json_ready(getattr(self, field.name)) for field in fields(self)}
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.rounds:,} rounds, {self.judged:,} judged, {self.labels_seen:,} labels seen, {self.explored:,} "
+            f"explored; intervals of confidence {1.0 - self.alpha:g}",
+            *aligned(("", "estimate", "low", "high", "naive"), self._rows()),
+        ]
+        if self.window is not None:
+            lines.append(f"The window: rounds {self.window.first:,} to {self.window.last:,}.")
+        if self.alarm is not None:
+            (low, high), (best, worst) = self.alarm.error, self.alarm.best
+            lines.append(
+                f"Drift since round {self.alarm.since:,}: an error has the probability {low:.4f} to {high:.4f}, and "
+                f"had {best:.4f} to {worst:.4f}."
+            )
+        return "\n".join(lines)
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows = []
+        parts = [("", self.policy, self.greedy)]
+        if self.window is not None:
+            parts.append((", window", self.window.policy, self.window.greedy))
+        for where, policy, greedy in parts:
+            for who, rates in (("policy", policy), ("greedy", greedy)):
+                rows.append(_cells(f"{who} error{where}", rates.error))
+                if rates.cost is not None:
+                    rows.append(_cells(f"{who} cost{where}", rates.cost))
+        for name, found in (self.greedy.classes or {}).items():
+            rows.append(_cells(f"greedy error at {printable(str(name))}", found.error))
+        return rows
+
+
+def _cells(name: str, estimate: Estimate) -> tuple[str, ...]:
+    numbers = (estimate.value, estimate.low, estimate.high, estimate.naive)
+    return (name, *("-" if found is None else f"{found:.4f}" for found in numbers))
+
+
+def _json_ready(value: Any) -> Any:
+    if is_dataclass(value):
+        found = {field.name: _json_ready(getattr(value, field.name)) for field in fields(value)}
+        if isinstance(value, Rates) and value.classes is None:
+            del found["classes"]
+        return found
+    if isinstance(value, dict):
+        return {str(name): _json_ready(item) for name, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+class Monitor:
+    """What is known of a player's error, as the player is now; make another one after more rounds.
+
+    :param player: one with a watch: ``Player(..., watch=True)``.
+
+    >>> from gappletron import FeedbackGraph, Limits, Player, Synthetic
+    >>> graph = FeedbackGraph.filtering(3)
+    >>> player = Player("auto", graph, 40, watch=True, limits=Limits(min_propensity=0.05))
+    >>> for chunk in Synthetic(classes=3, features=40, noise=0.05, rounds=20_000).chunks():
+    ...     player.advance(chunk)
+    >>> error = Monitor(player).report().greedy.error
+    >>> error.low < 0.06 < error.high < 0.15
+    True
+    """
+
+    def __init__(self, player: Player) -> None:
+        if not isinstance(player.watch, Watch):
+            raise UserError("the player is not watched, so nothing is known of its error: make it with watch=True")
+        self._watch, self._graph = player.watch, player.graph
+        self._state = player.watched()
+        self._rounds, self._now, self._spent = player.rounds, player.now, player.spent
+
+    def report(self, alpha: float = 0.05) -> Report:
+        """The estimates with their intervals.
+
+        Each interval holds at all rounds at once with a probability of at least 1 - alpha; that of the window holds
+        for all windows at all rounds at once. The alarm is that of :class:`gappletron.Watch`, with its own alpha.
+        """
+        alpha = number(alpha, "alpha", above=0.0, most=0.5)
+        watched = self._state.tuple
+        level = math.log(2.0 / alpha)
+        policy, greedy = (self._rates(q, SLOTS, level) for q in (POLICY_ERROR, GREEDY_ERROR))
+        return Report(
+            rounds=int(count_of(watched, DECIDED, SLOTS)),
+            judged=int(count_of(watched, JUDGED, SLOTS)),
+            labels_seen=int(count_of(watched, SEEN, SLOTS)),
+            explored=int(count_of(watched, EXPLORED, SLOTS)),
+            actions=dict(zip(self._graph.actions, watched.actions.tolist(), strict=True)),
+            alpha=alpha,
+            policy=Rates(policy.error, policy.cost, self._classes(POLICY, alpha)),
+            greedy=Rates(greedy.error, greedy.cost, self._classes(GREEDY, alpha)),
+            window=self._window(alpha),
+            alarm=self._alarm(),
+            spent=self._spent,
+        )
+
+    def _rates(self, q: int, slots: int, level: float) -> Rates:
+        """The error, and the cost where there is one, of the policy or the greedy class over the first slots."""
+        cost = None
+        if self._state.tuple.costly[0] > 0:
+            cost = self._estimate(q + POLICY_COST, slots, level, float(self._graph.costs.max()))
+        return Rates(self._estimate(q, slots, level, 1.0), cost)
+
+    def _estimate(self, q: int, slots: int, level: float, most: float) -> Estimate:
+        watched = self._state.tuple
+        judged, seen = int(count_of(watched, JUDGED, slots)), int(count_of(watched, SEEN, slots))
+        if judged == 0:
+            return Estimate(None, 0.0, most, None)
+        low, high = total_between(watched, q, slots, level)
+        naive = sum_of(watched, q, AMONG_SEEN, slots) / seen if seen else None
+        return _estimate(estimate_of(watched, q, slots, low, high) / judged, low / judged, high / judged, naive)
+
+    def _window(self, alpha: float) -> WindowRates | None:
+        block, first, since = self._state.tuple.place.tolist()
+        if block < 0:
+            return None
+        start = max(first, block - (BLOCKS - 1))
+        level = math.log(2.0 / share_of_window(alpha, start - first))
+        return WindowRates(
+            first=max(since, start * (self._watch.window // BLOCKS)),
+            last=self._rounds - 1,
+            judged=int(count_of(self._state.tuple, JUDGED, BLOCKS)),
+            policy=self._rates(POLICY_ERROR, BLOCKS, level),
+            greedy=self._rates(GREEDY_ERROR, BLOCKS, level),
+        )
+
+    def _alarm(self) -> Alarm | None:
+        found = self._state.tuple.alarm.tolist()
+        if found[ALARM_SINCE] < 0.0:
+            return None
+        return Alarm(int(found[ALARM_SINCE]), (found[LAST_LOW], found[LAST_HIGH]), (found[BEST_LOW], found[BEST_HIGH]))
+
+    def _classes(self, who: int, alpha: float) -> dict[Label, ClassRates]:
+        return {name: self._class(k, who, alpha) for k, name in enumerate(self._graph.classes)}
+
+    def _class(self, k: int, who: int, alpha: float) -> ClassRates:
+        """The numbers of class k.
+
+        The share and the error are made of four bounds with alpha / 4 each, the error of the predictions of two.
+        """
+        watched = self._state.tuple
+        judged, seen = int(count_of(watched, JUDGED, SLOTS)), int(count_of(watched, SEEN, SLOTS))
+        sums = watched.class_sums[k, who].tolist()
+        quarter, half = math.log(4.0 / alpha), math.log(2.0 / alpha)
+        missed_low, missed_high = self._class_total(k, who, MISSED, quarter)
+        hit_low, hit_high = self._class_total(k, who, HIT, quarter)
+        missed, hit = sums[MISSED] + sums[MISSED_HIDDEN], sums[HIT] + sums[HIT_HIDDEN]
+        labels, predicted, seen_predicted = sums[MISSED] + sums[HIT], sums[PREDICTED], sums[SEEN_PREDICTED]
+        share = error = precision = Estimate(None, 0.0, 1.0, None)
+        if judged:
+            naive = labels / seen if seen else None
+            low, high = (missed_low + hit_low) / judged, (missed_high + hit_high) / judged
+            share = _estimate((missed + hit) / judged, low, high, naive)
+        if missed_high + hit_high > 0.0:
+            low = _ratio(missed_low, missed_low + hit_high, 0.0)
+            high = _ratio(missed_high, missed_high + hit_low, 1.0)
+            naive = sums[MISSED] / labels if labels else None
+            error = _estimate(missed / (missed + hit) if missed + hit > 0.0 else None, low, high, naive)
+        if predicted > 0.0:
+            hit_low, hit_high = self._class_total(k, who, HIT, half)
+            naive = 1.0 - sums[HIT] / seen_predicted if seen_predicted else None
+            bounds = 1.0 - hit_high / predicted, 1.0 - hit_low / predicted
+            precision = _estimate(1.0 - hit / predicted, *bounds, naive)
+        return ClassRates(share, error, precision)
+
+    def _class_total(self, k: int, who: int, which: int, level: float) -> tuple[float, float]:
+        """How many labels of class k were missed, or hit, in the judged rounds, at least and at most."""
+        watched = self._state.tuple
+        known = float(watched.class_sums[k, who, which])
+        is_hit = which == HIT
+        most = known + float(watched.class_sums[k, who, HIT_OPEN if is_hit else MISSED_OPEN])
+        waiting = watched.class_waiting[k, who, int(is_hit)] / UNIT
+        hidden = []
+        for process in (HIT_LOW, HIT_HIGH) if is_hit else (MISSED_LOW, MISSED_HIGH):
+            watched.total[:] = watched.class_logs[k, who, process]
+            for j, wealth in enumerate(watched.class_wealth[k, who, process].tolist()):
+                watched.total[j] += math.log(wealth)
+            hidden.append(max(0.0, float(least_hidden(watched.total, level)) - float(waiting)))
+        high = max(known, most - hidden[1])
+        return min(known + hidden[0], high), high
+
+    @property
+    def curve(self) -> list[dict[str, Any]]:
+        """The estimates over time: at most some 250 points, and the present one.
+
+        Each has the rounds so far, the time of the round (:attr:`gappletron.Player.now`), `policy` and `greedy` as
+        ``[value, low, high, naive]``, and the labels seen and the rounds explored so far.
+
+        >>> from gappletron import FeedbackGraph, Player
+        >>> player = Player("auto", FeedbackGraph.bandit(3), 2, watch=True)
+        >>> turn = player.act([1.0, 0.5])
+        >>> player.learn(turn, turn.action)
+        >>> Monitor(player).curve[0]["policy"]
+        [0.0, 0.0, 0.0, 0.0]
+        """
+        state = self._state.resized(self._state.sizes)
+        watched, points = state.tuple, int(self._state.tuple.drawn[0])
+        rounds = [int(found) for found in watched.curve[:points, 0]]
+        if self._rounds > watched.place[SINCE] >= 0 and (not rounds or rounds[-1] < self._rounds):
+            fill_point(watched, points, self._rounds, self._now, self._watch.alpha)
+            points += 1
+        return [_point(row) for row in watched.curve[:points].tolist()]
+
+    def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Figure:
+        """Draw the estimated error of the policy and of the greedy class with their bands over the rounds, and the
+        naive estimate. With `path`, also write it, as PNG, SVG or PDF by the suffix.
+        """
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import PercentFormatter
+
+        if ax is None:
+            figure = Figure(figsize=(7.0, 4.2), layout="constrained")
+            ax = figure.add_subplot()
+        else:
+            figure = ax.get_figure(root=True)  # type: ignore[assignment]
+        points = self.curve
+        rounds = [point["round"] for point in points]
+        for who, colour in (("policy", COLOURS[0]), ("greedy", COLOURS[1])):
+            value, low, high, naive = ([point[who][i] for point in points] for i in range(4))
+            ax.plot(rounds, _with_gaps(value), color=colour, linewidth=1.8, label=f"{who}, estimate and interval")
+            ax.fill_between(rounds, low, high, color=colour, alpha=0.18, linewidth=0)
+            ax.plot(rounds, _with_gaps(naive), color=colour, linewidth=1.2, linestyle=":", label=f"{who}, seen labels")
+        ax.set(xlabel="round", ylabel="error rate so far", ylim=(0, None))
+        ax.yaxis.set_major_formatter(PercentFormatter(xmax=1))
+        ax.grid(alpha=0.25)
+        ax.legend(frameon=False)
+        if path is not None:
+            _files.save_figure(figure, path)
+        return figure
+
+
+def _with_gaps(values: list[float | None]) -> list[float]:
+    return [math.nan if value is None else value for value in values]
+
+
+def _ratio(part: float, whole: float, otherwise: float) -> float:
+    return part / whole if whole > 0.0 else otherwise
+
+
+def _estimate(value: float | None, low: float, high: float, naive: float | None) -> Estimate:
+    """With the value inside of the interval, and plain numbers."""
+    low, high = float(low), float(high)
+    inside = None if value is None else min(high, max(low, float(value)))
+    return Estimate(inside, low, high, None if naive is None else float(naive))
+
+
+def _point(row: list[float]) -> dict[str, Any]:
+    known = [None if place in (2, 5, 6, 9) and number < 0.0 else number for place, number in enumerate(row)]
+    return {
+        "round": int(row[0]),
+        "time": row[1],
+        "policy": known[2:6],
+        "greedy": known[6:10],
+        "labels_seen": int(row[10]),
+        "explored": int(row[11]),
+    }

@@ -1,0 +1,130 @@
+"""From a journal back to a model: its events are done again, to the same bits."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gappletron._validate import UserError
+from gappletron.engine import ACTION, HEAD
+from gappletron.journal import events
+from gappletron.limits import Limits
+from gappletron.model_files import graph_from
+from gappletron.receipts import Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gappletron.answers import Answers
+    from gappletron.graphs import FeedbackGraph
+    from gappletron.inputs import Vector
+    from gappletron.journal.store import Group
+    from gappletron.player import Player
+    from gappletron.waiting import Waiting
+
+__all__ = ["Parts", "replay"]
+
+
+class Parts(NamedTuple):
+    """What of a model a journal leads to. `feature_limit` is that of a growing model, else None."""
+
+    player: Player
+    waiting: Waiting
+    answers: Answers
+    feature_limit: int | None
+
+
+def replay(parts: Parts, groups: Iterable[Group], start: int, stop: int | None = None) -> int:
+    """Do again what was logged from event number `start` on, to before `stop`; how many decisions have other
+    probabilities now, as after a change of versions. Events that do not fit raise :class:`events.Damaged`.
+    """
+    graphs: dict[int, FeedbackGraph] = {}
+    changed = 0
+    for group in groups:
+        for place, event in enumerate(events.events_of(group.events), group.first):
+            if place >= start and (stop is None or place < stop):
+                try:
+                    changed += _redo(parts, event, graphs)
+                except KeyError:  # a receipt or a graph that is not there
+                    raise events.Damaged from None
+    return changed
+
+
+def _redo(parts: Parts, event: events.Event, graphs: dict[int, FeedbackGraph]) -> bool:
+    """Do again what an event tells of; whether a decision came out differently."""
+    match event:
+        case events.GraphMade(version, document):
+            graph = graph_from(document)
+            graphs[version] = parts.player.graph if graph == parts.player.graph else graph
+        case events.Decided():
+            return _redo_decision(parts, event, graphs[event.graph])
+        case events.Fed():
+            _redo_feedback(parts, event)
+        case events.Expired(serial, _):
+            if serial in parts.waiting.pending:  # the same expiry may be logged twice
+                parts.waiting.expire(parts.waiting.pending[serial])
+        case events.Opened(name, first, _, _):
+            if first != parts.player.rounds:
+                raise events.Damaged
+            parts.waiting.start_session(first, name)
+        case events.Answered(_, key, fingerprint, answer):
+            parts.answers.put(key, fingerprint, answer)
+        case _:
+            _redo_change(parts, event, graphs)
+    return False
+
+
+def _redo_decision(parts: Parts, event: events.Decided, graph: FeedbackGraph) -> bool:
+    """Play a round again. Its action and probabilities are those of the log: they were acknowledged."""
+    player, waiting = parts.player, parts.waiting
+    if event.round != player.rounds:
+        raise events.Damaged
+    turn = player.new_turn(_taken(parts, event.features), graph)
+    if player.needs_time:
+        player.now = event.time
+    if event.followed:
+        player.follow(turn, event.action, event.probabilities)
+    else:
+        player.draw(turn)
+    chances = turn.record[HEAD : HEAD + graph.n_actions]
+    differs = turn.action != event.action or not np.array_equal(chances, event.probabilities)
+    if differs:
+        turn.record[ACTION], chances[:] = event.action, event.probabilities
+    waiting.add(Receipt(waiting.session.name, event.round, turn, event.time))
+    return differs
+
+
+def _redo_feedback(parts: Parts, event: events.Fed) -> None:
+    receipt = parts.waiting.pending[event.round]
+    parts.waiting.remove(receipt)
+    if event.label != events.FORGOTTEN:
+        parts.player.learn(receipt._turn, event.label)
+
+
+def _redo_change(parts: Parts, event: events.Event, graphs: dict[int, FeedbackGraph]) -> None:
+    """What is not a round."""
+    player = parts.player
+    match event:
+        case events.Taught(_, label, propensity, features):
+            known = None if math.isnan(propensity) else propensity
+            player.teach_on(_taken(parts, features), label, known)
+        case events.Added(version, _):
+            player.extend(graphs[version])
+            player.compile_rounds()
+        case events.Grown(size):
+            player.grow(size)
+        case events.Limited(limits, _):
+            player.set_limits(Limits.from_dict(limits))
+            player.compile_rounds()
+
+
+def _taken(parts: Parts, features: events.Features) -> Vector:
+    """The row of an event, as it was taken then."""
+    if features.digest:
+        raise UserError(
+            "the features of this part of the log were compacted, so it cannot be replayed: only the snapshots after "
+            "it lead on"
+        )
+    return parts.player.take((features.indices, features.values), parts.feature_limit)
