@@ -259,7 +259,7 @@ def opened(folder: Path, learner: str | None, options: dict[str, Any]) -> Model:
             )
         if "features" not in options:
             options = {"encoder": Encoder(), **options}
-    return Online.open(store, learner, **options)  # type: ignore[return-value]
+    return Online.open(store, learner, **options)
 
 
 def hosted_models(
