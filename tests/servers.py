@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 import uvicorn
 
-from gappletron import Encoder, FeedbackGraph
-from stand_in import StandIn
+from gappletron import Encoder, FeedbackGraph, Online
 
 ROOT = Path(__file__).resolve().parent.parent
 FILTER = FeedbackGraph.filtering(["ham", "spam"])
@@ -86,11 +85,11 @@ class Browser:
 
 
 def mail_model(folder, **options):
-    return StandIn.open(folder, graph=FILTER, encoder=Encoder(text="message", features=2**12), **options)
+    return Online.open(folder, graph=FILTER, encoder=Encoder(text="message", features=2**12), **options)
 
 
 def vector_model(folder, **options):
-    return StandIn.open(folder, graph=FeedbackGraph.bandit([0, 1, 2]), features="grow", **options)
+    return Online.open(folder, graph=FeedbackGraph.bandit([0, 1, 2]), features="grow", **options)
 
 
 @contextlib.contextmanager
@@ -111,10 +110,10 @@ def running(app):
 
 
 @contextlib.contextmanager
-def served(*arguments, script="stand_in.py"):
+def served(*arguments):
     """A server in a process of its own, and its address."""
-    command = [sys.executable, str(ROOT / "tests" / script), "serve", *map(str, arguments), "--port", "0"]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}"}
+    command = [sys.executable, "-m", "gappletron", "serve", *map(str, arguments), "--port", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         lines = []
         try:

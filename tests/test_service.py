@@ -18,7 +18,6 @@ from gappletron.service.commits import Commits
 from gappletron.service.hosted import Hosted
 from problems import ended
 from servers import FILTER, Browser, mail_model, served, vector_model
-from stand_in import StandIn
 
 TOKEN = "0123456789abcdef"
 
@@ -381,7 +380,7 @@ def test_a_shadow_follows_and_never_decides(tmp_path):
     """
     followed = []
 
-    class Watched(StandIn):
+    class Watched(Online):
         def follow(self, x, action, probabilities, graph=None):
             followed.append((x, action, list(probabilities)))
             return super().follow(x, action, probabilities, graph)
@@ -426,7 +425,7 @@ def test_a_shadow_follows_and_never_decides(tmp_path):
 
 
 def test_the_failure_of_a_shadow_is_its_own(tmp_path, caplog):
-    class Broken(StandIn):
+    class Broken(Online):
         def follow(self, x, action, probabilities, graph=None):
             raise RuntimeError("this shadow is broken")
 
@@ -444,7 +443,7 @@ def test_shadows_must_fit_their_champions(mail, vectors, tmp_path):
     with pytest.raises(UserError, match="their graphs differ"):
         Hosted("mail", mail, shadows=[Hosted("vectors", vectors)])
     with (
-        StandIn.open(tmp_path / "c", graph=FILTER, features=4) as plain,
+        Online.open(tmp_path / "c", graph=FILTER, features=4) as plain,
         pytest.raises(UserError, match="one takes records and the other vectors"),
     ):
         Hosted("mail", mail, shadows=[Hosted("plain", plain)])

@@ -8,6 +8,7 @@ plays streams.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -400,7 +401,8 @@ class Player:
 
     @now.setter
     def now(self, seconds: float) -> None:
-        self._now[0] = number(seconds, "now", least=0.0)
+        is_plain = type(seconds) is float and 0.0 <= seconds < math.inf  # every decision of a server sets it
+        self._now[0] = seconds if is_plain else number(seconds, "now", least=0.0)
 
     @property
     def spent(self) -> float | None:

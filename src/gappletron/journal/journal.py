@@ -131,12 +131,16 @@ class Journal:
         self._entries.append(Entry(kind, round, data))
 
     def has_added(self, kind: str, round: int) -> bool:
-        """Whether such an event was added since the last :meth:`publish`."""
+        """Whether the last event of this kind since the last :meth:`publish` is about this round.
+
+        It is asked for the round that is being played or learned from: an earlier one of this kind settles it, so that
+        a batch is not read again for each of its rows.
+        """
         for entry in reversed(self._entries):
             if entry.kind == PUBLISHED:
                 return False
-            if entry.kind == kind and entry.round == round:
-                return True
+            if entry.kind == kind:
+                return entry.round == round
         return False
 
     def publish(self) -> None:

@@ -41,11 +41,12 @@ from gappletron.service.schemas import (
 from gappletron.streams.stream import MOST_FEATURES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from gappletron.graphs import FeedbackGraph
     from gappletron.learners.learner import Learner
+    from gappletron.monitor import Monitor
     from gappletron.numerics import Floats
     from gappletron.receipts import Receipt
     from gappletron.records.encoder import Encoder
@@ -62,24 +63,6 @@ COMPLAINTS = 60.0
 
 log = logging.getLogger("gappletron.service")
 encoded = msgspec.json.Encoder().encode
-
-
-class Report(Protocol):
-    """What a monitor reports."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report in plain values, for JSON."""
-
-
-class Monitor(Protocol):
-    """The estimates of a model."""
-
-    def report(self, alpha: float = 0.05) -> Report:
-        """The estimates with intervals that hold with probability 1 - alpha."""
-
-    @property
-    def curve(self) -> Sequence[Mapping[str, Any]]:
-        """The estimates over the rounds."""
 
 
 class Model(Protocol):
@@ -183,7 +166,7 @@ class Hosted:
         self.decisions = self.feedback = self.missed = 0
         """Since the start: decisions, pieces of feedback, and rounds or feedback that a shadow could not follow."""
         self._reveals: tuple[FeedbackGraph, dict[Label, tuple[Label, ...]]] = (model.graph, {})
-        self._estimates: tuple[float, dict[str, Any]] | None = None
+        self._estimates: tuple[float, dict[str, Any], list[dict[str, Any]]] | None = None
         self._estimating = asyncio.Lock()
         self._complained = -math.inf
         self._checker = Checker()
@@ -365,17 +348,21 @@ class Hosted:
 
     async def report(self) -> dict[str, Any]:
         """The monitor's report, not older than a second."""
+        return (await self._estimated())[0]
+
+    async def _estimated(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The report and the curve, computed in a thread: the monitor is a copy, so that nothing waits for it."""
         async with self._estimating:
             known = self._estimates
             if known is None or time.monotonic() - known[0] > ESTIMATES_AGE:
-                found = await asyncio.to_thread(self.model.monitor.report, self.alpha)
-                known = self._estimates = time.monotonic(), plain(found.to_dict())
-            return known[1]
+                monitor = self.model.monitor
+                report, curve = await asyncio.to_thread(lambda: (monitor.report(self.alpha).to_dict(), monitor.curve))
+                known = self._estimates = time.monotonic(), report, curve
+            return known[1], known[2]
 
     async def estimates(self) -> Estimates:
         """The report with its curve, for the page."""
-        report = await self.report()
-        curve = [plain(point) for point in self.model.monitor.curve]
+        report, curve = await self._estimated()
         return Estimates(self.name, self.model.rounds, self.model.waiting, report, curve, self.activity.last(ACTIVITY))
 
     async def close(self) -> None:
@@ -441,18 +428,3 @@ def _check_shadow(champion: Hosted, shadow: Hosted) -> None:
             f"the model {shadow.name!r} cannot shadow {champion.name!r}, since one takes records and the other "
             "vectors: make both with an encoder, or both without"
         )
-
-
-def plain(value: Any) -> Any:
-    """A report for JSON: the names of classes as texts where they are keys.
-
-    >>> plain({"actions": {None: 3, True: 1, "ham": 2}})
-    {'actions': {'null': 3, 'true': 1, 'ham': 2}}
-    """
-    if isinstance(value, dict):
-        return {key if isinstance(key, str) else encoded(key).decode(): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        return value.item()
-    return value

@@ -88,6 +88,7 @@ REPORT = {
     "greedy": {"error": RATE, "cost": None, "classes": {}},
     "window": None,
     "alarm": None,
+    "spent": None,
 }
 MODEL = {
     "name": "mail",
