@@ -85,6 +85,11 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         WindowRates as WindowRates,
     )
     from gappletron.normalization import Columns as Columns
+    from gappletron.offpolicy import (
+        Evaluation as Evaluation,
+        OffPolicyEstimate as OffPolicyEstimate,
+        evaluate_off_policy as evaluate_off_policy,
+    )
     from gappletron.online import Online as Online
     from gappletron.optimizers import (
         AdaGrad as AdaGrad,
@@ -158,6 +163,7 @@ _HOMES = {
     "monitor": ("Alarm", "ClassRates", "Estimate", "Monitor", "Rates", "Report", "WindowRates"),
     "normalization": ("Columns",),
     "losses": ("Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"),
+    "offpolicy": ("Evaluation", "OffPolicyEstimate", "evaluate_off_policy"),
     "online": ("Online",),
     "optimizers": (
         "AdaGrad",

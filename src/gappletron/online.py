@@ -10,7 +10,7 @@ import copy
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from gappletron import model_files
 from gappletron._forks import forks, guard
@@ -27,7 +27,7 @@ from gappletron.learners.learner import Learner
 from gappletron.limits import Limits
 from gappletron.monitor import Monitor
 from gappletron.numerics import UNSEEN_LABEL
-from gappletron.player import Player, Turn, for_records
+from gappletron.player import Player, for_records
 from gappletron.receipts import UNSEEN, Receipt
 from gappletron.records.encoder import Encoder
 from gappletron.recovery import Parts, replay
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from gappletron.limits import Budget
     from gappletron.normalization import Normalization
     from gappletron.numerics import Floats
+    from gappletron.player import Turn
     from gappletron.receipts import Unseen
     from gappletron.watching import Watch
 
@@ -62,22 +63,9 @@ CHANGEABLE = (*WAITING, "min_propensity", "budget")
 """Arguments that may change from one opening of a journal to the next."""
 
 
-class Acting(NamedTuple):
-    """A round that is being played: its turn, when, and for the journal its row as bytes and its graph's version."""
-
-    turn: Turn
-    time: float
-    row: bytes
-    version: int
-    followed: bool
-
-
-class Learning(NamedTuple):
-    """Feedback that is being taken in: the label's position, or :data:`~gappletron.journal.events.FORGOTTEN`."""
-
-    receipt: Receipt
-    label: int
-    time: float
+NOTHING_LOGGED = (0.0, b"", 0, False)
+"""Of a round that is being played: when, and for the journal its row as bytes, its graph's version, and whether it
+follows another model's decision."""
 
 
 class Online:
@@ -176,8 +164,10 @@ class Online:
         """What is not saved: the lock, what a signal may interrupt, and machine code, now rather than in a round."""
         self._player.may_have_more = self.feature_limit is not None
         self._lock = threading.RLock()  # reentrant: a signal handler may save in the middle of a call
-        self._acting: Acting | None = None
-        self._learning: Learning | None = None
+        self._acting: Turn | None = None
+        self._acting_how = NOTHING_LOGGED
+        self._learning: Receipt | None = None
+        self._learning_what = (UNSEEN_LABEL, 0.0)
         self._journal: Journal | None = None
         self._held_by: int | None = None
         self._is_idle = False
@@ -280,7 +270,7 @@ class Online:
 
     @property
     def monitor(self) -> Monitor:
-        """What is known of the error so far, from revealed labels alone; made with ``monitor=True``, or by :meth:`open`.
+        """What is known of the error so far, from revealed labels alone; with ``monitor=True``, and by :meth:`open`.
 
         >>> from gappletron import FeedbackGraph, Online
         >>> model = Online("gapsmh", FeedbackGraph.bandit(["a", "b", "c"]), features=2, monitor=True)
@@ -361,7 +351,8 @@ class Online:
     def _begin_call(self) -> None:
         """At the start of every call that changes the model, under the lock: what an earlier one left is done first."""
         self._is_idle = False
-        self._settle()
+        if self._acting is not None or self._learning is not None:
+            self._settle()
         if self._journal is not None:
             if self._forks != forks[0]:
                 raise UserError(
@@ -375,9 +366,9 @@ class Online:
         player = self._player
         if self._forks != forks[0]:  # a copy of the process: its receipts are its own
             self._start_session()
-        self._acting = acting = self._prepared(vector, graph, now, followed=False)
-        player.draw(acting.turn)
-        return self._issued(acting)
+        self._acting = turn = self._prepared(vector, graph, now, False)
+        player.draw(turn)
+        return self._issued(turn, now)
 
     def follow(self, x: Any, action: Label, probabilities: Any, graph: FeedbackGraph | None = None) -> Receipt:
         """A round in which another model has decided: this one is its shadow, and learns from the same feedback.
@@ -404,54 +395,47 @@ class Online:
             try:
                 self._begin_call()
                 vector, position = self._taken(x), self.graph.action_index(action)
-                self._acting = acting = self._prepared(vector, graph, time.time(), followed=True)
-                self._player.follow(acting.turn, position, probabilities)
-                receipt = self._issued(acting)
+                now = time.time()
+                self._acting = turn = self._prepared(vector, graph, now, True)
+                self._player.follow(turn, position, probabilities)
+                receipt = self._issued(turn, now)
                 self._publish()
             finally:
                 self._is_idle = self._held_by is not None
         self._acknowledge()
         return receipt
 
-    def _prepared(self, vector: Vector, graph: FeedbackGraph | None, now: float, *, followed: bool) -> Acting:
+    def _prepared(self, vector: Vector, graph: FeedbackGraph | None, now: float, followed: bool) -> Turn:
         """A round that is about to be played. Its row is noted before normalization changes it."""
         turn = self._player.new_turn(vector, graph)
         if self._player.needs_time:
             self._player.now = now
-        if self._journal is None:
-            return Acting(turn, now, b"", 0, followed)
-        row = vector.indices.tobytes() + vector.values.tobytes()
-        return Acting(turn, now, row, self._journal.version_of(turn.graph), followed)
-
-    def _issued(self, acting: Acting) -> Receipt:
-        """The receipt of a round that was played, which waits from now on."""
-        turn = acting.turn
-        receipt = Receipt(self._receipts.session.name, turn.round, turn, acting.time)
         if self._journal is not None:
-            self._log_decision(acting)
-        self._receipts.add(receipt)
-        if self._receipts.may_be_overdue:
-            self._expire(acting.time)
+            row = vector.indices.tobytes() + vector.values.tobytes()
+            self._acting_how = (now, row, self._journal.version_of(turn.graph), followed)
+        else:
+            self._acting_how = (now, b"", 0, followed)
+        return turn
+
+    def _issued(self, turn: Turn, now: float) -> Receipt:
+        """The receipt of a round that was played, which waits from now on."""
+        receipts = self._receipts
+        receipt = Receipt(receipts.session.name, turn.round, turn, now)
+        if self._journal is not None:
+            self._log_decision(turn)
+        receipts.add(receipt)
+        if receipts.may_be_overdue:
+            self._expire(now)
         self._acting = None
         return receipt
 
-    def _log_decision(self, acting: Acting) -> None:
-        journal, turn = self._journal, acting.turn
+    def _log_decision(self, turn: Turn) -> None:
+        journal = self._journal
         if journal is not None and not journal.has_added("decided", turn.round):
-            size = len(acting.row) // 12
-            flags = events.FOLLOWED * acting.followed
-            data = events.packed_decision(
-                turn.round,
-                acting.time,
-                turn.action,
-                turn.greedy,
-                acting.version,
-                flags,
-                size,
-                acting.row,
-                turn.probabilities,
-            )
-            journal.add("decided", turn.round, data)
+            now, row, version, followed = self._acting_how
+            size, flags = len(row) // 12, events.FOLLOWED * followed
+            head = (turn.round, now, turn.action, turn.greedy, version, flags, size)
+            journal.add("decided", turn.round, events.packed_decision(*head, row, turn.probabilities))
 
     def _expire(self, now: float) -> None:
         """Let the oldest receipts expire where too many wait, or for too long."""
@@ -465,34 +449,31 @@ class Online:
 
         Compiled code changes the state and notes it in one step: see :class:`gappletron.engine.Desk`.
         """
-        acting, learning = self._acting, self._learning
-        if acting is not None or learning is not None:
-            if acting is not None and acting.turn.round >= 0:
-                self._log_decision(acting)
-            if learning is not None and learning.label != events.FORGOTTEN and self._has_learned(learning):
-                self._log_feedback(learning)
+        turn, receipt = self._acting, self._learning
+        if turn is not None or receipt is not None:
+            if turn is not None and turn.round >= 0:
+                self._log_decision(turn)
+            if receipt is not None and self._has_learned(receipt) and self._learning_what[0] != events.FORGOTTEN:
+                self._log_feedback(receipt)
             self._take_note()
             self._receipts.recount()
-            self._expire(time.time() if acting is None else acting.time)
+            self._expire(time.time() if turn is None else self._acting_how[0])
             self._acting = self._learning = None
 
     def _take_note(self) -> None:
         """Let the waiting receipts be those that the state and the journal tell of."""
-        acting, learning = self._acting, self._learning
-        if acting is not None:
-            turn, receipts = acting.turn, self._receipts
-            if turn.round >= 0 and turn.round not in receipts.expired:
-                receipt = Receipt(receipts.session.name, turn.round, turn, acting.time)
-                receipts.pending.setdefault(turn.round, receipt)
-        if learning is not None and self._has_learned(learning):
-            self._receipts.pending.pop(learning.receipt.serial, None)
+        turn, receipts = self._acting, self._receipts
+        if turn is not None and turn.round >= 0 and turn.round not in receipts.expired:
+            receipt = Receipt(receipts.session.name, turn.round, turn, self._acting_how[0])
+            receipts.pending.setdefault(turn.round, receipt)
+        if self._learning is not None and self._has_learned(self._learning):
+            receipts.pending.pop(self._learning.serial, None)
 
-    def _has_learned(self, learning: Learning) -> bool:
+    def _has_learned(self, receipt: Receipt) -> bool:
         """Whether feedback that was being taken in is part of the state."""
-        serial = learning.receipt.serial
-        if learning.label == events.FORGOTTEN:
-            return self._journal is not None and self._journal.has_added("fed", serial)
-        return self._player.last_learned == serial
+        if self._learning_what[0] == events.FORGOTTEN:
+            return self._journal is not None and self._journal.has_added("fed", receipt.serial)
+        return self._player.last_learned == receipt.serial
 
     def _look(self, is_nested: bool) -> None:
         """Bring the model up to date for a call that changes nothing, under the lock.
@@ -512,7 +493,7 @@ class Online:
 
     def _is_busy_here(self) -> bool:
         """Whether this thread is inside a call already: then the present one comes from a signal handler."""
-        return not self._is_idle and self._owns_lock()
+        return not self._is_idle and self._lock._is_owned()  # type: ignore[attr-defined]
 
     def _refuse_nesting(self) -> None:
         """A signal handler must not change the model in the middle of a call that changes it."""
@@ -530,7 +511,7 @@ class Online:
             try:
                 self._begin_call()
                 waiting = self._found(receipt)
-                self._learn(Learning(waiting, self._position(waiting, label), time.time()))
+                self._learn(waiting, self._position(waiting, label), time.time())
                 self._publish()
             finally:
                 self._is_idle = self._held_by is not None
@@ -554,33 +535,36 @@ class Online:
             try:
                 self._begin_call()
                 now = time.time()
-                found: dict[int, Learning] = {}
+                found: dict[int, tuple[Receipt, int]] = {}
                 for receipt, label in given:
                     waiting = self._found(receipt)
                     if waiting.serial in found:
                         raise SpentReceipt(
                             f"the receipt {waiting.id!r} stands twice in the feedback: feedback counts once"
                         )
-                    found[waiting.serial] = Learning(waiting, self._position(waiting, label), now)
-                for learning in found.values():
-                    self._learn(learning)
+                    found[waiting.serial] = waiting, self._position(waiting, label)
+                for waiting, position in found.values():
+                    self._learn(waiting, position, now)
                 self._publish()
             finally:
                 self._is_idle = self._held_by is not None
         self._acknowledge()
 
-    def _learn(self, learning: Learning) -> None:
+    def _learn(self, waiting: Receipt, position: int, now: float) -> None:
         """Take in feedback that was checked."""
-        waiting, self._learning = learning.receipt, learning
-        self._player.learn(waiting._turn, learning.label)
-        self._log_feedback(learning)
+        self._learning_what = (position, now)
+        self._learning = waiting
+        self._player.learn(waiting._turn, position)
+        if self._journal is not None:
+            self._log_feedback(waiting)
         self._receipts.remove(waiting)
         self._learning = None
 
-    def _log_feedback(self, learning: Learning) -> None:
-        journal, serial = self._journal, learning.receipt.serial
+    def _log_feedback(self, waiting: Receipt) -> None:
+        journal, serial = self._journal, waiting.serial
         if journal is not None and not journal.has_added("fed", serial):
-            journal.add("fed", serial, events.Fed(serial, learning.time, learning.label).to_bytes())
+            label, now = self._learning_what
+            journal.add("fed", serial, events.Fed(serial, now, label).to_bytes())
 
     def teach(self, x: Any, label: Label, propensity: float | None = None) -> None:
         """Learn the label of x without acting: a warm start from rows whose labels are known.
@@ -634,8 +618,9 @@ class Online:
             try:
                 self._begin_call()
                 waiting = self._found(receipt)
-                self._learning = learning = Learning(waiting, events.FORGOTTEN, time.time())
-                self._log_feedback(learning)
+                self._learning_what = (events.FORGOTTEN, time.time())
+                self._learning = waiting
+                self._log_feedback(waiting)
                 self._receipts.remove(waiting)
                 self._learning = None
                 self._publish()
@@ -683,6 +668,9 @@ class Online:
         return position
 
     def _found(self, receipt: Receipt | str) -> Receipt:
+        """The waiting receipt that is meant."""
+        if type(receipt) is Receipt and self._receipts.pending.get(receipt.serial) is receipt:
+            return receipt
         return self._receipts.find(receipt, self.rounds)
 
     def predict(self, x: Any, graph: FeedbackGraph | None = None) -> Label:

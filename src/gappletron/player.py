@@ -285,6 +285,8 @@ class Player:
     may_have_more: bool = False
     """Whether :meth:`predict_many`, :meth:`scores` and :meth:`probabilities` take rows with more features than there
     are: that of a growing model."""
+    needs_time: bool
+    """Whether anything depends on :attr:`now`."""
     _state: State
     _watched: State
     _limited: State
@@ -403,11 +405,6 @@ class Player:
         self._now[0] = seconds if is_plain else number(seconds, "now", least=0.0)
 
     @property
-    def needs_time(self) -> bool:
-        """Whether anything depends on :attr:`now`."""
-        return not (isinstance(self.watch, NoWatch) and isinstance(self._desk.limits, NoLimits))
-
-    @property
     def spent(self) -> float | None:
         """What exploration has cost so far; None without a budget."""
         return None if self.limits.budget is None else float(self._limited.tuple.spending.spent[1])
@@ -459,6 +456,7 @@ class Player:
             "_act": None,
             "_follow": None,
             "_learn": None,
+            "needs_time": not (isinstance(self.watch, NoWatch) and isinstance(self.limits.piece(), NoLimits)),
         }
         self.__dict__.update(new)  # in one step: a signal handler may raise between any two others
 

@@ -132,8 +132,6 @@ class Waiting:
         """The waiting receipt that is meant, by itself or by its id, after so many rounds; a UserError that says why
         there is none.
         """
-        if isinstance(receipt, Receipt) and self.pending.get(receipt.serial) is receipt:
-            return receipt
         name = receipt.id if isinstance(receipt, Receipt) else receipt
         if not isinstance(name, str):
             raise UserError(f"{receipt!r} is not a receipt: give what act() returned, or its id")

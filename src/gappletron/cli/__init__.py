@@ -17,7 +17,7 @@ import typer
 
 from gappletron import __version__
 from gappletron._validate import UserError
-from gappletron.cli import bound, demo, graph, journal, learners, models, paper, run, serve
+from gappletron.cli import bound, demo, graph, journal, learners, models, paper, replay, run, serve
 from gappletron.cli.output import say, show_error, tell
 
 __all__ = ["app", "main"]
@@ -39,6 +39,7 @@ app.command("predict")(models.predict)
 app.command("teach")(models.teach)
 app.command("serve")(serve.serve)
 app.command("journal")(journal.journal)
+app.command("replay")(replay.replay)
 app.command("graph")(graph.describe_graph)
 app.command("learners")(learners.list_learners)
 app.command("bound")(bound.show_bounds)

@@ -1,0 +1,300 @@
+"""What another learner would have done: it follows the decisions of a journal, and is judged by importance weighting.
+
+The learner sees the logged rows in order, with the actions and probabilities of the log, and learns from the same
+feedback. Before each row it says what it would predict: the distribution p' over actions, and the greedy class g. With
+costs C (0 and 1 for mistakes) the value of a round is ``u(y) = sum_i p'_i C[i, y]`` for its policy and ``C[g, y]`` for
+its greedy class. Where y was seen, its propensity is P(y), and w = 1 / P(y); else w = 0. The estimates over n rounds:
+
+- inverse propensities (IPS): ``sum w u / n``;
+- self-normalised: ``sum w u / sum w``;
+- doubly robust: ``sum m + w (u - m) / n``, where m is u as the learner itself expects it, ``sum_y q(y) u(y)``.
+
+Their intervals are those of the normal approximation. The interval by betting is that of :class:`gappletron.Monitor`:
+it holds for every n at once, without an approximation, and labels of propensity 0 enter it with their worst case.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gappletron._validate import UserError, number, whole
+from gappletron.history import aligned
+from gappletron.journal import events
+from gappletron.journal.folder import FolderReader
+from gappletron.model_files import graph_from
+from gappletron.monitor import Monitor
+from gappletron.online import Online
+from gappletron.player import Player, for_records
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from gappletron.graphs import FeedbackGraph
+    from gappletron.learners.learner import Learner
+    from gappletron.monitor import Rates
+    from gappletron.numerics import Floats
+    from gappletron.player import Turn
+
+__all__ = ["Evaluation", "OffPolicyEstimate", "evaluate_off_policy"]
+
+TARGETS = ("policy error", "greedy error", "policy cost", "greedy cost")
+
+
+@dataclass(frozen=True)
+class OffPolicyEstimate:
+    """An estimate of one rate, and its interval.
+
+    >>> OffPolicyEstimate("greedy error", "ips", 0.11, 0.08, 0.14).method
+    'ips'
+    """
+
+    target: str
+    """``"policy error"``, ``"greedy error"``, and with costs ``"policy cost"`` and ``"greedy cost"``."""
+    method: str
+    """``"betting"``, ``"ips"``, ``"self-normalised"`` or ``"doubly robust"``."""
+    value: float | None
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What :func:`evaluate_off_policy` found.
+
+    `judged` rounds count: those whose feedback came, or whose action shows nothing. In `unsupported` of them some label
+    had the propensity 0: there only the interval by betting is right.
+
+    >>> Evaluation("auto", 1000, 990, 200, 0, 0.05, ()).labels_seen
+    200
+    """
+
+    learner: str
+    rounds: int
+    judged: int
+    labels_seen: int
+    unsupported: int
+    alpha: float
+    estimates: tuple[OffPolicyEstimate, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        head = (
+            f"{self.learner} on {self.judged:,} judged rounds of {self.rounds:,}, {self.labels_seen:,} labels seen; "
+            f"intervals of confidence {1.0 - self.alpha:g}"
+        )
+        rows = [
+            (each.target, each.method, *("-" if x is None else f"{x:.4f}" for x in (each.value, each.low, each.high)))
+            for each in self.estimates
+        ]
+        lines = [head, *aligned(("", "method", "estimate", "low", "high"), rows)]
+        if self.unsupported:
+            lines.append(
+                f"In {self.unsupported:,} rounds some label had the propensity 0: only the intervals by betting are "
+                "right."
+            )
+        return "\n".join(lines)
+
+
+def evaluate_off_policy(
+    folder: str | os.PathLike[str],
+    learner: Learner | str = "auto",
+    *,
+    first: int = 0,
+    seed: int = 0,
+    alpha: float = 0.05,
+    show: Callable[[int, int | None], None] | None = None,
+) -> Evaluation:
+    """Evaluate a learner on the decisions of a journal, which may be open.
+
+    :param learner: a learner, or the name of one. It starts from nothing, and is taught what the log says was taught.
+    :param first: begin with this round: where the features of older ones were compacted.
+    :param seed: of the learner's randomness.
+    :param alpha: the intervals have the confidence 1 - alpha, each for itself.
+    :param show: called now and then with the rounds so far.
+
+    >>> import tempfile
+    >>> from gappletron import UNSEEN, FeedbackGraph, Online
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Online.open(folder, graph=FeedbackGraph.bandit(["a", "b"]), features=2, durability="os") as model:
+    ...         for label in "ab" * 100:
+    ...             receipt = model.act([1.0, float(label == "a")])
+    ...             model.learn(receipt, label)
+    ...     found = evaluate_off_policy(folder, "gapsmh")
+    >>> found.judged, [each.method for each in found.estimates[:4]]
+    (200, ['betting', 'ips', 'self-normalised', 'doubly robust'])
+    """
+    alpha = number(alpha, "alpha", above=0.0, most=0.5)
+    follower = _Follower(folder, learner, whole(first, "first"), whole(seed, "the seed"))
+    reader = FolderReader(folder)
+    try:
+        for group in reader.groups():
+            for event in events.events_of(group.events):
+                follower.take(event)
+            if show is not None:
+                show(follower.rounds, None)
+    except (events.Damaged, KeyError):
+        raise UserError(
+            f"an event in the journal in {reader.name!r} is damaged: restore the folder from a copy"
+        ) from None
+    return follower.evaluation(alpha)
+
+
+class _Follower:
+    """A learner that follows a log, and the numbers of its estimates."""
+
+    def __init__(self, folder: str | os.PathLike[str], learner: Learner | str, first: int, seed: int) -> None:
+        self.logged = Online.from_journal(folder)
+        self.learner, self.first, self.seed = learner, first, seed
+        self.graphs: dict[int, FeedbackGraph] = {}
+        self.waiting: dict[int, tuple[Turn, Floats]] = {}
+        self.player: Player | None = None
+        self.rounds = self.judged = self.unsupported = 0
+        self.sums = {target: _Sums() for target in TARGETS}
+
+    def take(self, event: events.Event) -> None:
+        """Go on by one event of the log."""
+        match event:
+            case events.GraphMade(version, document):
+                self.graphs[version] = graph_from(document)
+            case events.Decided() if event.round >= self.first:
+                self._decide(event)
+            case events.Fed(serial, _, label) if serial in self.waiting:
+                turn, expected = self.waiting.pop(serial)
+                if label != events.FORGOTTEN:
+                    self._player(turn.graph).learn(turn, label)
+                    if _shows(turn):
+                        self._judge(turn, expected, label)
+            case events.Expired(serial, _):
+                self.waiting.pop(serial, None)
+            case events.Taught(_, label, _, features) if self.player is not None and not features.digest:
+                vector = self.player.take((features.indices, features.values), self.logged.feature_limit)
+                self.player.teach_on(vector, label)
+            case events.Added(version, _) if self.player is not None:
+                self.player.extend(self.graphs[version])
+
+    def _player(self, graph: FeedbackGraph) -> Player:
+        """The learner's player, made for the first graph that is met."""
+        if self.player is None:
+            model = self.logged
+            rows = ("auto", "auto") if model.encoder is None else for_records("auto", "auto")
+            self.player = Player(
+                self.learner, graph, model.features, self.seed, normalize=rows[0], bias=rows[1], watch=True
+            )
+        return self.player
+
+    def _decide(self, event: events.Decided) -> None:
+        """Let the learner say what it would do, and follow what was done."""
+        if event.features.digest:
+            raise UserError(
+                f"the features of round {event.round:,} were compacted, so it cannot be replayed: begin with a later "
+                "round (--first)"
+            )
+        graph = self.graphs[event.graph]
+        player = self._player(graph)
+        vector = player.take((event.features.indices, event.features.values), self.logged.feature_limit)
+        expected = player.predict_proba_on(vector)
+        player.now = event.time
+        turn = player.new_turn(vector, graph)
+        player.follow(turn, event.action, event.probabilities)
+        self.rounds += 1
+        self.waiting[event.round] = turn, expected
+        if not _shows(turn):
+            self._judge(turn, expected, -1)
+
+    def _judge(self, turn: Turn, expected: Floats, label: int) -> None:
+        """Count a round; the label is -1 where the action hid it."""
+        graph = turn.graph
+        self.judged += 1
+        propensities = turn.probabilities @ graph.visible
+        self.unsupported += bool((propensities <= 0.0).any())
+        weight = 1.0 / propensities[label] if label >= 0 else 0.0
+        mistakes = np.ones((graph.n_actions, graph.n_classes)) - np.eye(graph.n_actions, graph.n_classes)
+        for target, costs in (("error", mistakes), ("cost", graph.costs)):
+            values = {"policy": turn.own_probabilities @ costs, "greedy": costs[turn.greedy]}
+            for who, u in values.items():
+                m = float(expected[: graph.n_classes] @ u)
+                self.sums[f"{who} {target}"].add(weight, float(u[label]) if label >= 0 else 0.0, m)
+
+    def evaluation(self, alpha: float) -> Evaluation:
+        """What was found."""
+        if self.player is None or self.judged == 0:
+            raise UserError("the journal has no judged round to evaluate a learner on: collect feedback first")
+        report = Monitor(self.player).report(alpha)
+        estimates: list[OffPolicyEstimate] = []
+        for target in TARGETS:
+            who, what = target.split()
+            rates: Rates = getattr(report, who)
+            bound = rates.error if what == "error" else rates.cost
+            if bound is not None:
+                estimates.append(OffPolicyEstimate(target, "betting", bound.value, bound.low, bound.high))
+                estimates += self.sums[target].estimates(target, alpha)
+        name = self.learner if isinstance(self.learner, str) else self.player.learner.name
+        return Evaluation(name, self.rounds, self.judged, report.labels_seen, self.unsupported, alpha, tuple(estimates))
+
+
+def _shows(turn: Turn) -> bool:
+    """Whether the action shows any label; otherwise the round is judged at once."""
+    return bool(turn.graph.visible[turn.action].any())
+
+
+class _Sums:
+    """The sums that the three estimates of one value, and their variances, are made of."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.weights = _Pair()
+        self.weighted = _Pair()
+        self.robust = _Pair()
+        self.cross = 0.0
+
+    def add(self, weight: float, u: float, m: float) -> None:
+        self.n += 1
+        self.weights.add(weight)
+        self.weighted.add(weight * u)
+        self.cross += weight * weight * u
+        self.robust.add(m + weight * (u - m))
+
+    def estimates(self, target: str, alpha: float) -> list[OffPolicyEstimate]:
+        """The estimates with the intervals of the normal approximation."""
+        z, n = NormalDist().inv_cdf(1.0 - alpha / 2.0), self.n
+        found = [
+            self._made(target, name, pair.total / n, z * math.sqrt(pair.variance(n) / n))
+            for name, pair in (("ips", self.weighted), ("doubly robust", self.robust))
+        ]
+        found.insert(1, self._normalised(target, z))
+        return found
+
+    def _normalised(self, target: str, z: float) -> OffPolicyEstimate:
+        """sum w u / sum w; its variance by the delta method is that of w (u - r), over the squared mean of w."""
+        if self.weights.total == 0.0:
+            return OffPolicyEstimate(target, "self-normalised", None, 0.0, math.inf)
+        ratio = self.weighted.total / self.weights.total
+        squares = self.weighted.squares - 2.0 * ratio * self.cross + ratio * ratio * self.weights.squares
+        return self._made(target, "self-normalised", ratio, z * math.sqrt(max(0.0, squares)) / self.weights.total)
+
+    @staticmethod
+    def _made(target: str, method: str, value: float, half: float) -> OffPolicyEstimate:
+        return OffPolicyEstimate(target, method, value, value - half, value + half)
+
+
+class _Pair:
+    """A sum and the sum of squares."""
+
+    def __init__(self) -> None:
+        self.total = self.squares = 0.0
+
+    def add(self, x: float) -> None:
+        self.total += x
+        self.squares += x * x
+
+    def variance(self, n: int) -> float:
+        return max(0.0, self.squares / n - (self.total / n) ** 2)
