@@ -371,6 +371,30 @@ def act(
     return True
 
 
+def act_rows(
+    player: Packed,
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    values: Floats,
+    squared: Floats,
+    draws: Floats,
+    at: int,
+    records: Floats,
+) -> bool:
+    """As :func:`act`, for many rows, which are rounds number `at` and the following; a row of `records` for each."""
+    learner, state, plan, desk = unpacked(player)
+    if desk.clock[PLAYED] != at:
+        return False
+    for t in range(draws.size):
+        x, row = indices[indptr[t] : indptr[t + 1]], values[indptr[t] : indptr[t + 1]]
+        record = records[t]
+        decision = begin_round(learner, state, plan, desk, x, row, squared[t], at + t, record)
+        for i in range(desk.probabilities.size):
+            record[HEAD + i] = desk.probabilities[i]
+        end_decision(plan, desk, at + t, decision.greedy, draw(desk.probabilities, draws[t]), record)
+    return True
+
+
 def follow(
     player: Packed,
     indices: NDArray[np.int32],

@@ -51,6 +51,23 @@ def with_bias(x: Vector) -> Vector:
     return Vector(indices, values, 1.0 + x.squared)
 
 
+def with_biases(
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], values: Floats
+) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
+    """Rows with one more feature each, as :func:`with_bias` adds it.
+
+    >>> with_biases(np.array([0, 2, 2]), np.array([0, 2], np.int32), np.array([0.5, 3.0]))
+    (array([0, 3, 4]), array([0, 1, 3, 0], dtype=int32), array([1. , 0.5, 3. , 1. ]))
+    """
+    more = indptr + np.arange(indptr.size)
+    is_own = np.ones(more[-1], np.bool_)
+    is_own[more[:-1]] = False
+    wider, longer = np.zeros(is_own.size, np.int32), np.ones(is_own.size)
+    wider[is_own] = indices + np.int32(1)
+    longer[is_own] = values
+    return more, wider, longer
+
+
 def checked(indices: NDArray[Any], values: Floats, features: int, out: NDArray[np.int32]) -> tuple[int, int, float]:
     """Copy the indices; what is wrong (FINE if nothing), where, and ||x||^2."""
     unsorted = False

@@ -17,6 +17,7 @@ from gappletron._forks import forks, guard
 from gappletron._signals import held_back
 from gappletron._validate import Label, SpentReceipt, UserError, whole
 from gappletron.answers import Answers
+from gappletron.engine import HEAD, RATE
 from gappletron.inputs import Vector, sparse_parts
 from gappletron.journal import events
 from gappletron.journal.folder import FolderReader, FolderStore
@@ -66,6 +67,10 @@ CHANGEABLE = (*WAITING, "min_propensity", "budget")
 NOTHING_LOGGED = (0.0, b"", 0, False)
 """Of a round that is being played: when, and for the journal its row as bytes, its graph's version, and whether it
 follows another model's decision."""
+
+
+TOGETHER = 32
+"""So many rows of :meth:`Online.act_many` are played together; below that, holding signals back takes longer."""
 
 
 class Online:
@@ -341,7 +346,10 @@ class Online:
                 self._begin_call()
                 vectors = [self._taken(x) for x in rows]
                 now = time.time()
-                receipts = [self._act(vector, graph, now) for vector in vectors]
+                if len(vectors) < TOGETHER:
+                    receipts = [self._act(vector, graph, now) for vector in vectors]
+                else:
+                    receipts = self._act_together(vectors, graph, now)
                 self._publish()
             finally:
                 self._is_idle = self._held_by is not None
@@ -369,6 +377,33 @@ class Online:
         self._acting = turn = self._prepared(vector, graph, now, False)
         player.draw(turn)
         return self._issued(turn, now)
+
+    def _act_together(self, vectors: list[Vector], graph: FeedbackGraph | None, now: float) -> list[Receipt]:
+        """Play many rounds in one call of compiled code. Signals wait until all are written down, so there is nothing
+        to settle.
+        """
+        player, receipts, journal = self._player, self._receipts, self._journal
+        if self._forks != forks[0]:
+            self._start_session()
+        session = receipts.session.name
+        with held_back():
+            if player.needs_time:
+                player.now = now
+            version = 0 if journal is None else journal.version_of(self.graph if graph is None else graph)
+            chances = slice(HEAD, HEAD + self.graph.n_actions)
+            found = []
+            for turn, vector in zip(player.draw_many(vectors, graph), vectors, strict=True):
+                at, action, greedy = map(int, turn.record[:RATE].tolist())
+                if journal is not None:
+                    head = (at, now, action, greedy, version, 0, vector.indices.size)
+                    row = vector.indices.tobytes() + vector.values.tobytes()
+                    journal.add("decided", at, events.packed_decision(*head, row, turn.record[chances]))
+                receipt = Receipt(session, at, turn, now)
+                receipts.add(receipt)
+                found.append(receipt)
+            if receipts.may_be_overdue:
+                self._expire(now)
+        return found
 
     def follow(self, x: Any, action: Label, probabilities: Any, graph: FeedbackGraph | None = None) -> Receipt:
         """A round in which another model has decided: this one is its shadow, and learns from the same feedback.
@@ -543,8 +578,11 @@ class Online:
                             f"the receipt {waiting.id!r} stands twice in the feedback: feedback counts once"
                         )
                     found[waiting.serial] = waiting, self._position(waiting, label)
-                for waiting, position in found.values():
-                    self._learn(waiting, position, now)
+                if len(found) < TOGETHER:
+                    for waiting, position in found.values():
+                        self._learn(waiting, position, now)
+                else:
+                    self._learn_together(list(found.values()), now)
                 self._publish()
             finally:
                 self._is_idle = self._held_by is not None
@@ -559,6 +597,16 @@ class Online:
             self._log_feedback(waiting)
         self._receipts.remove(waiting)
         self._learning = None
+
+    def _learn_together(self, feedback: list[tuple[Receipt, int]], now: float) -> None:
+        """Take in much feedback that was checked; signals wait until all is written down."""
+        player, receipts, journal = self._player, self._receipts, self._journal
+        with held_back():
+            for waiting, position in feedback:
+                player.learn(waiting._turn, position)
+                if journal is not None:
+                    journal.add("fed", waiting.serial, events.Fed(waiting.serial, now, position).to_bytes())
+                receipts.remove(waiting)
 
     def _log_feedback(self, waiting: Receipt) -> None:
         journal, serial = self._journal, waiting.serial

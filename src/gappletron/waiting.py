@@ -135,11 +135,13 @@ class Waiting:
         name = receipt.id if isinstance(receipt, Receipt) else receipt
         if not isinstance(name, str):
             raise UserError(f"{receipt!r} is not a receipt: give what act() returned, or its id")
-        foreign = f"the receipt {name!r} is not from this model: learn from the receipts that its own act() returned"
         try:
             session, serial = split_id(name)
         except ValueError:
-            raise UnknownReceipt(foreign) from None
+            raise _foreign(name) from None
+        found = self.pending.get(serial)
+        if found is not None and found.session == session:  # nearly always
+            return found
         past = self.past.get(session)
         if past is not None and serial >= past.stop:
             raise UnknownReceipt(
@@ -148,9 +150,9 @@ class Waiting:
             )
         known = self.session._replace(stop=rounds) if session == self.session.name else past
         if known is None or not known.first <= serial < known.stop:
-            raise UnknownReceipt(foreign)
-        if serial in self.pending:
-            return self.pending[serial]
+            raise _foreign(name)
+        if found is not None:
+            return found
         if serial in self.expired:
             raise SpentReceipt(self._why_expired(name))
         raise SpentReceipt(
@@ -211,6 +213,12 @@ class Waiting:
         kept = [each for place, each in enumerate(past, MOST_SESSIONS) if place >= len(past) or each.name in needed]
         waiting.past = {each.name: each for each in kept}
         return waiting
+
+
+def _foreign(name: str) -> UnknownReceipt:
+    return UnknownReceipt(
+        f"the receipt {name!r} is not from this model: learn from the receipts that its own act() returned"
+    )
 
 
 def _expired(serials: NDArray[Any], waiting: Waiting, rounds: int) -> list[int]:

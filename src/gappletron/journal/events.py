@@ -120,7 +120,7 @@ class Fed(NamedTuple):
     label: int
 
     def to_bytes(self) -> bytes:
-        return HEAD.pack(KIND_OF[Fed], FEEDBACK.size) + FEEDBACK.pack(*self)
+        return FEEDBACK_HEAD + FEEDBACK.pack(*self)
 
 
 class Expired(NamedTuple):
@@ -200,6 +200,7 @@ KIND_OF: dict[Any, int] = {
         (Opened, GraphMade, Decided, Fed, Expired, Taught, Added, Grown, Answered, Limited), 1
     )
 }
+FEEDBACK_HEAD = HEAD.pack(KIND_OF[Fed], FEEDBACK.size)
 
 
 def packed_decision(

@@ -89,7 +89,7 @@ def serve(app: ASGIApp, listening: socket.socket, ready: Callable[[], Any]) -> N
             ready()
         await serving
 
-    # Nearly nothing that requests leave behind is in a cycle, and looking through a million waiting receipts takes time.
+    # Nearly nothing that requests leave behind is in a cycle, and a million waiting receipts take long to look through.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
