@@ -15,17 +15,18 @@ from gappletron._dispatch import entry
 from gappletron._validate import UserError
 from gappletron.numerics import LARGEST_VALUE
 from gappletron.records.cells import is_record
+from gappletron.records.encoder import joined_rows
 from gappletron.streams.stream import ArrayStream, plain_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from gappletron.numerics import Floats
     from gappletron.streams.stream import Chunk
 
-__all__ = ["Checker", "Vector", "batches_of"]
+__all__ = ["Checker", "Vector", "Vectors", "batches_of"]
 
 FINE, UNSORTED, OUTSIDE, TOO_LARGE = range(4)
 FLOAT64, INT32, INT64 = np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.int64)
@@ -51,23 +52,6 @@ def with_bias(x: Vector) -> Vector:
     return Vector(indices, values, 1.0 + x.squared)
 
 
-def with_biases(
-    indptr: NDArray[np.int64], indices: NDArray[np.int32], values: Floats
-) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
-    """Rows with one more feature each, as :func:`with_bias` adds it.
-
-    >>> with_biases(np.array([0, 2, 2]), np.array([0, 2], np.int32), np.array([0.5, 3.0]))
-    (array([0, 3, 4]), array([0, 1, 3, 0], dtype=int32), array([1. , 0.5, 3. , 1. ]))
-    """
-    more = indptr + np.arange(indptr.size)
-    is_own = np.ones(more[-1], np.bool_)
-    is_own[more[:-1]] = False
-    wider, longer = np.zeros(is_own.size, np.int32), np.ones(is_own.size)
-    wider[is_own] = indices + np.int32(1)
-    longer[is_own] = values
-    return more, wider, longer
-
-
 def checked(indices: NDArray[Any], values: Floats, features: int, out: NDArray[np.int32]) -> tuple[int, int, float]:
     """Copy the indices; what is wrong (FINE if nothing), where, and ||x||^2."""
     unsorted = False
@@ -84,12 +68,62 @@ def checked(indices: NDArray[Any], values: Floats, features: int, out: NDArray[n
     return (UNSORTED if unsorted else FINE), 0, squared
 
 
+class Vectors(NamedTuple):
+    """Checked sparse vectors as a compressed sparse row matrix, with ||x||^2 of each: many of :class:`Vector`."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    values: Floats
+    squared: Floats
+
+    @classmethod
+    def joined(cls, vectors: Sequence[Vector]) -> Vectors:
+        """These vectors.
+
+        >>> Vectors.joined([Vector(np.array([3], np.int32), np.ones(1), 1.0)]).indptr
+        array([0, 1])
+        """
+        parts = joined_rows([(vector.indices, vector.values) for vector in vectors])
+        return cls(*parts, np.array([vector.squared for vector in vectors], np.float64))
+
+    def with_biases(self) -> Vectors:
+        """Vectors with one more feature each, as :func:`with_bias` adds it.
+
+        >>> rows = Vectors(np.array([0, 2, 2]), np.array([0, 2], np.int32), np.array([0.5, 3.0]), np.array([9.25, 0.0]))
+        >>> rows.with_biases().indices, rows.with_biases().values
+        (array([0, 1, 3, 0], dtype=int32), array([1. , 0.5, 3. , 1. ]))
+        """
+        indptr = self.indptr + np.arange(self.indptr.size)
+        is_own = np.ones(indptr[-1], np.bool_)
+        is_own[indptr[:-1]] = False
+        indices, values = np.zeros(is_own.size, np.int32), np.ones(is_own.size)
+        indices[is_own] = self.indices + np.int32(1)
+        values[is_own] = self.values
+        return Vectors(indptr, indices, values, 1.0 + self.squared)
+
+
+def checked_rows(
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], values: Floats, features: int, squared: Floats
+) -> bool:
+    """Whether every row is as a :class:`Vector` must be; writes ||x||^2 of each."""
+    for t in range(squared.size):
+        squared[t] = 0.0
+        for p in range(indptr[t], indptr[t + 1]):
+            if indices[p] < 0 or indices[p] >= features or not abs(values[p]) <= LARGEST_VALUE:
+                return False
+            if p > indptr[t] and indices[p] <= indices[p - 1]:
+                return False
+            squared[t] += values[p] * values[p]
+    return True
+
+
 class Checker:
     """:func:`checked` as machine code for indices of 32 and of 64 bits, or itself inside :func:`interpreted`."""
 
     def __init__(self) -> None:
         narrow, wide, values = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0)
         self.narrow, self.wide = (entry(checked, indices, values, 1, narrow) for indices in (narrow, wide))
+        self._many: Any = None
 
     def vector(self, x: Any, features: int) -> Vector:
         """A feature vector as a user gives it, checked: see :meth:`gappletron.Online.act` for its forms."""
@@ -98,6 +132,25 @@ class Checker:
             if found is not None:
                 return found
         return self._converted(x, features)
+
+    def vectors(self, X: Any, features: int) -> Vectors | None:
+        """The rows of a SciPy sparse matrix, where they are as they must be; None where one must be converted, or is
+        wrong: then :meth:`vector` says what is.
+        """
+        matrix = X.tocsr()
+        if matrix.indices.dtype.itemsize > INT32.itemsize and matrix.indices.max(initial=0) >= 2**31:
+            return None
+        indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+        if matrix.data.dtype.kind not in "biuf":
+            return None
+        values, squared = matrix.data.astype(np.float64), np.empty(indptr.size - 1)
+        if self._many is None:
+            self._many = entry(checked_rows, indptr, indices, values, 1, squared)
+        return (
+            Vectors(indptr, indices, values, squared)
+            if self._many(indptr, indices, values, features, squared)
+            else None
+        )
 
     def _fast(self, indices: NDArray[Any], values: NDArray[Any], features: int) -> Vector | None:
         """The typical case, where nothing must be converted and all is well: own copies, one look; else None."""

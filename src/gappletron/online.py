@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import threading
 import time
 import warnings
@@ -18,7 +19,7 @@ from gappletron._signals import held_back
 from gappletron._validate import Label, SpentReceipt, UserError, whole
 from gappletron.answers import Answers
 from gappletron.engine import HEAD, RATE
-from gappletron.inputs import Vector, sparse_parts
+from gappletron.inputs import Vector, Vectors, sparse_parts
 from gappletron.journal import events
 from gappletron.journal.folder import FolderReader, FolderStore
 from gappletron.journal.journal import DURABILITIES, Journal, Policy, Snapshot
@@ -334,22 +335,24 @@ class Online:
 
         All are checked before the first is played.
 
+        :param X: rows as those of :meth:`act`; for a model without an encoder also a SciPy sparse matrix, which is the
+            fastest.
+
         >>> from gappletron import FeedbackGraph, Online
         >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
         >>> [receipt.serial for receipt in model.act_many([[0.5, 1.0], [1.0, 0.0]])]
         [0, 1]
         """
-        rows = list(X)
+        X = X if hasattr(X, "tocsr") else list(X)
         self._refuse_nesting()
         with self._lock:
             try:
                 self._begin_call()
-                vectors = [self._taken(x) for x in rows]
-                now = time.time()
-                if len(vectors) < TOGETHER:
-                    receipts = [self._act(vector, graph, now) for vector in vectors]
+                given, now = self._taken_many(X), time.time()
+                if isinstance(given, Vectors):
+                    receipts = self._act_together(given, graph, now)
                 else:
-                    receipts = self._act_together(vectors, graph, now)
+                    receipts = [self._act(vector, graph, now) for vector in given]
                 self._publish()
             finally:
                 self._is_idle = self._held_by is not None
@@ -378,7 +381,20 @@ class Online:
         player.draw(turn)
         return self._issued(turn, now)
 
-    def _act_together(self, vectors: list[Vector], graph: FeedbackGraph | None, now: float) -> list[Receipt]:
+    def _taken_many(self, X: Any) -> list[Vector] | Vectors:
+        """Rows for a call that learns, checked: few as single vectors, many together."""
+        if hasattr(X, "tocsr"):
+            matrix = X.tocsr()
+            many = matrix.shape[0] >= TOGETHER and self.encoder is None
+            found = self._player.take_many(matrix, self.feature_limit) if many else None
+            if found is not None:
+                return found
+            ends = matrix.indptr.tolist()
+            X = [(matrix.indices[a:b], matrix.data[a:b]) for a, b in itertools.pairwise(ends)]
+        vectors = [self._taken(x) for x in X]
+        return vectors if len(vectors) < TOGETHER else Vectors.joined(vectors)
+
+    def _act_together(self, rows: Vectors, graph: FeedbackGraph | None, now: float) -> list[Receipt]:
         """Play many rounds in one call of compiled code. Signals wait until all are written down, so there is nothing
         to settle.
         """
@@ -392,11 +408,13 @@ class Online:
             version = 0 if journal is None else journal.version_of(self.graph if graph is None else graph)
             chances = slice(HEAD, HEAD + self.graph.n_actions)
             found = []
-            for turn, vector in zip(player.draw_many(vectors, graph), vectors, strict=True):
+            ends = rows.indptr.tolist()
+            for place, turn in enumerate(player.draw_many(rows, graph)):
                 at, action, greedy = map(int, turn.record[:RATE].tolist())
                 if journal is not None:
-                    head = (at, now, action, greedy, version, 0, vector.indices.size)
-                    row = vector.indices.tobytes() + vector.values.tobytes()
+                    start, stop = ends[place], ends[place + 1]
+                    head = (at, now, action, greedy, version, 0, stop - start)
+                    row = rows.indices[start:stop].tobytes() + rows.values[start:stop].tobytes()
                     journal.add("decided", at, events.packed_decision(*head, row, turn.record[chances]))
                 receipt = Receipt(session, at, turn, now)
                 receipts.add(receipt)

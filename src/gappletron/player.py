@@ -47,13 +47,12 @@ from gappletron.engine import (
     teach,
 )
 from gappletron.graphs import FeedbackGraph
-from gappletron.inputs import Checker, Vector, batches_of, sparse_parts, with_bias, with_biases
+from gappletron.inputs import Checker, Vector, Vectors, batches_of, sparse_parts, with_bias
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner
 from gappletron.limits import Limits, NoLimits, limits_of
 from gappletron.normalization import AsGiven, Copied, Normalization, Room, normalization_of
 from gappletron.numerics import UNSEEN_LABEL
-from gappletron.records.encoder import joined_rows
 from gappletron.spelling import rebuilt, spelled
 from gappletron.state import Sizes, State, check_shapes
 from gappletron.streams.prepared import Prepared, prepared
@@ -113,22 +112,27 @@ class Turn:
     @property
     def round(self) -> int:
         """The number of the round, from 0; -1 where the action was not drawn yet."""
-        return int(self.record[ROUND])
+        return int(self.record.item(ROUND))
 
     @property
     def action(self) -> int:
         """The action drawn."""
-        return int(self.record[ACTION])
+        return int(self.record.item(ACTION))
 
     @property
     def greedy(self) -> int:
         """The class that the learner would predict without exploration, y*."""
-        return int(self.record[GREEDY])
+        return int(self.record.item(GREEDY))
 
     @property
     def rate(self) -> float:
         """The rate of exploration, gamma_t."""
         return float(self.record[RATE])
+
+    @property
+    def probability(self) -> float:
+        """The probability of the action drawn."""
+        return self.record.item(HEAD + self.action)
 
     @property
     def probabilities(self) -> Floats:
@@ -733,9 +737,28 @@ class Player:
             return self.checker.vector(x, self.features)
         vector = self.checker.vector(tuple(sparse_parts(x, None)), limit)
         needed = int(vector.indices[-1]) + 1 if vector.indices.size else 0
+        self._make_room(needed, limit)
+        return vector
+
+    def take_many(self, matrix: Any, limit: int | None = None) -> Vectors | None:
+        """The rows of a sparse matrix, checked, as :meth:`take` takes each; None where one must be converted, or is
+        wrong.
+
+        >>> from scipy.sparse import csr_array
+        >>> Player("gapsmh", FeedbackGraph.bandit(3), features=2).take_many(csr_array([[0.0, 1.0], [2.0, 0.0]])).squared
+        array([1., 4.])
+        """
+        found = self.checker.vectors(matrix, self.features if limit is None else limit)
+        if found is not None and limit is not None and found.indices.max(initial=-1) >= self.features:
+            ends = found.indptr[1:][np.diff(found.indptr) > 0]
+            for last in found.indices[ends - 1].tolist():  # in the same steps as row by row
+                self._make_room(last + 1, limit)
+        return found
+
+    def _make_room(self, needed: int, limit: int) -> None:
+        """Let there be so many features; the state doubles where it must grow."""
         if needed > self.features:
             self.grow(min(limit, max(2 * self.features, needed)))
-        return vector
 
     def act_on(self, vector: Vector, graph: FeedbackGraph | None = None) -> Turn:
         """As :meth:`act`, for a vector that was checked for this number of features."""
@@ -770,37 +793,36 @@ class Player:
         self._is_drawing = False
         return at
 
-    def draw_many(self, vectors: Sequence[Vector], graph: FeedbackGraph | None = None) -> list[Turn]:
-        """Turns for many checked vectors, with their actions drawn: the same bits as :meth:`new_turn` and :meth:`draw`
-        for each, in one call of compiled code. The vectors are copied.
+    def draw_many(self, rows: Vectors, graph: FeedbackGraph | None = None) -> list[Turn]:
+        """Turns for many checked rows, with their actions drawn: the same bits as :meth:`new_turn` and :meth:`draw` for
+        each, in one call of compiled code. The rows are copied.
 
         >>> import numpy as np
+        >>> from gappletron.inputs import Vectors
         >>> one, many = (Player("auto", FeedbackGraph.bandit(3), features=2) for _ in range(2))
-        >>> rows = [one.checker.vector(x, 2) for x in np.eye(2)]
+        >>> rows = Vectors.joined([one.checker.vector(x, 2) for x in np.eye(2)])
         >>> [turn.action for turn in many.draw_many(rows)] == [one.act(x).action for x in np.eye(2)]
         True
         """
         here = self.graph if graph is None else self._checked_graph(graph)
         pack = self._packed(here)
-        indptr, indices, values = joined_rows([(vector.indices, vector.values) for vector in vectors])
-        squared = np.array([vector.squared for vector in vectors])
-        if self.bias:
-            indptr, indices, values = with_biases(indptr, indices, values)
-            squared += 1.0
-        records = np.repeat(self._blank[np.newaxis], len(vectors), axis=0)
+        own = rows.with_biases() if self.bias else rows._replace(values=rows.values.copy())
+        indptr, indices, values, squared = own
+        number_of_rows = squared.size
+        records = np.repeat(self._blank[np.newaxis], number_of_rows, axis=0)
         if self._act_rows is None:
             with in_mode(self._interpreted):
-                self._act_rows = entry(act_rows, pack, indptr, indices, values, squared, squared, 0, records)
+                self._act_rows = entry(act_rows, pack, *own, squared, 0, records)
         if self._is_drawing:
             self._synchronise()
         self._is_drawing = True
         at: int = self._clock.item(PLAYED)
-        draws = self._rng.random(len(vectors))
-        while not self._act_rows(pack, indptr, indices, values, squared, draws, at, records):
+        draws = self._rng.random(number_of_rows)
+        while not self._act_rows(pack, *own, draws, at, records):
             self._synchronise()  # a signal handler has played a round in between
             self._is_drawing = True
             at = self._clock.item(PLAYED)
-            draws = self._rng.random(len(vectors))
+            draws = self._rng.random(number_of_rows)
         self._is_drawing = False
         # Copies: a turn that waits for long must not keep the whole batch in memory.
         ends = indptr.tolist()

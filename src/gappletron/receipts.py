@@ -105,7 +105,7 @@ class Receipt:
     @property
     def probability(self) -> float:
         """The probability with which the action was drawn."""
-        return float(self._turn.probabilities[self._turn.action])
+        return self._turn.probability
 
     @property
     def reveals(self) -> tuple[Label, ...]:

@@ -14,10 +14,12 @@ import math
 import platform
 import time
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
+from scipy.sparse import csr_array
 
 from gappletron._validate import Label, UserError
 from gappletron._version import __version__
@@ -93,7 +95,7 @@ class Model(Protocol):
     def hold(self) -> AbstractContextManager[object]:
         """Take the model's lock; calls inside do not wait for the disk, and are logged together."""
 
-    def act_many(self, X: Sequence[Any]) -> Sequence[Receipt]: ...
+    def act_many(self, X: Any) -> Sequence[Receipt]: ...
 
     def learn_many(self, feedback: Sequence[tuple[str, Label | Unseen]]) -> None: ...
 
@@ -246,9 +248,12 @@ class Hosted:
                 "feedback first, also where the label stayed unseen"
             )
 
-    def _given(self, rows: Sequence[Any]) -> list[Any]:
+    def _given(self, rows: Sequence[Any]) -> Any:
         """Rows as :meth:`gappletron.Online.act_many` takes them."""
-        return list(rows) if self.model.encoder is not None else [_pair(row) for row in rows]
+        if self.model.encoder is not None:
+            return list(rows)
+        matrix = _matrix_of(rows) if len(rows) > 1 and not self.shadows else None
+        return [_pair(row) for row in rows] if matrix is None else matrix
 
     def _decision(self, receipt: Receipt) -> Decision:
         action = receipt.action
@@ -319,8 +324,6 @@ class Hosted:
         model = self.model
         if model.encoder is not None:
             return list(rows)
-        from scipy.sparse import csr_array
-
         fixed = model.features if model.feature_limit is None else None
         limit = MOST_FEATURES if fixed is None else fixed
         vectors = [self._checker.vector(tuple(sparse_parts(_pair(row), fixed)), limit) for row in rows]
@@ -408,6 +411,27 @@ def _pair(x: Sparse | list[float]) -> Any:
         return np.array(x.indices, np.int64), np.array(x.values, np.float64)
     except OverflowError:  # an index beyond 64 bits: the library says what is wrong with it
         return x.indices, x.values
+
+
+def _matrix_of(rows: Sequence[Sparse | list[float]]) -> csr_array | None:
+    """Sparse rows as a matrix, which is quicker than many arrays; None where one is dense, or wrong: the library says
+    what is wrong with a single row.
+    """
+    sizes = []
+    for row in rows:
+        if type(row) is not Sparse or len(row.indices) != len(row.values):
+            return None
+        sizes.append(len(row.indices))
+    try:
+        indices = np.array(list(chain.from_iterable(row.indices for row in rows)), np.int32)  # type: ignore[union-attr]
+    except OverflowError:
+        return None
+    if indices.size and indices.min() < 0:
+        return None
+    values = np.array(list(chain.from_iterable(row.values for row in rows)), np.float64)  # type: ignore[union-attr]
+    ends = np.zeros(len(rows) + 1, np.int32)
+    np.cumsum(sizes, out=ends[1:])
+    return csr_array((values, indices, ends), shape=(len(rows), int(indices.max(initial=0)) + 1))
 
 
 def _shadow_key(receipt: str) -> Key:

@@ -1,0 +1,186 @@
+"""Many rows at once, act_many and learn_many: the same bits as one by one, also from a journal."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import signal
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from gappletron import UNSEEN, Budget, Encoder, FeedbackGraph, Online, UserError, interpreted
+from problems import GRAPHS, random_graph
+
+FEATURES = 12
+
+
+def rows_of(rng, number, features=FEATURES):
+    dense = rng.normal(size=(number, features)) * (rng.random((number, features)) < 0.4)
+    dense[rng.random(number) < 0.1] = 0.0
+    return csr_array(dense)
+
+
+def pairs_of(matrix):
+    ends = matrix.indptr
+    return [(matrix.indices[a:b], matrix.data[a:b]) for a, b in itertools.pairwise(ends)]
+
+
+def labels_for(rng, receipts):
+    """The feedback of labels drawn at random: what each action shows of its own."""
+    found = []
+    for receipt in receipts:
+        label = receipt.graph.classes[rng.integers(receipt.graph.n_classes)]
+        found.append((receipt.id, label if label in receipt.reveals else UNSEEN))
+    return found
+
+
+def assert_same(one, many):
+    assert one.rounds == many.rounds
+    assert one.features == many.features
+    assert (one.weights == many.weights).all()
+    assert [receipt.serial for receipt in one.pending] == [receipt.serial for receipt in many.pending]
+    for mine, other in zip(one.pending, many.pending, strict=True):
+        first, second = mine.to_dict(), other.to_dict()
+        assert {**first, "id": 0, "time": 0} == {**second, "id": 0, "time": 0}
+    assert one.monitor.report() == many.monitor.report()
+    assert one.act([0.5] * FEATURES).probability == many.act([0.5] * FEATURES).probability  # the generator, too
+
+
+def play_both(one, many, seed, sizes=(40, 7, 100, 33), form=csr_array):
+    for size in sizes:
+        X = rows_of(np.random.default_rng(seed + size), size)
+        singles = [one.act(x) for x in pairs_of(X)]
+        together = many.act_many(X if form is csr_array else pairs_of(X))
+        assert [each.action for each in singles] == [each.action for each in together]
+        assert [each.probability for each in singles] == [each.probability for each in together]
+        kept = np.random.default_rng(size).permutation(size)[: 9 * size // 10]
+        for name, label in labels_for(np.random.default_rng(seed), [singles[place] for place in kept]):
+            one.learn(name, label)
+        many.learn_many(labels_for(np.random.default_rng(seed), [together[place] for place in kept]))
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_batches_are_the_rounds_one_by_one(graph):
+    one, many = (Online(graph=GRAPHS[graph], features=FEATURES, seed=3, monitor=True) for _ in range(2))
+    play_both(one, many, 0)
+    assert_same(one, many)
+
+
+@pytest.mark.parametrize(
+    ("learner", "options"),
+    [
+        ("gapsmh", {}),
+        ("gapsmh", {"bias": True, "normalize": "unit"}),
+        ("banditron", {"normalize": "columns"}),
+        ("auto", {"min_propensity": 0.05}),
+        ("auto", {"budget": Budget(5, per=50)}),
+    ],
+)
+@pytest.mark.parametrize("form", [csr_array, list])
+def test_also_with_other_learners_rows_and_limits(learner, options, form):
+    graph = FeedbackGraph.bandit(4)
+    one, many = (Online(learner, graph, FEATURES, seed=3, monitor=True, **options) for _ in range(2))
+    play_both(one, many, 1, form=form)
+    assert_same(one, many)
+
+
+def test_interpreted_is_compiled():
+    graph = random_graph(np.random.default_rng(5), 3, 1)
+    one = Online("gapsmh", graph, FEATURES, seed=3, monitor=True)
+    with interpreted():
+        many = Online("gapsmh", graph, FEATURES, seed=3, monitor=True)
+        play_both(one, many, 2, sizes=(35,))
+    assert_same(one, many)
+
+
+def test_growing_takes_the_same_steps():
+    one, many = (Online("gapsmh", FeedbackGraph.bandit(3), "grow", monitor=True) for _ in range(2))
+    rng = np.random.default_rng(0)
+    X = csr_array((np.ones(60), np.sort(rng.integers(0, 6000, 60)), np.arange(61)), shape=(60, 6000))
+    singles, together = [one.act(x) for x in pairs_of(X)], many.act_many(X)
+    assert [each.probability for each in singles] == [each.probability for each in together]
+    for receipts in (singles, together):
+        model = one if receipts is singles else many
+        model.learn_many([(each, each.action if n % 2 else UNSEEN) for n, each in enumerate(receipts)])
+    assert one.features == many.features > 1024
+    assert (one.weights == many.weights).all()
+
+
+def test_records_in_batches():
+    graph = FeedbackGraph.filtering(["ham", "spam"])
+    one, many = (Online(graph=graph, encoder=Encoder(text="m", features=64), monitor=True) for _ in range(2))
+    records = [{"m": f"word{n % 7} and {n % 3}", "n": n} for n in range(80)]
+    singles, together = [one.act(record) for record in records], many.act_many(records)
+    assert [each.probability for each in singles] == [each.probability for each in together]
+    many.learn_many([(each, "ham" if each.reveals else UNSEEN) for each in together])
+    for each in singles:
+        one.learn(each, "ham" if each.reveals else UNSEEN)
+    assert (one.weights == many.weights).all()
+
+
+def test_rows_out_of_order_are_put_in_order_and_wrong_ones_change_nothing():
+    one, many = (Online("gapsmh", FeedbackGraph.bandit(3), FEATURES, monitor=True) for _ in range(2))
+    indices, values = np.tile([5, 2, 5], 40), np.tile([1.0, 2.0, 3.0], 40)
+    X = csr_array((values, indices, 3 * np.arange(41)), shape=(40, FEATURES))
+    for x in pairs_of(X):
+        one.act(x)
+    many.act_many(X)
+    assert_same(one, many)
+    rounds = many.rounds
+    for wrong, sentence in (
+        (csr_array((np.full(40, np.nan), np.zeros(40, int), np.arange(41)), shape=(40, FEATURES)), "must be finite"),
+        (csr_array((np.ones(40), np.full(40, FEATURES), np.arange(41)), shape=(40, FEATURES + 1)), "x has the index"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            many.act_many(wrong)
+    receipts = many.act_many(rows_of(np.random.default_rng(0), 50))
+    with pytest.raises(UserError, match="stands twice"):
+        many.learn_many([(each, UNSEEN) for each in receipts] + [(receipts[0], UNSEEN)])
+    assert many.rounds == rounds + 50
+    assert many.waiting >= 50
+
+
+def test_a_batch_from_the_journal(tmp_path):
+    options = {"graph": FeedbackGraph.filtering(3), "features": FEATURES, "pending": 120, "durability": "os"}
+    twin = Online(graph=options["graph"], features=FEATURES, pending=120, monitor=True)
+    with Online.open(tmp_path / "m", **options) as model:
+        play_both(twin, model, 4, sizes=(50, 90))
+        more = rows_of(np.random.default_rng(9), 150)
+        model.act_many(more)
+        for x in pairs_of(more):
+            twin.act(x)
+        weights, waiting = model.weights.copy(), [receipt.id for receipt in model.pending]
+        model._journal.close()  # as after a kill: no snapshot
+        with contextlib.suppress(UserError):
+            model.close()
+    with Online.open(tmp_path / "m", **options) as again:
+        assert (again.weights == weights).all()
+        assert [receipt.id for receipt in again.pending] == waiting
+        assert len(waiting) == 120
+        assert_same(twin, again)
+
+
+def test_signals_wait_for_a_batch():
+    """A handler that raises finds the model before the batch, or after it."""
+    model = Online(graph=FeedbackGraph.bandit(3), features=FEATURES)
+    X = rows_of(np.random.default_rng(0), 300)
+    model.act_many(X)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        for moment in np.linspace(1e-4, 4e-3, 25):
+            rounds, waiting = model.rounds, model.waiting
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, moment)
+                model.act_many(X)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            assert model.rounds - rounds in (0, 300)
+            assert model.waiting - waiting == model.rounds - rounds
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
