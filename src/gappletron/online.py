@@ -17,6 +17,7 @@ from gappletron._forks import forks, guard
 from gappletron._signals import held_back
 from gappletron._validate import Label, SpentReceipt, UserError, whole
 from gappletron.answers import Answers
+from gappletron.engine import HEAD
 from gappletron.inputs import Vector, sparse_parts
 from gappletron.journal import events
 from gappletron.journal.folder import FolderReader, FolderStore
@@ -422,20 +423,18 @@ class Online:
         receipts = self._receipts
         receipt = Receipt(receipts.session.name, turn.round, turn, now)
         if self._journal is not None:
-            self._log_decision(turn)
+            self._log_decision(turn, self._journal)
         receipts.add(receipt)
         if receipts.may_be_overdue:
             self._expire(now)
         self._acting = None
         return receipt
 
-    def _log_decision(self, turn: Turn) -> None:
-        journal = self._journal
-        if journal is not None and not journal.has_added("decided", turn.round):
-            now, row, version, followed = self._acting_how
-            size, flags = len(row) // 12, events.FOLLOWED * followed
-            head = (turn.round, now, turn.action, turn.greedy, version, flags, size)
-            journal.add("decided", turn.round, events.packed_decision(*head, row, turn.probabilities))
+    def _log_decision(self, turn: Turn, journal: Journal) -> None:
+        now, row, version, followed = self._acting_how
+        record = turn.record[: HEAD + turn.graph.n_actions].tobytes()
+        data = events.packed_decision(now, version, events.FOLLOWED * followed, len(row) // 12, row, record)
+        journal.add("decided", turn.round, data)
 
     def _expire(self, now: float) -> None:
         """Let the oldest receipts expire where too many wait, or for too long."""
@@ -451,14 +450,20 @@ class Online:
         """
         turn, receipt = self._acting, self._learning
         if turn is not None or receipt is not None:
-            if turn is not None and turn.round >= 0:
-                self._log_decision(turn)
-            if receipt is not None and self._has_learned(receipt) and self._learning_what[0] != events.FORGOTTEN:
-                self._log_feedback(receipt)
+            if self._journal is not None:
+                self._log_missing(self._journal)
             self._take_note()
             self._receipts.recount()
             self._expire(time.time() if turn is None else self._acting_how[0])
             self._acting = self._learning = None
+
+    def _log_missing(self, journal: Journal) -> None:
+        """Log what an interrupted call has done, where it did not come to that."""
+        turn, receipt = self._acting, self._learning
+        if turn is not None and turn.round >= 0 and not journal.has_added("decided", turn.round):
+            self._log_decision(turn, journal)
+        if receipt is not None and self._has_learned(receipt) and not journal.has_added("fed", receipt.serial):
+            self._log_feedback(receipt, journal)
 
     def _take_note(self) -> None:
         """Let the waiting receipts be those that the state and the journal tell of."""
@@ -556,15 +561,13 @@ class Online:
         self._learning = waiting
         self._player.learn(waiting._turn, position)
         if self._journal is not None:
-            self._log_feedback(waiting)
+            self._log_feedback(waiting, self._journal)
         self._receipts.remove(waiting)
         self._learning = None
 
-    def _log_feedback(self, waiting: Receipt) -> None:
-        journal, serial = self._journal, waiting.serial
-        if journal is not None and not journal.has_added("fed", serial):
-            label, now = self._learning_what
-            journal.add("fed", serial, events.Fed(serial, now, label).to_bytes())
+    def _log_feedback(self, waiting: Receipt, journal: Journal) -> None:
+        label, now = self._learning_what
+        journal.add("fed", waiting.serial, events.packed_feedback(waiting.serial, now, label))
 
     def teach(self, x: Any, label: Label, propensity: float | None = None) -> None:
         """Learn the label of x without acting: a warm start from rows whose labels are known.
@@ -620,7 +623,8 @@ class Online:
                 waiting = self._found(receipt)
                 self._learning_what = (events.FORGOTTEN, time.time())
                 self._learning = waiting
-                self._log_feedback(waiting)
+                if self._journal is not None:
+                    self._log_feedback(waiting, self._journal)
                 self._receipts.remove(waiting)
                 self._learning = None
                 self._publish()
