@@ -89,7 +89,7 @@ def serve(app: ASGIApp, listening: socket.socket, ready: Callable[[], Any]) -> N
             ready()
         await serving
 
-    # Nearly nothing that requests leave is in a cycle, and to look through a million waiting receipts takes long.
+    # Nearly nothing that requests leave behind is in a cycle, and looking through a million waiting receipts takes time.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

@@ -1,0 +1,96 @@
+"""The commands of the service's pages work in their order, and the files in deploy/ name options that exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gappletron.cli import serve
+from problems import ended
+from servers import served
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def commands(name: str) -> str:
+    """What the blocks of commands of a page say, in their order."""
+    return "\n".join(re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / name).read_text(), re.MULTILINE | re.DOTALL))
+
+
+def run_commands(script: str, folder: Path) -> str:
+    """What a shell prints; commands that fail end it, also HTTP errors."""
+    if shutil.which("bash") is None or shutil.which("curl") is None:
+        pytest.skip("the commands of the page need bash and curl")
+    programs = folder / "bin"
+    programs.mkdir()
+    for name, command in {
+        "gappletron": f"exec {shlex.quote(sys.executable)} -m gappletron",
+        "python3": f"exec {shlex.quote(sys.executable)}",
+        "curl": f"exec {shutil.which('curl')} --silent --show-error --fail-with-body",
+    }.items():
+        (programs / name).write_text(f'#!/bin/sh\n{command} "$@"\n')
+        (programs / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
+    script = f"set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}"
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_tutorial(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    printed = run_commands(commands("deploy.md").replace("8080", str(port)), tmp_path)
+    looks = re.findall(r"(filter|trial): (\d+) mails, (\d+) labels seen, error ([\d.]+), between ([\d.]+) and", printed)
+    assert [(name, int(rounds)) for name, rounds, *_ in looks] == [
+        ("filter", 1001),
+        ("filter", 1001),
+        ("filter", 2001),
+        ("trial", 1000),
+    ]
+    assert looks[0] == looks[1]  # after the crash
+    for _, _, seen, error, low in looks:
+        assert int(seen) > 0
+        assert float(low) <= float(error) <= 1.0
+    assert 'gappletron_error_estimate{figure="high",model="filter",of="policy"}' in printed
+    assert len((tmp_path / "decisions.csv").read_text().splitlines()) == 1002
+
+
+def test_the_commands_of_the_reference(tmp_path):
+    options = ["--graph", "filtering", "--classes", "ham,spam", "--text", "message"]
+    with served(tmp_path / "mail", *options) as (address, _):
+        printed = run_commands(commands("service.md").replace("http://127.0.0.1:8080", address), tmp_path)
+    assert '"learned":1' in printed
+    assert '"predictions":[' in printed
+    assert printed.endswith('{"status":"ok"}')
+
+
+@pytest.mark.parametrize("name", ["gappletron.service", "Dockerfile"])
+def test_deployed_options_exist(name):
+    text = (ROOT / "deploy" / name).read_text()
+    started = text[text.index("ExecStart=" if name.endswith("service") else "ENTRYPOINT") :].partition("\n\n")[0]
+    options = set(re.findall(r"--[a-z-]+", started.partition("LoadCredential")[0]))
+    assert {"--token-file"} <= options
+    code, out, _ = ended("serve", "--help")
+    assert code == 0
+    assert options - {"--help"} <= set(re.findall(r"--[a-z-]+", out))
+
+
+def test_every_option_is_in_the_reference():
+    """The table of the page has all options of the command, and no others."""
+    _, out, _ = ended("serve", "--help")
+    known = set(re.findall(r"^\s+(--[a-z-]+)", out, re.MULTILINE)) - {"--help"}
+    text = (ROOT / "docs" / "service.md").read_text()
+    table = text[text.index("| option |") : text.index("SIGTERM and Ctrl-C")]
+    assert set(re.findall(r"`(--[a-z-]+)", table)) == known
+    assert serve.serve.__doc__
