@@ -774,7 +774,7 @@ def test_a_store_in_memory_does_the_same(tmp_path):
 def test_events_survive_as_bytes_and_damaged_bytes_are_noticed():
     features = events.Features(np.array([1, 5], np.int32), np.array([0.5, -2.0]))
     some = [
-        events.Opened("name", 3, 1.5, {"python": "3"}),
+        events.Opened("name", 3, 1.5, {"python": "3"}, [10, 20, None]),
         events.GraphMade(7, {"a": [1, None]}),
         events.Decided(3, 1.5, 1, 0, 7, True, features, np.array([0.25, 0.75])),
         events.Fed(3, 2.5, -1),
@@ -828,3 +828,7 @@ def test_the_player_of_a_journal_is_not_lent(tmp_path):
 def test_a_policy_that_is_not_known():
     with pytest.raises(UserError, match="choose 'disk' or 'os'"):
         journals.Journal(MemoryStore(), journals.Policy(durability="stone"))
+
+
+def test_two_kills_of_a_server_under_load(tmp_path):
+    assert storms.killed_services(2, tmp_path, seed=3) > 10

@@ -1002,7 +1002,9 @@ class Online:
 
     def _attach(self, journal: Journal) -> None:
         """Log from now on. The session is new, so its name is logged first."""
-        opened = events.Opened(self._receipts.session.name, self.rounds, time.time(), versions())
+        waiting = self._receipts
+        limits = [waiting.limit, waiting.most_bytes, waiting.age]
+        opened = events.Opened(waiting.session.name, self.rounds, time.time(), versions(), limits)
         journal.add("opened", -1, opened.to_bytes())
         journal.publish()
         journal.commit()

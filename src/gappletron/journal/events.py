@@ -73,12 +73,16 @@ NO_FEATURES = np.zeros(0, np.int32), np.zeros(0)
 
 
 class Opened(NamedTuple):
-    """A process has opened the journal: from round `first` on its receipts have this name."""
+    """A process has opened the journal: from round `first` on its receipts have this name.
+
+    `waiting` are the limits of waiting receipts from then on: their number, their bytes, their age.
+    """
 
     name: str
     first: int
     time: float
     versions: dict[str, str]
+    waiting: list[Any]
 
     def to_bytes(self) -> bytes:
         return _json_event(Opened, self._asdict())
