@@ -182,6 +182,7 @@ def test_a_model_to_start_with(tmp_path):
     model.act(np.ones(5))
     assert taught.rounds == 0
     model.close()
+    Online.open(tmp_path / "journal", "auto", GRAPH, 5).close()
     with pytest.raises(UserError, match="holds a model already"):
         Online.open(tmp_path / "journal", start=taught)
     with pytest.raises(UserError, match="beside start"):
@@ -407,16 +408,17 @@ def test_foreign_folders_and_other_arguments_are_refused(tmp_path):
     model.add_class("later")
     model.close()
     for options, words in [
-        ({"learner": "gaphin"}, "learner is not what the model in .* was made with, which is 'gapsmh'"),
+        ({"learner": "gaphin"}, "learner is not what the model in .* was made with, which is another one: omit it"),
         ({"graph": FULL}, "graph is not what"),
         ({"features": 6}, "which is 5: omit it"),
-        ({"normalize": "unit"}, "normalize is not what .* the default"),
+        ({"normalize": "unit"}, "normalize is not what .* which is 'auto': omit it"),
+        ({"speed": 3}, "speed was given, and nothing is known of it"),
         ({"durability": "paper"}, "choose 'disk' or 'os'"),
         ({"pending": 0}, "pending must be at least 1"),
     ]:
         with pytest.raises(UserError, match=words):
             Online.open(tmp_path / "journal", **options)
-    again = opened(tmp_path / "journal", pending=7, min_propensity=0.2)
+    again = opened(tmp_path / "journal", pending=7, min_propensity=0.2, monitor=True, normalize="auto")
     assert (again._receipts.limit, again.graph.n_classes) == (7, 4)
     crash(again)
     assert Online.from_journal(tmp_path / "journal").limits.min_propensity == 0.2

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import threading
 import time
 import warnings
@@ -909,9 +910,10 @@ class Online:
         try:
             settings = store.settings()
             if settings is None:
-                model = cls(**{"monitor": True, **given}) if start is None else _copied(start, given)
+                made = {"monitor": True, **given}
+                model = cls(**made) if start is None else _copied(start, given)
                 store.put_snapshot(0, FORMAT, *model._snapshot())
-                store.put_settings({"options": settings_of(given)})
+                store.put_settings({"options": settings_of(_options(made) if start is None else model._made_of())})
             else:
                 if start is not None:
                     raise UserError(f"{store.name!r} holds a model already: omit start, or use another folder")
@@ -999,6 +1001,11 @@ class Online:
                 "computed again, as after a change of versions or of the machine: those of the log were kept",
                 stacklevel=4,
             )
+
+    def _made_of(self) -> dict[str, Any]:
+        """The arguments that a model like this one is made with."""
+        found = {"learner": self.learner, "graph": self.graph, "features": self.features, "encoder": self.encoder}
+        return found | {"monitor": not isinstance(self._player.watch, NoWatch)}
 
     def _attach(self, journal: Journal) -> None:
         """Log from now on. The session is new, so its name is logged first."""
@@ -1108,9 +1115,9 @@ class Online:
             self._publish()
             at = journal.begin_part()
             header, arrays = self._snapshot()
-            self._marks.append((at, self.rounds))
             stop = None
             if journal.policy.keep_rows is not None:
+                self._marks.append((at, self.rounds))
                 last = self.rounds - journal.policy.keep_rows
                 stop = max((number for number, rounds in self._marks if rounds <= last), default=0)
                 self._marks = [mark for mark in self._marks if mark[0] >= stop]
@@ -1234,6 +1241,12 @@ def _encoded_features(encoder: Any, features: Any) -> int:
             "Encoder(features=2**16)"
         )
     return encoder.features
+
+
+def _options(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a new model, with the defaults of those that were not given."""
+    known = inspect.signature(Online).parameters.values()
+    return {each.name: each.default for each in known if each.name not in CHANGEABLE} | given
 
 
 def _copied(start: Any, given: dict[str, Any]) -> Online:
