@@ -23,10 +23,12 @@ from gappletron.journal.store import Group
 REPEATS = 5
 ROW = np.arange(10, dtype=np.int32).tobytes() + np.ones(10).tobytes()
 CHANCES = np.full(3, 1 / 3)
+RECORD = np.concatenate([[0.0, 1.0, 1.0, 0.0, 10.0], CHANCES])
 
 
 def decision(number: int) -> bytes:
-    return packed_decision(number, 1.7e9, 1, 1, 7, 0, 10, ROW, CHANCES)
+    RECORD[0] = number
+    return packed_decision(1.7e9, 7, 0, 10, ROW, RECORD.tobytes())
 
 
 class Log:

@@ -13,6 +13,7 @@ import math
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from pathlib import Path
 import numba
 import numpy as np
 
+import gappletron.client as client_module
 from gappletron import (
     UNSEEN,
     FeedbackGraph,
@@ -38,6 +40,7 @@ from gappletron import (
     read_decisions,
 )
 from gappletron._dispatch import ready
+from gappletron.client import Client
 from gappletron.experiments.store import Outcome, Result, Store, read_results
 from gappletron.experiments.sweeps import selected
 from gappletron.journal import events
@@ -121,7 +124,69 @@ def killed_journals(kills, folder, seed):
     return len(acted) + len(learned)
 
 
-def check_log(place, acted, learned):
+def killed_services(kills, folder, seed, clients=4):
+    """Kill a server again and again while clients send decisions and feedback, and repeat what was not answered. What
+    was answered is in the log, every request once, and the log leads to the bits of a model that was never killed.
+    """
+    rng, place, port = np.random.default_rng(seed), Path(folder) / "journal", free_port()
+    command = [sys.executable, "-m", "gappletron", "serve", str(place), "--port", str(port)]
+    Online.open(place, "gapsmh", FeedbackGraph.filtering(["a", "b", "c"]), 6, seed=7).close()
+    acted, learned, failed, stop = {}, {}, [], threading.Event()
+
+    def work(number):
+        own = np.random.default_rng([seed, number])
+        try:
+            with Client(f"http://127.0.0.1:{port}", retries=10_000) as client:
+                while not stop.is_set():
+                    decision = client.act(own.normal(size=6))
+                    acted[decision.id] = decision.action
+                    label = decision.reveals[int(own.integers(3))] if decision.reveals else UNSEEN
+                    client.learn(decision, label)
+                    learned[decision.id] = str(label)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(clients)]
+    with quick_retries():
+        for number in range(kills + 1):
+            server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+            assert any("the page is at" in line for line in server.stderr)
+            if number == 0:
+                for thread in threads:
+                    thread.start()
+            time.sleep(rng.uniform(0.0, 1.0))
+            if number == kills:
+                stop.set()
+                for thread in threads:
+                    thread.join()
+                server.terminate()
+            else:
+                server.kill()
+            server.stderr.close()
+            server.wait()
+    assert not failed, failed[0]
+    check_log(place, acted, learned, pending=1_000_000)
+    rounds = sum(batch.num_rows for batch in read_decisions(place))
+    assert rounds == len(acted) == len(learned)  # every request was answered in the end, and done once
+    return rounds
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return found.getsockname()[1]
+
+
+@contextlib.contextmanager
+def quick_retries():
+    """Clients that try again twenty times a second."""
+    before, client_module._pause = client_module._pause, lambda *_: 0.05
+    try:
+        yield
+    finally:
+        client_module._pause = before
+
+
+def check_log(place, acted, learned, pending=50):
     """Compare a log with what was acknowledged, and with a model that does what the log says through public methods."""
     rows = {row["id"]: row for batch in read_decisions(place) for row in batch.to_pylist()}
     assert {name: rows[name]["action"] for name in acted} == acted
@@ -131,7 +196,7 @@ def check_log(place, acted, learned):
     assert sorted(ids) == list(range(len(rows)))
     with interpreted():
         graph = FeedbackGraph.filtering(["a", "b", "c"])
-        undisturbed = Online("gapsmh", graph, 6, seed=7, pending=50, monitor=True)
+        undisturbed = Online("gapsmh", graph, 6, seed=7, pending=pending, monitor=True)
         receipts, fed = {}, []
         for group in read_groups(place):
             for event in events.events_of(group.events):
@@ -144,7 +209,8 @@ def check_log(place, acted, learned):
         assert len(set(fed)) == len(fed)  # nothing was learned twice
         first, last = (Online.from_journal(place, replay=replay) for replay in ("first", "last"))
         assert first.differences(last) == []
-        assert set(undisturbed.differences(last)) <= {"watch.curve"}  # which has the times of the rounds
+        # The curve has the times of the rounds, and only the requests of a client have keys.
+        assert set(undisturbed.differences(last)) <= {"watch.curve", "answers.sizes", "answers.bytes"}
 
 
 def raise_struck(_):

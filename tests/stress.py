@@ -89,6 +89,16 @@ def sweeps(folder):
     print(storms.killed_sweeps(100, seed=9))
 
 
+def journals(folder):
+    """100 kills of a process that writes a journal."""
+    print(storms.killed_journals(100, folder, seed=10), "calls acknowledged")
+
+
+def services(folder):
+    """100 kills of a server under load."""
+    print(storms.killed_services(100, Path(folder) / "service", seed=11), "decisions")
+
+
 def numbers(folder):
     """Extreme rows, 100,000 rounds for each learner and graph."""
     for seed, (learner, graph) in enumerate(playable()):
@@ -125,6 +135,8 @@ STORMS = [
     bytes_flipped,
     kills,
     sweeps,
+    journals,
+    services,
     numbers,
     threads,
     calls,

@@ -182,6 +182,7 @@ def test_a_model_to_start_with(tmp_path):
     model.act(np.ones(5))
     assert taught.rounds == 0
     model.close()
+    Online.open(tmp_path / "journal", "auto", GRAPH, 5).close()
     with pytest.raises(UserError, match="holds a model already"):
         Online.open(tmp_path / "journal", start=taught)
     with pytest.raises(UserError, match="beside start"):
@@ -407,16 +408,17 @@ def test_foreign_folders_and_other_arguments_are_refused(tmp_path):
     model.add_class("later")
     model.close()
     for options, words in [
-        ({"learner": "gaphin"}, "learner is not what the model in .* was made with, which is 'gapsmh'"),
+        ({"learner": "gaphin"}, "learner is not what the model in .* was made with, which is another one: omit it"),
         ({"graph": FULL}, "graph is not what"),
         ({"features": 6}, "which is 5: omit it"),
-        ({"normalize": "unit"}, "normalize is not what .* the default"),
+        ({"normalize": "unit"}, "normalize is not what .* which is 'auto': omit it"),
+        ({"speed": 3}, "speed was given, and nothing is known of it"),
         ({"durability": "paper"}, "choose 'disk' or 'os'"),
         ({"pending": 0}, "pending must be at least 1"),
     ]:
         with pytest.raises(UserError, match=words):
             Online.open(tmp_path / "journal", **options)
-    again = opened(tmp_path / "journal", pending=7, min_propensity=0.2)
+    again = opened(tmp_path / "journal", pending=7, min_propensity=0.2, monitor=True, normalize="auto")
     assert (again._receipts.limit, again.graph.n_classes) == (7, 4)
     crash(again)
     assert Online.from_journal(tmp_path / "journal").limits.min_propensity == 0.2
@@ -774,7 +776,7 @@ def test_a_store_in_memory_does_the_same(tmp_path):
 def test_events_survive_as_bytes_and_damaged_bytes_are_noticed():
     features = events.Features(np.array([1, 5], np.int32), np.array([0.5, -2.0]))
     some = [
-        events.Opened("name", 3, 1.5, {"python": "3"}),
+        events.Opened("name", 3, 1.5, {"python": "3"}, [10, 20, None]),
         events.GraphMade(7, {"a": [1, None]}),
         events.Decided(3, 1.5, 1, 0, 7, True, features, np.array([0.25, 0.75])),
         events.Fed(3, 2.5, -1),
@@ -828,3 +830,7 @@ def test_the_player_of_a_journal_is_not_lent(tmp_path):
 def test_a_policy_that_is_not_known():
     with pytest.raises(UserError, match="choose 'disk' or 'os'"):
         journals.Journal(MemoryStore(), journals.Policy(durability="stone"))
+
+
+def test_two_kills_of_a_server_under_load(tmp_path):
+    assert storms.killed_services(2, tmp_path, seed=3) > 10

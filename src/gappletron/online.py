@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import itertools
 import threading
 import time
@@ -18,7 +19,7 @@ from gappletron._forks import forks, guard
 from gappletron._signals import held_back
 from gappletron._validate import Label, SpentReceipt, UserError, whole
 from gappletron.answers import Answers
-from gappletron.engine import HEAD, RATE
+from gappletron.engine import HEAD
 from gappletron.inputs import Vector, Vectors, sparse_parts
 from gappletron.journal import events
 from gappletron.journal.folder import FolderReader, FolderStore
@@ -405,18 +406,17 @@ class Online:
         with held_back():
             if player.needs_time:
                 player.now = now
-            version = 0 if journal is None else journal.version_of(self.graph if graph is None else graph)
-            chances = slice(HEAD, HEAD + self.graph.n_actions)
+            turns = player.draw_many(rows, graph)
+            version = 0 if journal is None else journal.version_of(turns[0].graph)
+            ends, head = rows.indptr.tolist(), HEAD + self.graph.n_actions
             found = []
-            ends = rows.indptr.tolist()
-            for place, turn in enumerate(player.draw_many(rows, graph)):
-                at, action, greedy = map(int, turn.record[:RATE].tolist())
+            for turn, start, stop in zip(turns, ends, ends[1:], strict=False):
+                receipt = Receipt(session, turn.round, turn, now)
                 if journal is not None:
-                    start, stop = ends[place], ends[place + 1]
-                    head = (at, now, action, greedy, version, 0, stop - start)
                     row = rows.indices[start:stop].tobytes() + rows.values[start:stop].tobytes()
-                    journal.add("decided", at, events.packed_decision(*head, row, turn.record[chances]))
-                receipt = Receipt(session, at, turn, now)
+                    record = turn.record[:head].tobytes()
+                    data = events.packed_decision(now, version, 0, stop - start, row, record)
+                    journal.add("decided", receipt.serial, data)
                 receipts.add(receipt)
                 found.append(receipt)
             if receipts.may_be_overdue:
@@ -475,20 +475,18 @@ class Online:
         receipts = self._receipts
         receipt = Receipt(receipts.session.name, turn.round, turn, now)
         if self._journal is not None:
-            self._log_decision(turn)
+            self._log_decision(turn, self._journal)
         receipts.add(receipt)
         if receipts.may_be_overdue:
             self._expire(now)
         self._acting = None
         return receipt
 
-    def _log_decision(self, turn: Turn) -> None:
-        journal = self._journal
-        if journal is not None and not journal.has_added("decided", turn.round):
-            now, row, version, followed = self._acting_how
-            size, flags = len(row) // 12, events.FOLLOWED * followed
-            head = (turn.round, now, turn.action, turn.greedy, version, flags, size)
-            journal.add("decided", turn.round, events.packed_decision(*head, row, turn.probabilities))
+    def _log_decision(self, turn: Turn, journal: Journal) -> None:
+        now, row, version, followed = self._acting_how
+        record = turn.record[: HEAD + turn.graph.n_actions].tobytes()
+        data = events.packed_decision(now, version, events.FOLLOWED * followed, len(row) // 12, row, record)
+        journal.add("decided", turn.round, data)
 
     def _expire(self, now: float) -> None:
         """Let the oldest receipts expire where too many wait, or for too long."""
@@ -504,14 +502,20 @@ class Online:
         """
         turn, receipt = self._acting, self._learning
         if turn is not None or receipt is not None:
-            if turn is not None and turn.round >= 0:
-                self._log_decision(turn)
-            if receipt is not None and self._has_learned(receipt) and self._learning_what[0] != events.FORGOTTEN:
-                self._log_feedback(receipt)
+            if self._journal is not None:
+                self._log_missing(self._journal)
             self._take_note()
             self._receipts.recount()
             self._expire(time.time() if turn is None else self._acting_how[0])
             self._acting = self._learning = None
+
+    def _log_missing(self, journal: Journal) -> None:
+        """Log what an interrupted call has done, where it did not come to that."""
+        turn, receipt = self._acting, self._learning
+        if turn is not None and turn.round >= 0 and not journal.has_added("decided", turn.round):
+            self._log_decision(turn, journal)
+        if receipt is not None and self._has_learned(receipt) and not journal.has_added("fed", receipt.serial):
+            self._log_feedback(receipt, journal)
 
     def _take_note(self) -> None:
         """Let the waiting receipts be those that the state and the journal tell of."""
@@ -612,7 +616,7 @@ class Online:
         self._learning = waiting
         self._player.learn(waiting._turn, position)
         if self._journal is not None:
-            self._log_feedback(waiting)
+            self._log_feedback(waiting, self._journal)
         self._receipts.remove(waiting)
         self._learning = None
 
@@ -623,14 +627,12 @@ class Online:
             for waiting, position in feedback:
                 player.learn(waiting._turn, position)
                 if journal is not None:
-                    journal.add("fed", waiting.serial, events.Fed(waiting.serial, now, position).to_bytes())
+                    journal.add("fed", waiting.serial, events.packed_feedback(waiting.serial, now, position))
                 receipts.remove(waiting)
 
-    def _log_feedback(self, waiting: Receipt) -> None:
-        journal, serial = self._journal, waiting.serial
-        if journal is not None and not journal.has_added("fed", serial):
-            label, now = self._learning_what
-            journal.add("fed", serial, events.Fed(serial, now, label).to_bytes())
+    def _log_feedback(self, waiting: Receipt, journal: Journal) -> None:
+        label, now = self._learning_what
+        journal.add("fed", waiting.serial, events.packed_feedback(waiting.serial, now, label))
 
     def teach(self, x: Any, label: Label, propensity: float | None = None) -> None:
         """Learn the label of x without acting: a warm start from rows whose labels are known.
@@ -686,7 +688,8 @@ class Online:
                 waiting = self._found(receipt)
                 self._learning_what = (events.FORGOTTEN, time.time())
                 self._learning = waiting
-                self._log_feedback(waiting)
+                if self._journal is not None:
+                    self._log_feedback(waiting, self._journal)
                 self._receipts.remove(waiting)
                 self._learning = None
                 self._publish()
@@ -971,9 +974,10 @@ class Online:
         try:
             settings = store.settings()
             if settings is None:
-                model = cls(**{"monitor": True, **given}) if start is None else _copied(start, given)
+                made = {"monitor": True, **given}
+                model = cls(**made) if start is None else _copied(start, given)
                 store.put_snapshot(0, FORMAT, *model._snapshot())
-                store.put_settings({"options": settings_of(given)})
+                store.put_settings({"options": settings_of(_options(made) if start is None else model._made_of())})
             else:
                 if start is not None:
                     raise UserError(f"{store.name!r} holds a model already: omit start, or use another folder")
@@ -1062,9 +1066,16 @@ class Online:
                 stacklevel=4,
             )
 
+    def _made_of(self) -> dict[str, Any]:
+        """The arguments that a model like this one is made with."""
+        found = {"learner": self.learner, "graph": self.graph, "features": self.features, "encoder": self.encoder}
+        return found | {"monitor": not isinstance(self._player.watch, NoWatch)}
+
     def _attach(self, journal: Journal) -> None:
         """Log from now on. The session is new, so its name is logged first."""
-        opened = events.Opened(self._receipts.session.name, self.rounds, time.time(), versions())
+        waiting = self._receipts
+        limits = [waiting.limit, waiting.most_bytes, waiting.age]
+        opened = events.Opened(waiting.session.name, self.rounds, time.time(), versions(), limits)
         journal.add("opened", -1, opened.to_bytes())
         journal.publish()
         journal.commit()
@@ -1168,9 +1179,9 @@ class Online:
             self._publish()
             at = journal.begin_part()
             header, arrays = self._snapshot()
-            self._marks.append((at, self.rounds))
             stop = None
             if journal.policy.keep_rows is not None:
+                self._marks.append((at, self.rounds))
                 last = self.rounds - journal.policy.keep_rows
                 stop = max((number for number, rounds in self._marks if rounds <= last), default=0)
                 self._marks = [mark for mark in self._marks if mark[0] >= stop]
@@ -1294,6 +1305,12 @@ def _encoded_features(encoder: Any, features: Any) -> int:
             "Encoder(features=2**16)"
         )
     return encoder.features
+
+
+def _options(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a new model, with the defaults of those that were not given."""
+    known = inspect.signature(Online).parameters.values()
+    return {each.name: each.default for each in known if each.name not in CHANGEABLE} | given
 
 
 def _copied(start: Any, given: dict[str, Any]) -> Online:

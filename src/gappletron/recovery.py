@@ -65,10 +65,11 @@ def _redo(parts: Parts, event: events.Event, graphs: dict[int, FeedbackGraph]) -
         case events.Expired(serial, _):
             if serial in parts.waiting.pending:  # the same expiry may be logged twice
                 parts.waiting.expire(parts.waiting.pending[serial])
-        case events.Opened(name, first, _, _):
+        case events.Opened(name, first, _, _, limits):
             if first != parts.player.rounds:
                 raise events.Damaged
             parts.waiting.start_session(first, name)
+            parts.waiting.set_limits(*limits)
         case events.Answered(_, key, fingerprint, answer):
             parts.answers.put(key, fingerprint, answer)
         case _:

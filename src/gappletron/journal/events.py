@@ -38,8 +38,13 @@ __all__ = [
 ]
 
 HEAD = struct.Struct("<BI")
-DECISION = struct.Struct("<qdiiqBII")
+DECISION = struct.Struct("<dqBI")
+"""Time, graph, flags, and the size of the row; then the row, and the record."""
+RECORD = 5
+"""The numbers before the probabilities in a record (:func:`gappletron.engine.new_record`): the round, the action, the
+greedy class, and two that replay computes again."""
 FEEDBACK = struct.Struct("<qdi")
+WHOLE_FEEDBACK = struct.Struct("<BIqdi")
 EXPIRY = struct.Struct("<qd")
 TEACHING = struct.Struct("<didI")
 ANSWER = struct.Struct("<dHH")
@@ -68,12 +73,16 @@ NO_FEATURES = np.zeros(0, np.int32), np.zeros(0)
 
 
 class Opened(NamedTuple):
-    """A process has opened the journal: from round `first` on its receipts have this name."""
+    """A process has opened the journal: from round `first` on its receipts have this name.
+
+    `waiting` are the limits of waiting receipts from then on: their number, their bytes, their age.
+    """
 
     name: str
     first: int
     time: float
     versions: dict[str, str]
+    waiting: list[Any]
 
     def to_bytes(self) -> bytes:
         return _json_event(Opened, self._asdict())
@@ -107,9 +116,8 @@ class Decided(NamedTuple):
         indices, values, digest = self.features
         row = digest or indices.tobytes() + values.tobytes()
         flags = FOLLOWED * self.followed | HASHED * bool(digest)
-        return packed_decision(
-            self.round, self.time, self.action, self.greedy, self.graph, flags, len(indices), row, self.probabilities
-        )
+        record = np.concatenate([[self.round, self.action, self.greedy, 0.0, 0.0], self.probabilities])
+        return packed_decision(self.time, self.graph, flags, len(indices), row, record.tobytes())
 
 
 class Fed(NamedTuple):
@@ -120,7 +128,7 @@ class Fed(NamedTuple):
     label: int
 
     def to_bytes(self) -> bytes:
-        return FEEDBACK_HEAD + FEEDBACK.pack(*self)
+        return packed_feedback(*self)
 
 
 class Expired(NamedTuple):
@@ -200,15 +208,20 @@ KIND_OF: dict[Any, int] = {
         (Opened, GraphMade, Decided, Fed, Expired, Taught, Added, Grown, Answered, Limited), 1
     )
 }
-FEEDBACK_HEAD = HEAD.pack(KIND_OF[Fed], FEEDBACK.size)
 
 
-def packed_decision(
-    round: int, time: float, action: int, greedy: int, graph: int, flags: int, size: int, row: bytes, chances: Floats
-) -> bytes:
-    """The bytes of a :class:`Decided` whose features are bytes already."""
-    body = DECISION.pack(round, time, action, greedy, graph, flags, size, chances.size) + row + chances.tobytes()
-    return HEAD.pack(KIND_OF[Decided], len(body)) + body
+DECIDED, FED = KIND_OF[Decided], KIND_OF[Fed]
+
+
+def packed_decision(time: float, graph: int, flags: int, size: int, row: bytes, record: bytes) -> bytes:
+    """The bytes of a :class:`Decided` whose features and record (up to the last probability) are bytes already."""
+    length = DECISION.size + len(row) + len(record)
+    return HEAD.pack(DECIDED, length) + DECISION.pack(time, graph, flags, size) + row + record
+
+
+def packed_feedback(round: int, time: float, label: int) -> bytes:
+    """The bytes of a :class:`Fed`."""
+    return WHOLE_FEEDBACK.pack(FED, FEEDBACK.size, round, time, label)
 
 
 def _json_event(kind: Any, values: dict[str, Any]) -> bytes:
@@ -247,10 +260,15 @@ def _event(kind: int, body: bytes) -> Event:
 
 
 def _decision(body: bytes) -> Decided:
-    round, time, action, greedy, graph, flags, size, actions = DECISION.unpack_from(body)
-    stop = len(body) - 8 * actions
-    features = _features(body[DECISION.size : stop], size, bool(flags & HASHED))
-    probabilities = np.frombuffer(body, np.float64, actions, stop).copy()  # aligned, as compiled code expects it
+    time, graph, flags, size = DECISION.unpack_from(body)
+    hashed = bool(flags & HASHED)
+    stop = DECISION.size + (HASH_BYTES if hashed else 12 * size)
+    if len(body) < stop + 8 * (RECORD + 1) or (len(body) - stop) % 8:
+        raise Damaged
+    features = _features(body[DECISION.size : stop], size, hashed)
+    record = np.frombuffer(body, np.float64, offset=stop)
+    round, action, greedy = (int(number) for number in record[:3])
+    probabilities = record[RECORD:].copy()  # aligned, as compiled code expects it
     return Decided(round, time, action, greedy, graph, bool(flags & FOLLOWED), features, probabilities)
 
 

@@ -14,7 +14,7 @@ import hashlib
 import itertools
 import json
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from gappletron._signals import held_back
 from gappletron._validate import UserError
@@ -67,17 +67,12 @@ class Snapshot(NamedTuple):
     stop: int | None
 
 
-class Entry(NamedTuple):
-    """An event that is not stored yet: what it is about, and its bytes."""
-
-    kind: str
-    round: int
-    data: bytes
+Entry: TypeAlias = tuple[str, int, bytes]
+"""An event that is not stored yet: its kind, the round that it is about, and its bytes."""
 
 
 PUBLISHED = "published"
-"""The kind of an entry that is no event: what stands before it may be written. Its `round` is the number of the mark.
-"""
+"""The kind of an entry that is no event: what stands before it may be written. In place of a round it has a number."""
 
 
 class InFlight(NamedTuple):
@@ -128,7 +123,7 @@ class Journal:
 
     def add(self, kind: str, round: int, data: bytes) -> None:
         """Add an event to what will be written."""
-        self._entries.append(Entry(kind, round, data))
+        self._entries.append((kind, round, data))
 
     def has_added(self, kind: str, round: int) -> bool:
         """Whether the last event of this kind since the last :meth:`publish` is about this round.
@@ -136,17 +131,17 @@ class Journal:
         It is asked for the round that is being played or learned from: an earlier one of this kind settles it, so that
         a batch is not read again for each of its rows.
         """
-        for entry in reversed(self._entries):
-            if entry.kind == PUBLISHED:
+        for found, at, _ in reversed(self._entries):
+            if found == PUBLISHED:
                 return False
-            if entry.kind == kind:
-                return entry.round == round
+            if found == kind:
+                return at == round
         return False
 
     def publish(self) -> None:
         """What was added so far belongs together, and may be written from now on."""
         mark = next(self._marks)
-        self._entries.append(Entry(PUBLISHED, mark, b""))
+        self._entries.append((PUBLISHED, mark, b""))
         self._published = mark
 
     def version_of(self, graph: FeedbackGraph) -> int:
@@ -187,12 +182,12 @@ class Journal:
         self._forget_stored()
         entries = self._entries
         stop = len(entries)
-        while stop and entries[stop - 1].kind != PUBLISHED:
+        while stop and entries[stop - 1][0] != PUBLISHED:
             stop -= 1
-        batch = [entry.data for entry in entries[:stop] if entry.kind != PUBLISHED]
+        batch = [data for kind, _, data in entries[:stop] if kind != PUBLISHED]
         if stop:
             first = self.store.count
-            self._in_flight = InFlight(first + len(batch), entries[0], stop, entries[stop - 1].round)
+            self._in_flight = InFlight(first + len(batch), entries[0], stop, entries[stop - 1][1])
             if batch:
                 self._store(Group(first, len(batch), b"".join(batch)))
             self._forget_stored()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gappletron._validate import UserError, printable
 from gappletron._version import __version__
 from gappletron.model_files import graph_document
+from gappletron.player import learner_of
 from gappletron.spelling import spelled
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def _plain(name: str, value: Any) -> Any:
     """One argument as a plain value; what has no such form is told by its text."""
     if name == "graph":
         return graph_document(value)
+    if name == "learner":
+        return spelled(learner_of(value))
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if value is None or isinstance(value, str | bool | int | float):
@@ -52,8 +55,10 @@ def _plain(name: str, value: Any) -> Any:
 def check_settings(where: str, made: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Refuse arguments that are not those that a model was made with."""
     for name, value in settings_of(given).items():
-        if name not in made or _comparable(made[name]) != _comparable(value):
-            shown = "another one" if name == "graph" else _shown(made.get(name))
+        if name not in made:
+            raise UserError(f"{name} was given, and nothing is known of it in {where!r}: omit it")
+        if _comparable(made[name]) != _comparable(value):
+            shown = "another one" if isinstance(made[name], dict) else printable(repr(made[name]))
             raise UserError(
                 f"{name} is not what the model in {where!r} was made with, which is {shown}: omit it, or use another "
                 "folder"
@@ -67,7 +72,3 @@ def _comparable(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _comparable(item) for key, item in value.items()}
     return value
-
-
-def _shown(value: Any) -> str:
-    return "the default" if value is None else printable(repr(value))

@@ -100,7 +100,7 @@ def read_decisions(folder: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
         match event:
             case events.GraphMade(version, document):
                 graphs[version] = graph_from(document)
-            case events.Opened(name, first, _, _):
+            case events.Opened(name, first):
                 session = Session(first, name)
             case events.Decided() if event.round < len(feedback.status):
                 rows.append(_row(event, graphs[event.graph], session, feedback))
@@ -255,7 +255,7 @@ def summary(folder: str | os.PathLike[str]) -> Summary:
                 compacted += bool(event.features.digest)
             case events.Taught():
                 taught += 1
-            case events.Opened(_, _, _, found):
+            case events.Opened(versions=found):
                 versions = found
     numbers = np.bincount(feedback.status, minlength=len(STATUSES)).tolist()
     return Summary(
