@@ -126,6 +126,11 @@ class Limits:
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise UserError(f"{self.budget!r} is not a budget: give Budget(50, per=1000), or None")
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether there is a budget by time, for which a player must know the time of its rounds."""
+        return self.budget is not None and isinstance(self.budget.per, str)
+
     def piece(self) -> Limiting:
         """The part of the compiled round that keeps to these limits."""
         if self.min_propensity == 0.0 and self.budget is None:

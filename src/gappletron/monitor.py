@@ -256,8 +256,7 @@ class Monitor:
         """
         alpha = number(alpha, "alpha", above=0.0, most=0.5)
         watched = self._state.tuple
-        level = math.log(2.0 / alpha)
-        policy, greedy = (self._rates(q, SLOTS, level) for q in (POLICY_ERROR, GREEDY_ERROR))
+        policy, greedy = self.rates("policy", alpha), self.rates("greedy", alpha)
         return Report(
             rounds=int(count_of(watched, DECIDED, SLOTS)),
             judged=int(count_of(watched, JUDGED, SLOTS)),
@@ -271,6 +270,13 @@ class Monitor:
             alarm=self._alarm(),
             spent=self._spent,
         )
+
+    def rates(self, who: str, alpha: float = 0.05) -> Rates:
+        """The rates of ``"policy"`` or ``"greedy"`` alone, without those of classes."""
+        if who not in ("policy", "greedy"):
+            raise UserError(f"there are no rates of {who!r}: choose 'policy' or 'greedy'")
+        q = POLICY_ERROR if who == "policy" else GREEDY_ERROR
+        return self._rates(q, SLOTS, math.log(2.0 / number(alpha, "alpha", above=0.0, most=0.5)))
 
     def _rates(self, q: int, slots: int, level: float) -> Rates:
         """The error, and the cost where there is one, of the policy or the greedy class over the first slots."""

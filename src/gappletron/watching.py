@@ -332,7 +332,7 @@ class Watch(Watching):
     ) -> None:
         block = at // (self.window // BLOCKS)
         seen = label >= 0 and graph.visible[action, label]
-        if at < watched.place[SINCE] or not sight.shows[action]:
+        if watched.place[SINCE] < 0 or at < watched.place[SINCE] or not sight.shows[action]:
             return  # of before the watch, or judged when the action was played
         if graph.revealing[action] and not seen:
             return  # the label is of a class that was added since: it is none of the round's
