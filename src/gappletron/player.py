@@ -416,6 +416,21 @@ class Player:
         """What exploration has cost so far; None without a budget."""
         return None if self.limits.budget is None else float(self._limited.tuple.spending.spent[1])
 
+    def begin_watch(self, watch: Watching | bool = True) -> None:
+        """Watch the rounds from now on, where none were watched so far.
+
+        >>> player = Player("auto", FeedbackGraph.bandit(3), features=2)
+        >>> player.begin_watch()
+        >>> player.watch
+        Watch(window=10000, alpha=0.05)
+        """
+        if not isinstance(self.watch, NoWatch):
+            raise UserError("the player is watched already: a watch lasts as long as its player")
+        begun = watch_of(watch)
+        watched = State(begun.declare(), Sizes(1, self.graph.n_classes, self.graph.n_actions))
+        self.watch = begun
+        self._bind(self.graph, self._state, watched, self._plan)
+
     def watched(self) -> State:
         """A copy of what the watch has written down, for :class:`gappletron.Monitor`."""
         return self._watched.resized(self._watched.sizes)
