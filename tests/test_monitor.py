@@ -190,6 +190,25 @@ def test_a_turn_that_is_learned_from_twice_is_judged_once():
     assert Monitor(player).report().judged == 1
 
 
+def test_a_watch_that_begins_later_knows_nothing_of_before():
+    graph = FeedbackGraph.bandit(3)
+    with interpreted():
+        player = Player("auto", graph, 2, seed=1)
+        early = [player.act([1.0, 0.5]) for _ in range(30)]
+        player.begin_watch(Watch(window=80))
+        player.learn(early[0], -1)
+        assert Monitor(player).report().rounds == 0
+        turn = player.act([1.0, 0.5])
+        for late in early[1:]:
+            player.learn(late, -1)
+        assert (Monitor(player).report().rounds, Monitor(player).report().judged) == (1, 0)
+        player.learn(turn, turn.action)
+        report = Monitor(Player.from_bytes(player.to_bytes())).report()
+        with pytest.raises(UserError, match="watched already"):
+            player.begin_watch()
+    assert (report.judged, report.window.first, report.window.last) == (1, 30, 30)
+
+
 # ------------------------------------------------------------------------------------------------------------ same bits
 
 
@@ -256,7 +275,7 @@ def test_files_of_before_and_damaged_ones(tmp_path):
 def test_the_curve_is_thinned_and_holds_what_was_known():
     graph = GRAPHS["filtering"]
     X, y = small_stream(np.random.default_rng(4), 7000, 5, 4)
-    player = Player("auto", graph, 5, seed=1, watch=Watch(window=WINDOW))
+    player = Player("auto", graph, 5, seed=1, watch=Watch(window=WINDOW), limits=Limits(min_propensity=0.05))
     counts = {}
     for start in range(0, 7000, 500):
         player.now = float(start)

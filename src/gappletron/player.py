@@ -870,7 +870,7 @@ class Player:
         if given[action] <= 0.0:
             raise UserError(f"the action {action} has the probability 0: give the probabilities that it was drawn with")
         wanted = -1 if greedy is None else whole(greedy, "the position of a class", most=self.graph.n_classes - 1)
-        pack = self._packed(turn.graph)
+        pack = self._packed(self._checked_graph(turn.graph))
         record = following_record(self._blank, given, np.zeros(given.size))
         if self._follow is None:
             with in_mode(self._interpreted):

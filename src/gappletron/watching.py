@@ -79,7 +79,7 @@ rounded up: the counts are exact."""
 
 POINTS = 256
 """The most points of a curve; then every second one is dropped."""
-FIRST_STRIDE = 10
+FIRST_STRIDE = 20
 """The rounds between two points of a short curve."""
 POINT = (
     "round",
@@ -877,8 +877,11 @@ def hidden_at_least(watched: Any, q: int, slots: int, level: float) -> float:
 def total_between(watched: Any, q: int, slots: int, level: float) -> tuple[float, float]:
     """The sum of a quantity over the judged rounds of the first slots lies between these two."""
     known_low, known_high = sum_of(watched, q, KNOWN_LOW, slots), sum_of(watched, q, KNOWN_HIGH, slots)
+    opened = opened_of(watched, q, slots)
+    if opened == 0.0:
+        return known_low, known_low  # nothing is hidden in rounds that were judged
     least_scale, most_scale = scale_between(watched, q, slots)
-    waiting, opened = waiting_of(watched, q, slots), opened_of(watched, q, slots)
+    waiting = waiting_of(watched, q, slots)
     low = known_low + max(0.0, hidden_at_least(watched, q, slots, level) - waiting * most_scale)
     add_logs(watched, 2 * q + 1, slots)
     add_losses(watched, q, slots)
