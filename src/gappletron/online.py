@@ -382,6 +382,24 @@ class Online:
         player.draw(turn)
         return self._issued(turn, now)
 
+    def compile_batches(self) -> None:
+        """Compile, or load from the cache, what :meth:`act_many` needs, before many rows come in; nothing is played.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
+        >>> model.compile_batches()
+        >>> model.rounds
+        0
+        """
+        from scipy.sparse import csr_array
+
+        self._refuse_nesting()
+        with self._lock:
+            self._settle()
+            nothing = self._player.take_many(csr_array((0, 1)))
+            assert nothing is not None
+            self._player.draw_many(nothing)
+
     def _taken_many(self, X: Any) -> list[Vector] | Vectors:
         """Rows for a call that learns, checked: few as single vectors, many together."""
         if hasattr(X, "tocsr"):

@@ -13,6 +13,11 @@ from gappletron.cli.output import check_outputs, say
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph
 
+NewCost = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ACTION,CLASS=NUMBER", help="For a new model: what an action costs at a label; repeatable."),
+]
+
 
 def describe_graph(
     graph: Annotated[

@@ -22,7 +22,7 @@ from gappletron.cli.data import (
     loaded,
     opened,
 )
-from gappletron.cli.graph import with_costs
+from gappletron.cli.graph import NewCost, with_costs
 from gappletron.cli.output import STANDARD_OUTPUT, check_outputs, tell
 from gappletron.progress import progress
 
@@ -147,12 +147,7 @@ def teach(
         str | None,
         typer.Option(help="For a new model on the filtering or apple-tasting graph: the class that reveals."),
     ] = None,
-    cost: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ACTION,CLASS=NUMBER", help="For a new model: what an action costs at a label; repeatable."
-        ),
-    ] = None,
+    cost: NewCost = None,
     learner: Annotated[str | None, typer.Option(help="For a new model. Default: auto.")] = None,
     classes: Annotated[
         str | None, typer.Option(help="The labels, as in ham,spam; replaces a scan of the file.")

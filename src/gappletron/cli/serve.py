@@ -10,7 +10,7 @@ import typer
 
 from gappletron._validate import UserError, unknown
 from gappletron.cli.data import Categorical, Drop, Numeric, Text  # noqa: TC001 - typer reads the annotations
-from gappletron.cli.graph import named_graph, with_costs
+from gappletron.cli.graph import NewCost, named_graph, with_costs
 from gappletron.cli.output import tell
 from gappletron.progress import progress
 
@@ -46,12 +46,7 @@ def serve(
         str | None,
         typer.Option(help="Filtering and apple tasting: the class that reveals. Default: the first of --classes."),
     ] = None,
-    cost: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ACTION,CLASS=NUMBER", help="For a new model: what an action costs at a label; repeatable."
-        ),
-    ] = None,
+    cost: NewCost = None,
     learner: Annotated[
         list[str] | None,
         typer.Option(

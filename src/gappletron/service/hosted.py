@@ -95,6 +95,8 @@ class Model(Protocol):
     def hold(self) -> AbstractContextManager[object]:
         """Take the model's lock; calls inside do not wait for the disk, and are logged together."""
 
+    def compile_batches(self) -> None: ...
+
     def act_many(self, X: Any) -> Sequence[Receipt]: ...
 
     def learn_many(self, feedback: Sequence[tuple[str, Label | Unseen]]) -> None: ...
@@ -177,7 +179,8 @@ class Hosted:
             shadow.champion = self
 
     def warm_up(self) -> None:
-        """Compile what predictions and texts need, before requests come."""
+        """Compile what batches, predictions and texts need, before requests come."""
+        self.model.compile_batches()
         encoder = self.model.encoder
         if encoder is not None:
             encoder.encode("word")
