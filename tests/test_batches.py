@@ -72,10 +72,7 @@ def test_batches_are_the_rounds_one_by_one(graph):
     ("learner", "options"),
     [
         ("gapsmh", {}),
-        ("gapsmh", {"bias": True, "normalize": "unit"}),
-        ("banditron", {"normalize": "columns"}),
-        ("auto", {"min_propensity": 0.05}),
-        ("auto", {"budget": Budget(5, per=50)}),
+        ("auto", {"min_propensity": 0.05, "budget": Budget(5, per=50)}),
     ],
 )
 @pytest.mark.parametrize("form", [csr_array, list])
