@@ -106,7 +106,7 @@ def test_the_budget_is_that_of_the_reference(name, by_time):
     graph, rng = CASES[name], np.random.default_rng(6)
     prices = {graph.actions[-1]: 0.7, graph.actions[0]: 0.25}
     budget = Budget(3.0, per="hour" if by_time else 50, prices=prices)
-    X, y = small_stream(rng, 400, 4, graph.n_classes)
+    X, y = small_stream(rng, 240, 4, graph.n_classes)
     with interpreted():
         player = Player("exp3-g", graph, 4, seed=1, limits=Limits(budget=budget))
         purse = Purse(3.0, 3600.0 if by_time else 50.0, by_time)
