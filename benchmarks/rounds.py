@@ -97,11 +97,13 @@ class Yardsticks(NamedTuple):
         return cls(lambda: score_pass(*chunk[:3], weights), call)
 
 
-def time_rounds(chunk, graph: FeedbackGraph, learner, repeats: int, floor, features: int = D) -> tuple[float, float]:
+def time_rounds(
+    chunk, graph: FeedbackGraph, learner, repeats: int, floor, features: int = D, watch: bool = False
+) -> tuple[float, float]:
     """Nanoseconds per round, and the median over the repeats of the ratio to a bare pass timed right before."""
     checked, nanoseconds, ratios = prepared(chunk), [], []
     for repeat in range(repeats + 1):
-        player = Player(learner, graph, features, seed=repeat)
+        player = Player(learner, graph, features, seed=repeat, watch=watch)
         player.compile()
         bare, own = seconds(floor), seconds(lambda: player.advance(checked))  # noqa: B023 - called at once
         if repeat:
@@ -110,9 +112,9 @@ def time_rounds(chunk, graph: FeedbackGraph, learner, repeats: int, floor, featu
     return float(np.median(nanoseconds)), float(np.median(ratios))
 
 
-def one_round_at_a_time(chunk, rounds: int = 5000) -> float:
+def one_round_at_a_time(chunk, rounds: int = 5000, watch: bool = False) -> float:
     """Microseconds for act and learn with (indices, values)."""
-    model = Online("gapsmh", FeedbackGraph.bandit(K), D)
+    model = Online.from_player(Player("gapsmh", FeedbackGraph.bandit(K), D, watch=watch))
     cuts = zip(chunk.indptr[:rounds], chunk.indptr[1 : rounds + 1], strict=True)
     xs = [(chunk.indices[a:b], chunk.values[a:b]) for a, b in cuts]
     labels = chunk.labels[:rounds].tolist()
@@ -172,7 +174,13 @@ def main() -> None:
         costs = [time_rounds(chunk, graphs[0], named(name), 3, floor, width)[0] for width in (D, 100 * D)]
         print(f"{name:34} d = {D}: {costs[0]:.0f}, d = {100 * D}: {costs[1]:.0f}")
 
+    print("\nwith a watch, and without one (nanoseconds per round)")
+    for graph in graphs:
+        costs = [time_rounds(chunk, graph, named("auto"), 3, floor, watch=watch)[0] for watch in (True, False)]
+        print(f"{'auto':34} {graph.name:16} {costs[0]:.0f}, {costs[1]:.0f}")
+
     print(f"\nact + learn with (indices, values): {one_round_at_a_time(chunk):.1f} microseconds")
+    print(f"the same with a watch: {one_round_at_a_time(chunk, watch=True):.1f} microseconds")
     print(f"process start to first result, warm cache: {a_command('run', 'synthetic:T=1000'):.2f} s")
     print(f"gappletron --help: {a_command('--help'):.2f} s")
 

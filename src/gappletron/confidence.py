@@ -18,7 +18,7 @@ from gappletron._dispatch import helper
 if TYPE_CHECKING:
     from gappletron.numerics import Floats
 
-__all__ = ["BETS", "bet", "least_hidden", "mean_at_least", "mean_at_most"]
+__all__ = ["BETS", "bet", "first_stake", "least_hidden", "lose", "mean_at_least", "mean_at_most", "most_hidden"]
 
 BETS = 16
 """The number of stakes that a process is a mixture of."""
@@ -29,17 +29,27 @@ STAKES = np.array([0.9 * 0.5**j for j in range(BETS)])
 SLOPES = np.array([math.log1p(-0.9 * 0.5**j) for j in range(BETS)])
 """ln(1 - lambda_j): what a unit of the hidden sum takes from the logarithm of a wealth, at most."""
 
-LOG_BETS = math.log(BETS)
+GAINS = np.array([math.log1p(0.9 * 0.5**j) for j in range(BETS)])
+"""ln(1 + lambda_j): what a unit of the hidden sum adds to the logarithm of a wealth that bets on it, at least."""
+
+LARGEST_LOSS = 0.75
+"""A bet on the hidden sum never loses a larger share of its wealth in one round."""
+
+CHORD = -math.log1p(-LARGEST_LOSS) / LARGEST_LOSS
+"""-ln(1 - z) <= CHORD z for z from 0 to the largest loss."""
+
+LOG_BETS, LOG_2 = math.log(BETS), math.log(2.0)
 LARGEST_BET = 1e100
 """A larger x counts as this one: the bound only gets wider."""
 
 FULL = 1e30
-"""A wealth beyond this is moved to its logarithm: the product of several then stays within the range of doubles."""
+"""A wealth beyond this, or below its inverse, is moved to its logarithm: the product of several then stays within the
+range of doubles."""
 
 NEWTON_STEPS = 40
 HALVINGS = 52
 
-STAKES.flags.writeable = SLOPES.flags.writeable = False
+STAKES.flags.writeable = SLOPES.flags.writeable = GAINS.flags.writeable = False
 
 
 @helper
@@ -59,6 +69,82 @@ def bet(wealth: Floats, logs: Floats, x: float) -> None:
             for j in range(BETS):
                 logs[j] += math.log(wealth[j])
                 wealth[j] = 1.0
+
+
+@helper
+def first_stake(largest: float) -> int:
+    """The first stake that may bet on the hidden sum in a round whose X is at most this; 16 where none may.
+
+    >>> first_stake(0.5), first_stake(19.0), first_stake(math.inf)
+    (0, 5, 16)
+    """
+    j = 0
+    while j < BETS and STAKES[j] * largest > LARGEST_LOSS:
+        j += 1
+    return j
+
+
+@helper
+def lose(wealth: Floats, logs: Floats, x: float, first: int) -> None:
+    """Multiply the wealths from the first stake on by 1 - lambda_j x: they had bet on the hidden sum.
+
+    >>> wealth, logs = np.ones(BETS), np.zeros(BETS)
+    >>> lose(wealth, logs, 2.0, 2)
+    >>> wealth[1:4].tolist()
+    [1.0, 0.55, 0.775]
+    """
+    for j in range(first, BETS):
+        wealth[j] *= 1.0 - STAKES[j] * x
+        if wealth[j] < 1.0 / FULL:
+            logs[j] += math.log(wealth[j])
+            wealth[j] = 1.0
+
+
+@helper
+def most_hidden(savings: Floats, ceiling: float, losses: Floats, uncovered: Floats, most: float, level: float) -> float:
+    """The largest h <= most that two families of bets leave possible for the hidden sum: the root of
+
+    ``ln (sum_j exp(savings[j] + (ceiling - h) SLOPES[j]) + sum_j exp(losses[j] + max(0, h - uncovered[j]) GAINS[j]))
+    / 32 = level``.
+
+    The first bet on the hidden savings, which are at most ceiling - h. The second bet on the hidden sum itself, in
+    rounds that hold all of it but `uncovered`. The left side is convex and grows, so Newton's steps from the right
+    never pass the root.
+
+    >>> zeros = np.zeros(BETS)
+    >>> found = most_hidden(zeros, 100.0, zeros, zeros, 100.0, math.log(20.0))  # nothing was lost: little is hidden
+    >>> round(float(found), 2)
+    9.88
+    """
+    reach = level + LOG_BETS + LOG_2
+    largest = most
+    for j in range(BETS):  # what each bet alone shows
+        largest = min(largest, ceiling - (reach - savings[j]) / SLOPES[j])
+        largest = min(largest, uncovered[j] + (reach - losses[j]) / GAINS[j])
+    largest = max(0.0, largest)
+    for _ in range(NEWTON_STEPS):
+        top = -math.inf
+        for j in range(BETS):
+            top = max(top, savings[j] + (ceiling - largest) * SLOPES[j])
+            top = max(top, losses[j] + max(0.0, largest - uncovered[j]) * GAINS[j])
+        total = slope = 0.0
+        for j in range(BETS):
+            part = math.exp(savings[j] + (ceiling - largest) * SLOPES[j] - top)
+            total += part
+            slope -= part * SLOPES[j]
+            part = math.exp(losses[j] + max(0.0, largest - uncovered[j]) * GAINS[j] - top)
+            total += part
+            slope += part * GAINS[j] if largest > uncovered[j] else 0.0
+        above = top + math.log(total) - reach
+        if above <= 0.0:
+            break
+        step = above * total / slope
+        if step >= largest:
+            return 0.0
+        largest -= step
+        if step <= 1e-13 * largest:
+            break
+    return largest
 
 
 @helper

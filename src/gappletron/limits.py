@@ -77,11 +77,14 @@ class Budget:
         >>> Budget.parse("2.5/day")
         Budget(limit=2.5, per='day', prices=None)
         """
-        limit, _, per = text.partition("/")
+        limit, _, per = (part.strip() for part in text.partition("/"))
         try:
-            return cls(float(limit), int(per) if per.strip().isdigit() else per.strip())
+            amount = float(limit)
         except ValueError:
-            raise UserError(f"{text!r} is not a budget: write it as in 50/1000 or 50/day") from None
+            amount = math.nan
+        if math.isnan(amount) or not per:
+            raise UserError(f"{text!r} is not a budget: write it as in 50/1000 or 50/day")
+        return cls(amount, int(per) if per.isdecimal() else per)
 
     def prices_on(self, graph: FeedbackGraph) -> Floats:
         """The price of every action of a graph.
@@ -122,6 +125,11 @@ class Limits:
         object.__setattr__(self, "min_propensity", least)
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise UserError(f"{self.budget!r} is not a budget: give Budget(50, per=1000), or None")
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether there is a budget by time, for which a player must know the time of its rounds."""
+        return self.budget is not None and isinstance(self.budget.per, str)
 
     def piece(self) -> Limiting:
         """The part of the compiled round that keeps to these limits."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from gappletron import _files
 from gappletron._validate import UserError, number, printable
-from gappletron.confidence import least_hidden
 from gappletron.history import COLOURS, aligned
 from gappletron.watching import (
     ALARM_SINCE,
@@ -26,17 +25,11 @@ from gappletron.watching import (
     GREEDY_ERROR,
     HIT,
     HIT_HIDDEN,
-    HIT_HIGH,
-    HIT_LOW,
-    HIT_OPEN,
     JUDGED,
     LAST_HIGH,
     LAST_LOW,
     MISSED,
     MISSED_HIDDEN,
-    MISSED_HIGH,
-    MISSED_LOW,
-    MISSED_OPEN,
     POLICY,
     POLICY_COST,
     POLICY_ERROR,
@@ -45,8 +38,8 @@ from gappletron.watching import (
     SEEN_PREDICTED,
     SINCE,
     SLOTS,
-    UNIT,
     Watch,
+    class_total_between,
     count_of,
     estimate_of,
     fill_point,
@@ -244,7 +237,7 @@ class Monitor:
     >>> for chunk in Synthetic(classes=3, features=40, noise=0.05, rounds=20_000).chunks():
     ...     player.advance(chunk)
     >>> error = Monitor(player).report().greedy.error
-    >>> error.low < 0.06 < error.high < 0.15
+    >>> error.low < 0.035 < error.high < 0.1
     True
     """
 
@@ -263,8 +256,7 @@ class Monitor:
         """
         alpha = number(alpha, "alpha", above=0.0, most=0.5)
         watched = self._state.tuple
-        level = math.log(2.0 / alpha)
-        policy, greedy = (self._rates(q, SLOTS, level) for q in (POLICY_ERROR, GREEDY_ERROR))
+        policy, greedy = self.rates("policy", alpha), self.rates("greedy", alpha)
         return Report(
             rounds=int(count_of(watched, DECIDED, SLOTS)),
             judged=int(count_of(watched, JUDGED, SLOTS)),
@@ -278,6 +270,13 @@ class Monitor:
             alarm=self._alarm(),
             spent=self._spent,
         )
+
+    def rates(self, who: str, alpha: float = 0.05) -> Rates:
+        """The rates of ``"policy"`` or ``"greedy"`` alone, without those of classes."""
+        if who not in ("policy", "greedy"):
+            raise UserError(f"there are no rates of {who!r}: choose 'policy' or 'greedy'")
+        q = POLICY_ERROR if who == "policy" else GREEDY_ERROR
+        return self._rates(q, SLOTS, math.log(2.0 / number(alpha, "alpha", above=0.0, most=0.5)))
 
     def _rates(self, q: int, slots: int, level: float) -> Rates:
         """The error, and the cost where there is one, of the policy or the greedy class over the first slots."""
@@ -327,8 +326,8 @@ class Monitor:
         judged, seen = int(count_of(watched, JUDGED, SLOTS)), int(count_of(watched, SEEN, SLOTS))
         sums = watched.class_sums[k, who].tolist()
         quarter, half = math.log(4.0 / alpha), math.log(2.0 / alpha)
-        missed_low, missed_high = self._class_total(k, who, MISSED, quarter)
-        hit_low, hit_high = self._class_total(k, who, HIT, quarter)
+        missed_low, missed_high = class_total_between(watched, k, who, 0, quarter)
+        hit_low, hit_high = class_total_between(watched, k, who, 1, quarter)
         missed, hit = sums[MISSED] + sums[MISSED_HIDDEN], sums[HIT] + sums[HIT_HIDDEN]
         labels, predicted, seen_predicted = sums[MISSED] + sums[HIT], sums[PREDICTED], sums[SEEN_PREDICTED]
         share = error = precision = Estimate(None, 0.0, 1.0, None)
@@ -342,27 +341,11 @@ class Monitor:
             naive = sums[MISSED] / labels if labels else None
             error = _estimate(missed / (missed + hit) if missed + hit > 0.0 else None, low, high, naive)
         if predicted > 0.0:
-            hit_low, hit_high = self._class_total(k, who, HIT, half)
+            hit_low, hit_high = class_total_between(watched, k, who, 1, half)
             naive = 1.0 - sums[HIT] / seen_predicted if seen_predicted else None
             bounds = 1.0 - hit_high / predicted, 1.0 - hit_low / predicted
             precision = _estimate(1.0 - hit / predicted, *bounds, naive)
         return ClassRates(share, error, precision)
-
-    def _class_total(self, k: int, who: int, which: int, level: float) -> tuple[float, float]:
-        """How many labels of class k were missed, or hit, in the judged rounds, at least and at most."""
-        watched = self._state.tuple
-        known = float(watched.class_sums[k, who, which])
-        is_hit = which == HIT
-        most = known + float(watched.class_sums[k, who, HIT_OPEN if is_hit else MISSED_OPEN])
-        waiting = watched.class_waiting[k, who, int(is_hit)] / UNIT
-        hidden = []
-        for process in (HIT_LOW, HIT_HIGH) if is_hit else (MISSED_LOW, MISSED_HIGH):
-            watched.total[:] = watched.class_logs[k, who, process]
-            for j, wealth in enumerate(watched.class_wealth[k, who, process].tolist()):
-                watched.total[j] += math.log(wealth)
-            hidden.append(max(0.0, float(least_hidden(watched.total, level)) - float(waiting)))
-        high = max(known, most - hidden[1])
-        return min(known + hidden[0], high), high
 
     @property
     def curve(self) -> list[dict[str, Any]]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 import itertools
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from gappletron import model_files
 from gappletron._forks import forks, guard
@@ -39,7 +40,7 @@ from gappletron.waiting import PENDING, PENDING_BYTES, Waiting
 from gappletron.watching import NoWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from os import PathLike
     from types import TracebackType
 
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
     from gappletron.watching import Watch
 
 __all__ = ["Online"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 FORMAT = "gappletron.Online"
 FIRST_FEATURES = 1024
@@ -73,6 +77,28 @@ follows another model's decision."""
 
 TOGETHER = 32
 """So many rows of :meth:`Online.act_many` are played together; below that, holding signals back takes longer."""
+
+
+def changing(method: Callable[Concatenate[Online, P], T]) -> Callable[Concatenate[Online, P], T]:
+    """A call that changes the model: alone under the lock, and stored when it returns.
+
+    :meth:`Online.act` and :meth:`Online.learn` do the same themselves, since a wrapper takes time.
+    """
+
+    @functools.wraps(method)
+    def call(self: Online, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        self._refuse_nesting()
+        with self._lock:
+            try:
+                self._begin_call()
+                result = method(self, *args, **kwargs)
+                self._publish()
+            finally:
+                self._is_idle = self._held_by is not None
+        self._acknowledge()
+        return result
+
+    return call
 
 
 class Online:
@@ -331,6 +357,7 @@ class Online:
         self._acknowledge()
         return receipt
 
+    @changing
     def act_many(self, X: Iterable[Any], graph: FeedbackGraph | None = None) -> list[Receipt]:
         """Draw an action for every x, in order: as :meth:`act` does, with one write to the journal for all.
 
@@ -345,19 +372,11 @@ class Online:
         [0, 1]
         """
         X = X if hasattr(X, "tocsr") else list(X)
-        self._refuse_nesting()
-        with self._lock:
-            try:
-                self._begin_call()
-                given, now = self._taken_many(X), time.time()
-                if isinstance(given, Vectors):
-                    receipts = self._act_together(given, graph, now)
-                else:
-                    receipts = [self._act(vector, graph, now) for vector in given]
-                self._publish()
-            finally:
-                self._is_idle = self._held_by is not None
-        self._acknowledge()
+        given, now = self._taken_many(X), time.time()
+        if isinstance(given, Vectors):
+            receipts = self._act_together(given, graph, now)
+        else:
+            receipts = [self._act(vector, graph, now) for vector in given]
         return receipts
 
     def _begin_call(self) -> None:
@@ -441,6 +460,7 @@ class Online:
                 self._expire(now)
         return found
 
+    @changing
     def follow(self, x: Any, action: Label, probabilities: Any, graph: FeedbackGraph | None = None) -> Receipt:
         """A round in which another model has decided: this one is its shadow, and learns from the same feedback.
 
@@ -461,20 +481,11 @@ class Online:
         >>> shadow.action == receipt.action
         True
         """
-        self._refuse_nesting()
-        with self._lock:
-            try:
-                self._begin_call()
-                vector, position = self._taken(x), self.graph.action_index(action)
-                now = time.time()
-                self._acting = turn = self._prepared(vector, graph, now, True)
-                self._player.follow(turn, position, probabilities)
-                receipt = self._issued(turn, now)
-                self._publish()
-            finally:
-                self._is_idle = self._held_by is not None
-        self._acknowledge()
-        return receipt
+        vector, position = self._taken(x), self.graph.action_index(action)
+        now = time.time()
+        self._acting = turn = self._prepared(vector, graph, now, True)
+        self._player.follow(turn, position, probabilities)
+        return self._issued(turn, now)
 
     def _prepared(self, vector: Vector, graph: FeedbackGraph | None, now: float, followed: bool) -> Turn:
         """A round that is about to be played. Its row is noted before normalization changes it."""
@@ -592,6 +603,7 @@ class Online:
                 self._is_idle = self._held_by is not None
         self._acknowledge()
 
+    @changing
     def learn_many(self, feedback: Iterable[tuple[Receipt | str, Label | Unseen]]) -> None:
         """Take in the feedback of several actions, in order: as :meth:`learn` does, with one write to the journal.
 
@@ -605,28 +617,18 @@ class Online:
         ()
         """
         given = list(feedback)
-        self._refuse_nesting()
-        with self._lock:
-            try:
-                self._begin_call()
-                now = time.time()
-                found: dict[int, tuple[Receipt, int]] = {}
-                for receipt, label in given:
-                    waiting = self._found(receipt)
-                    if waiting.serial in found:
-                        raise SpentReceipt(
-                            f"the receipt {waiting.id!r} stands twice in the feedback: feedback counts once"
-                        )
-                    found[waiting.serial] = waiting, self._position(waiting, label)
-                if len(found) < TOGETHER:
-                    for waiting, position in found.values():
-                        self._learn(waiting, position, now)
-                else:
-                    self._learn_together(list(found.values()), now)
-                self._publish()
-            finally:
-                self._is_idle = self._held_by is not None
-        self._acknowledge()
+        now = time.time()
+        found: dict[int, tuple[Receipt, int]] = {}
+        for receipt, label in given:
+            waiting = self._found(receipt)
+            if waiting.serial in found:
+                raise SpentReceipt(f"the receipt {waiting.id!r} stands twice in the feedback: feedback counts once")
+            found[waiting.serial] = waiting, self._position(waiting, label)
+        if len(found) < TOGETHER:
+            for waiting, position in found.values():
+                self._learn(waiting, position, now)
+        else:
+            self._learn_together(list(found.values()), now)
 
     def _learn(self, waiting: Receipt, position: int, now: float) -> None:
         """Take in feedback that was checked."""
@@ -652,6 +654,7 @@ class Online:
         label, now = self._learning_what
         journal.add("fed", waiting.serial, events.packed_feedback(waiting.serial, now, label))
 
+    @changing
     def teach(self, x: Any, label: Label, propensity: float | None = None) -> None:
         """Learn the label of x without acting: a warm start from rows whose labels are known.
 
@@ -669,27 +672,20 @@ class Online:
         >>> model.predict({1: 1.0}), model.rounds
         ('spam', 0)
         """
-        self._refuse_nesting()
-        with self._lock:
-            try:
-                self._begin_call()
-                position = self.graph.class_index(label)
-                vector = self._taken(x)
-                with self._logged_at_once():
-                    self._player.teach_on(vector, position, propensity)
-                    if self._journal is not None:
-                        known = float("nan") if propensity is None else float(propensity)
-                        row = events.Features(vector.indices, vector.values)
-                        self._journal.add("taught", -1, events.Taught(time.time(), position, known, row).to_bytes())
-                self._publish()
-            finally:
-                self._is_idle = self._held_by is not None
-        self._acknowledge()
+        position = self.graph.class_index(label)
+        vector = self._taken(x)
+        with self._logged_at_once():
+            self._player.teach_on(vector, position, propensity)
+            if self._journal is not None:
+                known = float("nan") if propensity is None else float(propensity)
+                row = events.Features(vector.indices, vector.values)
+                self._journal.add("taught", -1, events.Taught(time.time(), position, known, row).to_bytes())
 
     def _logged_at_once(self) -> contextlib.AbstractContextManager[None]:
         """Around a change that the state does not tell of later: with a journal, signals wait until it is logged."""
         return contextlib.nullcontext() if self._journal is None else held_back()
 
+    @changing
     def forget(self, receipt: Receipt | str) -> None:
         """Stop waiting for the feedback of an action, since none will come; nothing is learned.
 
@@ -699,21 +695,13 @@ class Online:
         >>> model.pending
         ()
         """
-        self._refuse_nesting()
-        with self._lock:
-            try:
-                self._begin_call()
-                waiting = self._found(receipt)
-                self._learning_what = (events.FORGOTTEN, time.time())
-                self._learning = waiting
-                if self._journal is not None:
-                    self._log_feedback(waiting, self._journal)
-                self._receipts.remove(waiting)
-                self._learning = None
-                self._publish()
-            finally:
-                self._is_idle = self._held_by is not None
-        self._acknowledge()
+        waiting = self._found(receipt)
+        self._learning_what = (events.FORGOTTEN, time.time())
+        self._learning = waiting
+        if self._journal is not None:
+            self._log_feedback(waiting, self._journal)
+        self._receipts.remove(waiting)
+        self._learning = None
 
     def receipt(self, id: str) -> Receipt:
         """The waiting receipt with this id.
@@ -815,6 +803,7 @@ class Online:
 
     # ---------------------------------------------------------------------------------------------------------- growing
 
+    @changing
     def add_class(
         self,
         name: Label,
@@ -838,41 +827,27 @@ class Online:
         >>> model.graph.reveals("fox")
         ('fox',)
         """
-        self._refuse_nesting()
-        with self._lock:
-            try:
-                self._begin_call()
-                with self._logged_at_once():
-                    self._player.add_class(name, reveals, revealed_by, costs)
-                    if self._journal is not None:
-                        version = self._journal.version_of(self.graph)
-                        self._journal.add("added", -1, events.Added(version, time.time()).to_bytes())
-                self._player.compile_rounds()
-                self._publish()
-            finally:
-                self._is_idle = self._held_by is not None
-        self._acknowledge()
+        with self._logged_at_once():
+            self._player.add_class(name, reveals, revealed_by, costs)
+            if self._journal is not None:
+                version = self._journal.version_of(self.graph)
+                self._journal.add("added", -1, events.Added(version, time.time()).to_bytes())
+        self._player.compile_rounds()
 
+    @changing
     def grow(self, features: int) -> None:
         """Give the model more features; what was learned stays."""
-        self._refuse_nesting()
-        with self._lock:
-            try:
-                self._begin_call()
-                with self._logged_at_once():
-                    self._player.grow(features)
-                    if self._journal is not None:
-                        self._journal.add("grown", -1, events.Grown(self.features).to_bytes())
-                self._publish()
-            finally:
-                self._is_idle = self._held_by is not None
-        self._acknowledge()
+        with self._logged_at_once():
+            self._player.grow(features)
+            if self._journal is not None:
+                self._journal.add("grown", -1, events.Grown(self.features).to_bytes())
 
     @property
     def limits(self) -> Limits:
         """The limits on the exploration."""
         return self._player.limits
 
+    @changing
     def set_limits(self, *, min_propensity: float = 0.0, budget: Budget | None = None) -> None:
         """Go on with other limits on the exploration. A budget starts with nothing spent, unless it is the same.
 
@@ -882,21 +857,13 @@ class Online:
         >>> model.limits.budget
         Budget(limit=20.0, per='day', prices=None)
         """
-        self._refuse_nesting()
-        with self._lock:
-            try:
-                self._begin_call()
-                limits = Limits(min_propensity, budget)
-                with self._logged_at_once():
-                    self._player.set_limits(limits)
-                    if self._journal is not None:
-                        event = events.Limited(limits.to_dict(), time.time())
-                        self._journal.add("limited", -1, event.to_bytes())
-                self._player.compile_rounds()
-                self._publish()
-            finally:
-                self._is_idle = self._held_by is not None
-        self._acknowledge()
+        limits = Limits(min_propensity, budget)
+        with self._logged_at_once():
+            self._player.set_limits(limits)
+            if self._journal is not None:
+                event = events.Limited(limits.to_dict(), time.time())
+                self._journal.add("limited", -1, event.to_bytes())
+        self._player.compile_rounds()
 
     def _rows(self, X: Any) -> Any:
         """A batch of records as the rows of a sparse matrix; other batches as they are."""
@@ -1145,6 +1112,7 @@ class Online:
             if self._journal.is_snapshot_due and not self._owns_lock():
                 self._journal.put_snapshot_in_background(self._copied_state)
 
+    @changing
     def remember(self, key: str, fingerprint: bytes, answer: bytes) -> None:
         """Keep the answer to a request under an idempotency key, for :meth:`recall`; the last 100,000 are kept.
 
@@ -1156,19 +1124,11 @@ class Online:
         >>> model.recall("7f3a", b"hash of the request")
         b'the answer'
         """
-        self._refuse_nesting()
-        with self._lock:
-            try:
-                self._begin_call()
-                with self._logged_at_once():
-                    self._answers.put(key, fingerprint, answer)
-                    if self._journal is not None:
-                        event = events.Answered(time.time(), key, fingerprint, answer)
-                        self._journal.add("answered", -1, event.to_bytes())
-                self._publish()
-            finally:
-                self._is_idle = self._held_by is not None
-        self._acknowledge()
+        with self._logged_at_once():
+            self._answers.put(key, fingerprint, answer)
+            if self._journal is not None:
+                event = events.Answered(time.time(), key, fingerprint, answer)
+                self._journal.add("answered", -1, event.to_bytes())
 
     def recall(self, key: str, fingerprint: bytes) -> bytes | None:
         """The answer that was kept under this key, None where there is none; a UserError if the fingerprint differs."""

@@ -416,6 +416,21 @@ class Player:
         """What exploration has cost so far; None without a budget."""
         return None if self.limits.budget is None else float(self._limited.tuple.spending.spent[1])
 
+    def begin_watch(self, watch: Watching | bool = True) -> None:
+        """Watch the rounds from now on, where none were watched so far.
+
+        >>> player = Player("auto", FeedbackGraph.bandit(3), features=2)
+        >>> player.begin_watch()
+        >>> player.watch
+        Watch(window=10000, alpha=0.05)
+        """
+        if not isinstance(self.watch, NoWatch):
+            raise UserError("the player is watched already: a watch lasts as long as its player")
+        begun = watch_of(watch)
+        watched = State(begun.declare(), Sizes(1, self.graph.n_classes, self.graph.n_actions))
+        self.watch = begun
+        self._bind(self.graph, self._state, watched, self._plan)
+
     def watched(self) -> State:
         """A copy of what the watch has written down, for :class:`gappletron.Monitor`."""
         return self._watched.resized(self._watched.sizes)
@@ -855,7 +870,7 @@ class Player:
         if given[action] <= 0.0:
             raise UserError(f"the action {action} has the probability 0: give the probabilities that it was drawn with")
         wanted = -1 if greedy is None else whole(greedy, "the position of a class", most=self.graph.n_classes - 1)
-        pack = self._packed(turn.graph)
+        pack = self._packed(self._checked_graph(turn.graph))
         record = following_record(self._blank, given, np.zeros(given.size))
         if self._follow is None:
             with in_mode(self._interpreted):

@@ -25,15 +25,18 @@ Run: TypeAlias = tuple[str, int]
 
 
 @contextlib.contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A function to call with the work done and the total; short operations show nothing."""
+def progress(what: str, note: Callable[[], str] = str) -> Iterator[Callable[[int, int | None], None]]:
+    """A function to call with the work done and the total; short operations show nothing. `note` is asked for a text
+    that is shown behind them.
+    """
     if sys.stderr.isatty():
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        shown = TextColumn("{task.fields[note]}", markup=False)
+        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), shown)
         with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-            task = bar.add_task(what, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+            task = bar.add_task(what, total=None, note="")
+            yield lambda done, total: bar.update(task, completed=done, total=total, note=note())
     else:
         last = start = time.monotonic()
 
@@ -41,7 +44,10 @@ def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
             nonlocal last
             if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
                 last = time.monotonic()
-                print_line(f"{what}: {done:,}" + (f" of {total:,}" if total else ""))
+                behind = note()
+                print_line(
+                    f"{what}: {done:,}" + (f" of {total:,}" if total else "") + (f"; {behind}" if behind else "")
+                )
 
         # Long work without progress of its own, such as compiling, is announced once.
         def tell() -> None:

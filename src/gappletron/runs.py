@@ -40,9 +40,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gappletron.engine import Tally
+    from gappletron.limits import Limits
     from gappletron.normalization import Normalization
     from gappletron.numerics import Floats
     from gappletron.streams.prepared import Prepared
+    from gappletron.watching import Watching
 
     Graphs = FeedbackGraph | str | Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph]
 
@@ -64,6 +66,7 @@ def play(
     curve: str | Sequence[int] = "log",
     normalize: Normalization | str | None = "auto",
     bias: bool | str = "auto",
+    limits: Limits | None = None,
     jobs: int | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Histories:
@@ -91,6 +94,7 @@ def play(
         ``"log1p-unit"``, None (as they are), or ``"auto"``: columns for the default learner, none for those of the
         paper and for a stream that was normalized with :func:`~gappletron.streams.transformed`.
     :param bias: whether rows get one more feature that is always 1; ``"auto"`` as above.
+    :param limits: :class:`gappletron.Limits` on the exploration. A budget by time takes that of playing.
     :param jobs: threads; by default as many as the machine has cores. The results do not depend on it.
     :param progress: called after every chunk with the rounds played so far and those there are (None where unknown).
 
@@ -115,6 +119,7 @@ def play(
         curve=curve,
         normalize=normalize,
         bias=bias,
+        limits=limits,
         jobs=jobs,
     )
     for played in runs:
@@ -125,6 +130,9 @@ def play(
 
 class Runs:
     """The runs behind :func:`play`, chunk by chunk: iterate to play, and ask for the histories at any time.
+
+    The arguments are those of :func:`play`, and `watch`, as that of :class:`gappletron.Player`: with it a
+    :class:`gappletron.Monitor` of :meth:`player` estimates the error from the labels that were seen.
 
     >>> runs = Runs("gapsmh", "synthetic:K=3,d=40,T=1000", "bandit")
     >>> for played in runs:
@@ -146,6 +154,8 @@ class Runs:
         curve: str | Sequence[int] = "log",
         normalize: Normalization | str | None = "auto",
         bias: bool | str = "auto",
+        watch: Watching | bool | None = None,
+        limits: Limits | None = None,
         jobs: int | None = None,
     ) -> None:
         self.repeats = _repeat_numbers(repeats)
@@ -177,6 +187,8 @@ class Runs:
                 repeat=repeat,
                 normalize=normalize,
                 bias=bias,
+                watch=watch,
+                limits=limits,
             )
             tally = new_tally(marks, self.graph.n_actions, self.graph.n_classes)
             return _Run(name, repeat, self.seed, player, tally, record)
@@ -318,6 +330,8 @@ class _Run:
 
     def play(self, chunk: Prepared, graphs: list[FeedbackGraph] | None) -> None:
         """Play the rounds of a chunk."""
+        if self.player.limits.is_timed:
+            self.player.now = time.time()
         start = time.perf_counter()
         self.player.advance(chunk, self.tally, record=self.record, graphs=graphs)
         self.seconds += time.perf_counter() - start

@@ -7,7 +7,8 @@ the letters here are those of that page.
 A round with the distribution p, the action a, the label y and the greedy class g has *values*: the policy's mistake
 1[a != y] and cost C[a, y], the greedy class's mistake 1[g != y] and cost C[g, y]. Where a hides y, a value is known to
 lie between m_a and M_a, its extremes over the labels that a hides. The hidden excess D = v - m_a is bounded below by
-bets on X = 1[seen] Q(y) / P(y), the hidden saving M_a - v likewise.
+bets on X = 1[seen] Q(y) / P(y), and the hidden saving M_a - v likewise, which bounds the excess above. In rounds that
+show every label with a propensity that is not too small there are also bets on D, against X.
 
 Rounds belong to blocks of an eighth of the window, by their numbers. The last eight blocks are kept apart, and older
 ones are added up in a ninth: a window is the first eight slots, everything is all nine.
@@ -23,7 +24,18 @@ import numpy as np
 
 from gappletron._dispatch import Piece, compiled, helper, seldom
 from gappletron._validate import UserError, number, whole
-from gappletron.confidence import BETS, bet, least_hidden, mean_at_least, mean_at_most
+from gappletron.confidence import (
+    BETS,
+    CHORD,
+    STAKES,
+    bet,
+    first_stake,
+    least_hidden,
+    lose,
+    mean_at_least,
+    mean_at_most,
+    most_hidden,
+)
 from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
@@ -57,16 +69,17 @@ POLICY, GREEDY = range(2)
 """Whose predictions a class's numbers are about."""
 MISSED_LOW, MISSED_HIGH, HIT_LOW, HIT_HIGH = range(4)
 """The processes of a class and a predictor."""
-PREDICTED, MISSED, HIT, MISSED_OPEN, HIT_OPEN, MISSED_HIDDEN, HIT_HIDDEN, SEEN_PREDICTED = range(8)
+PREDICTED, MISSED, HIT, MISSED_HIDDEN, HIT_HIDDEN, SEEN_PREDICTED = range(6)
 """The sums of a class and a predictor: how often it was predicted; labels of the class that were seen and missed, or
-hit; rounds that may be one or the other; the sums of X; predictions of the class whose label was seen."""
+hit; the sums of X of either; predictions of the class whose label was seen."""
 
-UNIT = 4294967296.0
-"""What may be hidden in rounds that wait is counted in units of 2^-32, rounded up: the counts are exact."""
+UNIT, DUE_UNIT = 4294967296.0, 1048576.0
+"""What may be hidden in rounds that wait is counted in units of 2^-32, and what bets may lose there in units of 2^-20,
+rounded up: the counts are exact."""
 
 POINTS = 256
 """The most points of a curve; then every second one is dropped."""
-FIRST_STRIDE = 10
+FIRST_STRIDE = 20
 """The rounds between two points of a short curve."""
 POINT = (
     "round",
@@ -237,6 +250,10 @@ class Watch(Watching):
             "place": Field(3, dtype=np.int64, fill=-1, least=-1),
             "wealth": Field(SLOTS, 8, BETS, fill=1.0, least=1.0),
             "logs": Field(SLOTS, 8, BETS, least=0.0),
+            "losses": Field(SLOTS, 4, BETS, fill=1.0, above=0.0),
+            "loss_logs": Field(SLOTS, 4, BETS),
+            "opened": Field(SLOTS, 4, BETS + 1, least=0.0),
+            "due": Field(SLOTS, BETS + 1, **whole_numbers),
             "sums": Field(SLOTS, 4, 4, least=0.0),
             "scales": Field(SLOTS, 2, 2, least=0.0),
             "counts": Field(SLOTS, 4, **whole_numbers),
@@ -245,7 +262,10 @@ class Watch(Watching):
             "actions": Field("actions", **whole_numbers),
             "class_wealth": Field("classes", 2, 4, BETS, fill=1.0, least=1.0),
             "class_logs": Field("classes", 2, 4, BETS, least=0.0),
-            "class_sums": Field("classes", 2, 8, least=0.0),
+            "class_losses": Field("classes", 2, 2, BETS, fill=1.0, above=0.0),
+            "class_loss_logs": Field("classes", 2, 2, BETS),
+            "class_opened": Field("classes", 2, 2, BETS + 1, least=0.0),
+            "class_sums": Field("classes", 2, 6, least=0.0),
             "class_waiting": Field("classes", 2, 2, **whole_numbers),
             "curve": Field(POINTS, len(POINT)),
             "drawn": Field(2, **whole_numbers),
@@ -254,6 +274,8 @@ class Watch(Watching):
             "hiding": Scratch("classes"),
             "expected": Scratch("classes"),
             "total": Scratch(BETS),
+            "lost": Scratch(BETS),
+            "outside": Scratch(BETS),
         }
 
     def sight(self, graph: FeedbackGraph) -> Sight:
@@ -292,8 +314,7 @@ class Watch(Watching):
     ) -> None:
         count_action(watched, sight, graph, own, greedy, action)
         if sight.shows[action]:
-            if not graph.revealing[action]:
-                wait(watched, sight, graph, at // (self.window // BLOCKS), own, greedy, action, 1)
+            wait(watched, sight, graph, at // (self.window // BLOCKS), probabilities, own, greedy, action, 1)
         else:
             judge(watched, sight, graph, at // (self.window // BLOCKS), probabilities, own, greedy, action, -1)
 
@@ -311,13 +332,11 @@ class Watch(Watching):
     ) -> None:
         block = at // (self.window // BLOCKS)
         seen = label >= 0 and graph.visible[action, label]
-        if at < watched.place[SINCE] or not sight.shows[action]:
+        if watched.place[SINCE] < 0 or at < watched.place[SINCE] or not sight.shows[action]:
             return  # of before the watch, or judged when the action was played
-        if graph.revealing[action]:
-            if not seen:
-                return  # the label is of a class that was added since: it is none of the round's
-        else:
-            wait(watched, sight, graph, block, own, greedy, action, -1)
+        if graph.revealing[action] and not seen:
+            return  # the label is of a class that was added since: it is none of the round's
+        wait(watched, sight, graph, block, probabilities, own, greedy, action, -1)
         judge(watched, sight, graph, block, probabilities, own, greedy, action, label if seen else -1)
 
     def note_round(
@@ -411,6 +430,11 @@ def begin_costs(watched: Any) -> None:
         for q in range(2):
             for i in range(4):
                 watched.sums[slot, 2 + q, i] = watched.sums[slot, q, i]
+            for j in range(BETS):
+                watched.losses[slot, 2 + q, j] = watched.losses[slot, q, j]
+                watched.loss_logs[slot, 2 + q, j] = watched.loss_logs[slot, q, j]
+            for j in range(BETS + 1):
+                watched.opened[slot, 2 + q, j] = watched.opened[slot, q, j]
             watched.waiting[slot, 2 + q] = watched.waiting[slot, q]
         for process in range(4):
             for j in range(BETS):
@@ -468,22 +492,46 @@ def expect(watched: Any, graph: GraphArrays, own: Floats, by_cost: bool) -> None
             watched.expected[y] = max(0.0, 1.0 - own[y])
 
 
+@helper
+def largest_x(graph: GraphArrays, probabilities: Floats) -> float:
+    """No X of a round is larger than d times this, whatever its label: (1 - P) / P for the least propensity P."""
+    least = 1.0
+    for y in range(graph.visible.shape[1]):
+        sole = graph.sole_observer[y]
+        if sole >= 0:
+            least = min(least, probabilities[sole])
+        else:
+            shown = 0.0
+            for i in range(probabilities.size):
+                if graph.observers[y, i]:
+                    shown += probabilities[i]
+            least = min(least, shown)
+    return (1.0 - least) / least if least > 0.0 else math.inf
+
+
 @seldom
 def wait(
-    watched: Any, sight: Any, graph: GraphArrays, block: int, own: Floats, greedy: int, action: int, sign: int
+    watched: Any,
+    sight: Any,
+    graph: GraphArrays,
+    block: int,
+    probabilities: Floats,
+    own: Floats,
+    greedy: int,
+    action: int,
+    sign: int,
 ) -> None:
-    """Add to what may be hidden in rounds that wait for feedback, or (sign -1) take it away."""
-    slot = slot_of(watched, block)
+    """Add to what may be hidden, or lost, in rounds that wait for feedback; or (sign -1) take it away."""
+    slot, largest = slot_of(watched, block), largest_x(graph, probabilities)
+    first = first_stake(largest)
+    if first < BETS:
+        watched.due[slot, first] += sign * math.ceil(largest * DUE_UNIT)
+    if graph.revealing[action]:
+        return
     for q in range(4 if watched.costly[0] > 0 else 2):
-        is_policy = q % 2 == 0
-        by_cost = q >= POLICY_COST and graph.has_costs
-        by_expected = is_policy and own.size > 0
-        if by_expected:
-            expect(watched, graph, own, by_cost)
-        target = action if is_policy else greedy
-        low, high = value_range(graph, action, target, watched.expected, by_expected, by_cost)
-        scale = scale_of(sight, graph, own, is_policy, by_cost)
+        low, high = range_played(watched, graph, q, own, greedy, action)
         if high > low:
+            scale = scale_of(sight, graph, own, q % 2 == 0, q >= POLICY_COST)
             watched.waiting[slot, q] += sign * in_units((high - low) / scale)
     for k in range(graph.visible.shape[1]):
         if not graph.visible[action, k]:
@@ -491,6 +539,19 @@ def wait(
                 share = predicted_share(k, action, greedy, own, who)
                 watched.class_waiting[k, who, 0] += sign * in_units(max(0.0, 1.0 - share))
                 watched.class_waiting[k, who, 1] += sign * in_units(share)
+
+
+@helper
+def range_played(
+    watched: Any, graph: GraphArrays, q: int, own: Floats, greedy: int, action: int
+) -> tuple[float, float]:
+    """(m_a, M_a) of a quantity, for the action a that was played."""
+    is_policy, by_cost = q % 2 == 0, q >= POLICY_COST and graph.has_costs
+    by_expected = is_policy and own.size > 0
+    if by_expected:
+        expect(watched, graph, own, by_cost)
+    target = action if is_policy else greedy
+    return value_range(graph, action, target, watched.expected, by_expected, by_cost)
 
 
 @helper
@@ -522,9 +583,10 @@ def judge(
     slot = slot_of(watched, block)
     watched.counts[slot, JUDGED] += 1
     watched.counts[slot, SEEN] += label >= 0
+    first = first_stake(largest_x(graph, probabilities))
     for q in range(4 if watched.costly[0] > 0 else 2):
-        judge_quantity(watched, sight, graph, slot, q, probabilities, own, greedy, action, label)
-    judge_classes(watched, graph, probabilities, own, greedy, action, label)
+        judge_quantity(watched, sight, graph, slot, q, first, probabilities, own, greedy, action, label)
+    judge_classes(watched, graph, first, probabilities, own, greedy, action, label)
 
 
 @helper
@@ -534,25 +596,30 @@ def judge_quantity(
     graph: GraphArrays,
     slot: int,
     q: int,
+    first: int,
     probabilities: Floats,
     own: Floats,
     greedy: int,
     action: int,
     label: int,
 ) -> None:
-    """The known part of a value, and the bets on what stayed hidden of it."""
+    """The known part of a value, and the bets on what stayed hidden of it; those on the excess itself from the first
+    stake on.
+    """
     expected, sums = watched.expected, watched.sums
-    is_policy = q % 2 == 0
-    by_cost = q >= POLICY_COST and graph.has_costs
+    is_policy, by_cost = q % 2 == 0, q >= POLICY_COST and graph.has_costs
     by_expected = is_policy and own.size > 0
+    scale = scale_of(sight, graph, own, is_policy, by_cost)
+    if label < 0:
+        low, high = range_played(watched, graph, q, own, greedy, action)
+        sums[slot, q, KNOWN_LOW] += low
+        sums[slot, q, KNOWN_HIGH] += high
+        if high > low:
+            watched.opened[slot, q, first] += (high - low) / scale
+        return
     if by_expected:
         expect(watched, graph, own, by_cost)
     target = action if is_policy else greedy
-    if label < 0:
-        low, high = value_range(graph, action, target, expected, by_expected, by_cost)
-        sums[slot, q, KNOWN_LOW] += low
-        sums[slot, q, KNOWN_HIGH] += high
-        return
     value = value_at(graph, target, label, expected, by_expected, by_cost)
     sums[slot, q, KNOWN_LOW] += value
     sums[slot, q, KNOWN_HIGH] += value
@@ -568,17 +635,24 @@ def judge_quantity(
             value = value_at(graph, target, label, expected, by_expected, by_cost)
             excess += p * (value - low)
             saving += p * (high - value)
-    scale = scale_of(sight, graph, own, is_policy, by_cost)
     if excess > 0.0:
         sums[slot, q, HIDDEN] += excess / propensity
         bet(watched.wealth[slot, 2 * q], watched.logs[slot, 2 * q], excess / propensity / scale)
+        lose(watched.losses[slot, q], watched.loss_logs[slot, q], excess / propensity / scale, first)
     if saving > 0.0:
         bet(watched.wealth[slot, 2 * q + 1], watched.logs[slot, 2 * q + 1], saving / propensity / scale)
 
 
 @helper
 def judge_classes(
-    watched: Any, graph: GraphArrays, probabilities: Floats, own: Floats, greedy: int, action: int, label: int
+    watched: Any,
+    graph: GraphArrays,
+    first: int,
+    probabilities: Floats,
+    own: Floats,
+    greedy: int,
+    action: int,
+    label: int,
 ) -> None:
     """The same for the values 1[y = k, missed] and 1[y = k, hit] of every class k. Their least values are 0."""
     count_predictions(watched, graph, own, greedy, action, label)
@@ -588,14 +662,16 @@ def judge_classes(
             share = predicted_share(label, action, greedy, own, who)
             sums[label, who, MISSED] += max(0.0, 1.0 - share)
             sums[label, who, HIT] += share
-        bet_on_classes(watched, graph, probabilities, own, greedy, action, label)
+        bet_on_classes(watched, graph, first, probabilities, own, greedy, action, label)
     else:
         for k in range(graph.visible.shape[1]):
             if not graph.visible[action, k]:
                 for who in range(2):
                     share = predicted_share(k, action, greedy, own, who)
-                    sums[k, who, MISSED_OPEN] += max(0.0, 1.0 - share)
-                    sums[k, who, HIT_OPEN] += share
+                    if share < 1.0:
+                        watched.class_opened[k, who, 0, first] += 1.0 - share
+                    if share > 0.0:
+                        watched.class_opened[k, who, 1, first] += share
 
 
 @helper
@@ -615,7 +691,14 @@ def count_predictions(watched: Any, graph: GraphArrays, own: Floats, greedy: int
 
 @helper
 def bet_on_classes(
-    watched: Any, graph: GraphArrays, probabilities: Floats, own: Floats, greedy: int, action: int, label: int
+    watched: Any,
+    graph: GraphArrays,
+    first: int,
+    probabilities: Floats,
+    own: Floats,
+    greedy: int,
+    action: int,
+    label: int,
 ) -> None:
     """The bets of a round whose label was seen: on hidden labels of its class, and against those of the others."""
     propensity = hide(watched, graph, probabilities, label)
@@ -631,10 +714,13 @@ def bet_on_classes(
                     hit = min(hiding, probabilities[k] / propensity) if hides else 0.0
                 else:
                     hit = hiding * predicted_share(k, action, greedy, own, who)
-                bet_on_class(watched.class_wealth[k, who], watched.class_logs[k, who], hiding - hit, hit, k == label)
+                missed = max(0.0, hiding - hit)
+                bet_on_class(watched.class_wealth[k, who], watched.class_logs[k, who], missed, hit, k == label)
                 if k == label:
-                    watched.class_sums[k, who, MISSED_HIDDEN] += max(0.0, hiding - hit)
+                    watched.class_sums[k, who, MISSED_HIDDEN] += missed
                     watched.class_sums[k, who, HIT_HIDDEN] += hit
+                    lose(watched.class_losses[k, who, 0], watched.class_loss_logs[k, who, 0], missed, first)
+                    lose(watched.class_losses[k, who, 1], watched.class_loss_logs[k, who, 1], hit, first)
 
 
 @helper
@@ -696,30 +782,111 @@ def count_of(watched: Any, which: int, slots: int) -> int:
 
 
 @helper
-def hidden_of(watched: Any, process: int, slots: int, level: float, less_waiting: bool) -> float:
-    """A lower bound on the hidden sum of a process in the judged rounds of the first slots; or in all rounds."""
-    q = process // 2
-    add_logs(watched, process, slots)
-    least = least_hidden(watched.total, level)
+def add_losses(watched: Any, q: int, slots: int) -> None:
+    """Of the bets on the hidden excess over the first slots: their logarithms, with all that rounds that wait may take,
+    in `watched.lost`; and what may be hidden in rounds that they do not cover, in `watched.outside`.
+    """
+    outside = 0.0
+    for j in range(BETS - 1, -1, -1):
+        logs, wealth = 0.0, 1.0
+        for slot in range(slots):
+            logs += watched.loss_logs[slot, q, j]
+            wealth *= watched.losses[slot, q, j]
+            outside += watched.opened[slot, q, j + 1]
+        watched.lost[j] = logs + math.log(wealth)
+        watched.outside[j] = outside
+    subtract_due(watched, slots)
+
+
+@helper
+def subtract_due(watched: Any, slots: int) -> None:
+    """Take from `watched.lost` what rounds of the first slots that wait may take."""
+    due = 0
+    for j in range(BETS):
+        for slot in range(slots):
+            due += watched.due[slot, j]
+        watched.lost[j] -= CHORD * STAKES[j] * (due / DUE_UNIT)
+
+
+@helper
+def class_total_between(watched: Any, k: int, who: int, is_hit: int, level: float) -> tuple[float, float]:
+    """How many labels of class k were missed (is_hit 0) or hit (1) in the judged rounds, at least and at most."""
+    known = watched.class_sums[k, who, HIT if is_hit else MISSED]
+    opened = 0.0
+    for first in range(BETS + 1):
+        opened += watched.class_opened[k, who, is_hit, first]
+    waiting = watched.class_waiting[k, who, is_hit] / UNIT
+    low_process, high_process = (HIT_LOW, HIT_HIGH) if is_hit else (MISSED_LOW, MISSED_HIGH)
+    for j in range(BETS):
+        watched.total[j] = watched.class_logs[k, who, low_process, j]
+        watched.total[j] += math.log(watched.class_wealth[k, who, low_process, j])
+    low = known + max(0.0, least_hidden(watched.total, level) - waiting)
+    outside = 0.0
+    for j in range(BETS - 1, -1, -1):
+        watched.total[j] = watched.class_logs[k, who, high_process, j]
+        watched.total[j] += math.log(watched.class_wealth[k, who, high_process, j])
+        watched.lost[j] = watched.class_loss_logs[k, who, is_hit, j]
+        watched.lost[j] += math.log(watched.class_losses[k, who, is_hit, j])
+        outside += watched.class_opened[k, who, is_hit, j + 1]
+        watched.outside[j] = outside
+    subtract_due(watched, SLOTS)
+    high = known + most_hidden(watched.total, opened + waiting, watched.lost, watched.outside, opened, level)
+    return min(low, high), high
+
+
+@helper
+def scale_between(watched: Any, q: int, slots: int) -> tuple[float, float]:
+    """The least and the largest d of a quantity over the first slots; 1 for mistakes, and where there is none."""
+    if q < POLICY_COST:
+        return 1.0, 1.0
+    least, most = math.inf, 0.0
+    for slot in range(slots):
+        if watched.scales[slot, q % 2, 0] > 0.0:
+            least = min(least, watched.scales[slot, q % 2, 0])
+            most = max(most, watched.scales[slot, q % 2, 1])
+    return (least, most) if most > 0.0 else (1.0, 1.0)
+
+
+@helper
+def waiting_of(watched: Any, q: int, slots: int) -> float:
+    """What may be hidden in rounds of the first slots that wait, in units of d."""
     waiting = 0.0
     for slot in range(slots):
         waiting += watched.waiting[slot, q] / UNIT
-    if q >= POLICY_COST:
-        smallest, largest = math.inf, 0.0
-        for slot in range(slots):
-            if watched.scales[slot, q % 2, 0] > 0.0:
-                smallest = min(smallest, watched.scales[slot, q % 2, 0])
-                largest = max(largest, watched.scales[slot, q % 2, 1])
-        least, waiting = (least * smallest if largest > 0.0 else 0.0), waiting * largest
-    return max(0.0, least - waiting) if less_waiting else least
+    return waiting
+
+
+@helper
+def opened_of(watched: Any, q: int, slots: int) -> float:
+    """What may be hidden in judged rounds of the first slots, the sum of (M_a - m_a) / d over the unseen ones."""
+    total = 0.0
+    for slot in range(slots):
+        for first in range(BETS + 1):
+            total += watched.opened[slot, q, first]
+    return total
+
+
+@helper
+def hidden_at_least(watched: Any, q: int, slots: int, level: float) -> float:
+    """A lower bound on the hidden excess of all rounds of the first slots, those that wait included."""
+    add_logs(watched, 2 * q, slots)
+    return least_hidden(watched.total, level) * scale_between(watched, q, slots)[0]
 
 
 @helper
 def total_between(watched: Any, q: int, slots: int, level: float) -> tuple[float, float]:
     """The sum of a quantity over the judged rounds of the first slots lies between these two."""
     known_low, known_high = sum_of(watched, q, KNOWN_LOW, slots), sum_of(watched, q, KNOWN_HIGH, slots)
-    low = known_low + hidden_of(watched, 2 * q, slots, level, True)
-    high = known_high - hidden_of(watched, 2 * q + 1, slots, level, True)
+    opened = opened_of(watched, q, slots)
+    if opened == 0.0:
+        return known_low, known_low  # nothing is hidden in rounds that were judged
+    least_scale, most_scale = scale_between(watched, q, slots)
+    waiting = waiting_of(watched, q, slots)
+    low = known_low + max(0.0, hidden_at_least(watched, q, slots, level) - waiting * most_scale)
+    add_logs(watched, 2 * q + 1, slots)
+    add_losses(watched, q, slots)
+    hidden = most_hidden(watched.total, opened + waiting, watched.lost, watched.outside, opened, level)
+    high = min(known_low + hidden * most_scale, known_high - (opened - hidden) * least_scale)
     high = max(high, known_low)
     return min(low, high), high
 
@@ -791,8 +958,18 @@ def end_block(watched: Any, at: int, alpha: float) -> None:
         for i in range(4):
             watched.sums[OLDER, q, i] += watched.sums[slot, q, i]
             watched.sums[slot, q, i] = 0.0
+        for j in range(BETS):
+            watched.loss_logs[OLDER, q, j] += watched.loss_logs[slot, q, j] + math.log(watched.losses[slot, q, j])
+            watched.loss_logs[slot, q, j] = 0.0
+            watched.losses[slot, q, j] = 1.0
+        for j in range(BETS + 1):
+            watched.opened[OLDER, q, j] += watched.opened[slot, q, j]
+            watched.opened[slot, q, j] = 0.0
         watched.waiting[OLDER, q] += watched.waiting[slot, q]
         watched.waiting[slot, q] = 0
+    for j in range(BETS + 1):
+        watched.due[OLDER, j] += watched.due[slot, j]
+        watched.due[slot, j] = 0
     for i in range(4):
         watched.counts[OLDER, i] += watched.counts[slot, i]
         watched.counts[slot, i] = 0
@@ -822,12 +999,10 @@ def look_for_drift(watched: Any, at: int, alpha: float) -> None:
     level = math.log(4.0 / share_of_window(alpha, start))
     rounds = 1.0 * count_of(watched, DECIDED, BLOCKS)
     unjudged = rounds - count_of(watched, JUDGED, BLOCKS)
-    errors = sum_of(watched, GREEDY_ERROR, KNOWN_LOW, BLOCKS)
-    errors += hidden_of(watched, 2 * GREEDY_ERROR, BLOCKS, level, False)
-    most = sum_of(watched, GREEDY_ERROR, KNOWN_HIGH, BLOCKS) + unjudged
-    most -= hidden_of(watched, 2 * GREEDY_ERROR + 1, BLOCKS, level, False)
-    low = mean_at_least(min(errors, rounds), rounds, level)
-    high = mean_at_most(max(0.0, most), rounds, level)
+    least = sum_of(watched, GREEDY_ERROR, KNOWN_LOW, BLOCKS) + hidden_at_least(watched, GREEDY_ERROR, BLOCKS, level)
+    most = total_between(watched, GREEDY_ERROR, BLOCKS, level)[1] + unjudged
+    low = mean_at_least(min(least, rounds), rounds, level)
+    high = mean_at_most(most, rounds, level)
 
     earlier, alarm, slot = watched.earlier, watched.alarm, last % BLOCKS
     if earlier[slot, 1] < alarm[BEST_HIGH] or (alarm[BEST_HIGH] < 0.0 and earlier[slot, 1] <= 1.0):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gappletron.history import Histories
+    from gappletron.monitor import Report
     from gappletron.player import Player
     from gappletron.runs import Runs
+    from gappletron.watching import Watch
 
 
 def say(text: str = "") -> None:
@@ -88,25 +91,31 @@ class Playable(Protocol):
         ...
 
 
-def play_and_report(runs: Playable, report: Callable[[Histories, str | None], None]) -> None:
-    """Play, and then call `report` with what was measured and with what ended playing early, if anything did.
+def play_and_report(
+    runs: Playable, report: Callable[[Histories, str | None], None], note: Callable[[], str] = str
+) -> None:
+    """Play, and then call `report` with what was measured and with what ended playing early, if anything did. `note`
+    gives a text for the progress line.
 
     Where an error in the stream, Ctrl-C or SIGTERM ends playing early, what was measured until then is reported, and
     then the error is raised, or the command ends with exit code 130 or 143.
     """
     try:
         with raising() as check:
-            _play_and_report(runs, report, check)
+            _play_and_report(runs, report, note, check)
     except KeyboardInterrupt as stop:  # while the results are shown
         tell("stopped")
         raise typer.Exit(exit_code(stop)) from None
 
 
 def _play_and_report(
-    runs: Playable, report: Callable[[Histories, str | None], None], check: Callable[[], None]
+    runs: Playable,
+    report: Callable[[Histories, str | None], None],
+    note: Callable[[], str],
+    check: Callable[[], None],
 ) -> None:
     try:
-        with progress("playing") as show:
+        with progress("playing", note) as show:
             for played in runs:
                 show(played, runs.rounds)
                 check()
@@ -157,14 +166,82 @@ def show_confusion(histories: Histories) -> None:
         say(str(histories.confusion(name)))
 
 
+@dataclass(frozen=True)
+class Estimates:
+    """What ``--estimate`` asks for: intervals with this alpha; nothing where it is None."""
+
+    alpha: float | None
+
+    @classmethod
+    def asked(cls, estimate: bool, alpha: float | None) -> Estimates:
+        """The options of the command line, checked."""
+        if alpha is not None and not estimate:
+            raise UserError("--alpha was given without --estimate, to which it belongs: give both or none")
+        return cls((0.05 if alpha is None else alpha) if estimate else None)
+
+    @property
+    def watch(self) -> Watch | None:
+        """The watch of new players."""
+        from gappletron.watching import Watch
+
+        return None if self.alpha is None else Watch(alpha=self.alpha)
+
+    def begin(self, player: Player) -> None:
+        """Watch a player that is not watched yet."""
+        from gappletron.watching import NoWatch
+
+        if self.watch is not None and isinstance(player.watch, NoWatch):
+            player.begin_watch(self.watch)
+
+    def note(self, runs: Runs) -> str:
+        """The error of the first run so far, for the progress line."""
+        from gappletron.monitor import Monitor
+
+        if self.alpha is None:
+            return ""
+        return f"error {Monitor(runs.player(repeat=runs.repeats[0])).rates('policy', self.alpha).error}"
+
+    def of(self, runs: Runs, histories: Histories) -> list[Report]:
+        """What the monitor of each run says, from the labels that were seen alone."""
+        from gappletron.monitor import Monitor
+
+        if self.alpha is None:
+            return []
+        return [Monitor(runs.player(run.name, run.repeat)).report(self.alpha) for run in histories]
+
+
+def show_estimates(histories: Histories, reports: list[Report]) -> None:
+    """Print the estimated errors beside the true ones; that of the greedy class was not counted."""
+    from gappletron.history import aligned
+
+    if not reports:
+        return
+    rows = []
+    for run, report in zip(histories, reports, strict=True):
+        name = printable(run.name) + (f" {run.repeat}" if len(histories.of(run.name)) > 1 else "")
+        for who, rates, truth in (("policy", report.policy, f"{run.error_rate:.4f}"), ("greedy", report.greedy, "-")):
+            error = rates.error
+            numbers = (error.value, error.low, error.high, error.naive)
+            cells = ["-" if found is None else f"{found:.4f}" for found in numbers]
+            rows.append((f"{name}, {who}", truth, *cells))
+    say(f"\nfrom the labels seen alone, with confidence {1.0 - reports[0].alpha:g}")
+    say("\n".join(aligned(("error of", "true", "estimate", "low", "high", "naive"), rows)))
+    for run, report in zip(histories, reports, strict=True):
+        if report.alarm is not None:
+            say(f"{printable(run.name)}: drift since round {report.alarm.since:,}")
+
+
 STANDARD_OUTPUT = Path("-")
 
 
-def write_json(path: Path, runs: Runs, histories: Histories, stopped: str | None) -> None:
+def write_json(path: Path, runs: Runs, histories: Histories, stopped: str | None, reports: list[Report]) -> None:
     """Write what ``--json`` asks for, to the standard output where it names that."""
     from gappletron import _files
 
-    text = _rows_in_lines(json.dumps(document(runs, histories, stopped), indent=2, allow_nan=False))
+    written = document(runs, histories, stopped)
+    for run, report in zip(written["runs"], reports, strict=bool(reports)):
+        run["estimate"] = report.to_dict()
+    text = _rows_in_lines(json.dumps(written, indent=2, allow_nan=False))
     if path == STANDARD_OUTPUT:
         say(text)
         return

@@ -26,9 +26,11 @@ from gappletron.cli.data import (
 from gappletron.cli.graph import with_costs
 from gappletron.cli.output import (
     STANDARD_OUTPUT,
+    Estimates,
     check_outputs,
     play_and_report,
     show_confusion,
+    show_estimates,
     show_table,
     write_json,
 )
@@ -37,6 +39,7 @@ from gappletron.progress import progress
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph
     from gappletron.learners.learner import Learner
+    from gappletron.limits import Limits
     from gappletron.online import Online
     from gappletron.runs import Runs
     from gappletron.streams.stream import Stream
@@ -156,6 +159,29 @@ def run(
         Path | None,
         typer.Option(metavar="MODEL", help="Go on with the model of this file: its learner, graph, columns and seed."),
     ] = None,
+    estimate: Annotated[
+        bool,
+        typer.Option(
+            "--estimate",
+            help="Also estimate the error from the labels that were seen alone, with an interval: in the progress "
+            "line, beside the true error, and in the JSON.",
+        ),
+    ] = False,
+    alpha: Annotated[
+        float | None, typer.Option(help="With --estimate: intervals of confidence 1 - alpha. Default: 0.05.")
+    ] = None,
+    min_propensity: Annotated[
+        float | None,
+        typer.Option(help="Show every label with at least this probability; at most 1 / (size of the dominating set)."),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIMIT/PER",
+            help="Spend at most so much on exploration, as in 50/1000 (decisions), 50/hour or 50/day (of playing). A "
+            "query costs 1; without queries every action that is not the greedy class.",
+        ),
+    ] = None,
     confusion: Annotated[
         bool, typer.Option("--confusion", help="Also print how often each action was played at each label.")
     ] = False,
@@ -167,6 +193,7 @@ def run(
 
     if gamma is not None and tuning is not None:
         raise UserError("--gamma and --tuning were both given, and both set gamma: omit one of them")
+    estimates = Estimates.asked(estimate, alpha)
     check_outputs(json_path, plot, save, inputs=(data, graph or ""))
     table = Table(label, text, numeric, categorical, drop, format, columns)
     options = {
@@ -183,13 +210,20 @@ def run(
             "cost": cost,
             "learner": learner,
             "tuning": tuning,
+            "exploration": exploration,
+            "optimizer": optimizer,
+            "gamma": gamma,
+            "bias": bias,
+            "min-propensity": min_propensity,
+            "budget": budget,
+            "normalize": None if normalize == "auto" else normalize,
+            "seed": seed or None,
         }
-        fixed |= {"exploration": exploration, "optimizer": optimizer, "gamma": gamma, "bias": bias}
-        fixed |= {"normalize": None if normalize == "auto" else normalize, "seed": seed or None}
         if repeats != 1:
             raise UserError(f"--load goes on with one model, and --repeats {repeats} asks for several: omit --repeats")
         model = loaded(load, fixed)
         stream = opened(data, table, options, model)
+        estimates.begin(model.player)
         with progress("compiling"):
             runs = Runs.continuing(model.player, stream, jobs=jobs)
     else:
@@ -211,26 +245,37 @@ def run(
                 seed=seed,
                 normalize=normalize,
                 bias=row_bias,
+                watch=estimates.watch,
+                limits=_limits(min_propensity, budget),
                 jobs=jobs,
             )
 
     def report(histories: Histories, stopped: str | None) -> None:
         if stopped is not None:
             histories = Histories(histories, f"{histories.title}, stopped after {histories[0].rounds:,} rounds")
+        reports = estimates.of(runs, histories)
         with contextlib.ExitStack() as last:  # whatever fails, the rest is written: the files first
             if json_path != STANDARD_OUTPUT:
                 if confusion:
                     last.callback(show_confusion, histories)
+                last.callback(show_estimates, histories, reports)
                 last.callback(show_table, histories)
             with contextlib.nullcontext() if _may_block(json_path, plot) else held_back():
                 if plot is not None:
                     last.callback(histories.plot, plot)
                 if json_path is not None:
-                    write_json(json_path, runs, histories, stopped)
+                    write_json(json_path, runs, histories, stopped, reports)
                 if save is not None:
                     last.callback(_save, save, runs, model)
 
-    play_and_report(runs, report)
+    play_and_report(runs, report, lambda: estimates.note(runs))
+
+
+def _limits(min_propensity: float | None, budget: str | None) -> Limits:
+    """The limits that the options ask for."""
+    from gappletron.limits import Budget, Limits
+
+    return Limits(min_propensity or 0.0, None if budget is None else Budget.parse(budget))
 
 
 def _rows_of(stream: Stream, normalize: str, bias: bool | None) -> tuple[str, bool | str]:

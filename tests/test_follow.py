@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+
+from gappletron import FeedbackGraph, Limits, Monitor, Player, UserError, Watch, interpreted
+from gappletron.engine import HEAD, following_record, new_record
+from problems import GRAPHS, small_stream
+
+
+def step(player, x, graph=None):
+    return player.new_turn(player.checker.vector(x, player.features), graph)
+
+
+def feedback(turn, label: int) -> int:
+    return label if turn.graph.visible[turn.action, label] else -1
+
+
+@pytest.mark.parametrize("name", ["bandit", "filtering", "label efficient"])
+@pytest.mark.parametrize("learner", ["auto", "gapsmh"])
+def test_a_copy_that_follows_learns_the_same(name, learner):
+    """Fed its own decisions, a player becomes what it is without following: weights, random state, watch."""
+    graph = GRAPHS[name]
+    X, y = small_stream(np.random.default_rng(3), 120, 5, graph.n_classes)
+    with interpreted():
+        first, shadow = (Player(learner, graph, 5, seed=4, watch=Watch(window=80)) for _ in range(2))
+        for x, label in zip(X, y.tolist(), strict=True):
+            turn, other = first.act(x), step(shadow, x)
+            shadow.follow(other, turn.action, turn.probabilities)
+            assert (other.greedy, other.round, other.rate) == (turn.greedy, turn.round, turn.rate)
+            assert other.own_probabilities.tolist() == turn.probabilities.tolist()
+            first.learn(turn, feedback(turn, label))
+            shadow.learn(other, feedback(turn, label))
+        assert np.array_equal(first.weights, shadow.weights)
+        assert first.act(X[0]).action == shadow.act(X[0]).action  # one draw per round, followed or not
+    for which in ("greedy", "window"):
+        mine, theirs = (getattr(Monitor(player).report(), which) for player in (first, shadow))
+        if which == "window":
+            mine, theirs = mine.greedy, theirs.greedy
+        assert mine == theirs  # the greedy class is the same; the policy is judged by its whole distribution
+
+
+def test_compiled_and_interpreted_follow_alike():
+    graph = GRAPHS["filtering"]
+    X, y = small_stream(np.random.default_rng(3), 60, 5, 4)
+    rng = np.random.default_rng(0)
+    given = [rng.dirichlet(np.ones(4)) for _ in X]
+    actions = [int(rng.choice(4, p=p)) for p in given]
+    limits = Limits(min_propensity=0.05)
+
+    def play():
+        player = Player("auto", graph, 5, seed=4, watch=Watch(window=80), limits=limits)
+        for x, label, p, action in zip(X, y.tolist(), given, actions, strict=True):
+            turn = step(player, x)
+            player.follow(turn, action, p, greedy=1 if action == 2 else None)
+            player.learn(turn, feedback(turn, label))
+        return player
+
+    compiled = play()
+    with interpreted():
+        plain = play()
+    assert compiled.watched() == plain.watched()
+    assert np.array_equal(compiled.weights, plain.weights)
+
+
+def test_the_own_policy_is_estimated_from_the_decisions_of_another():
+    """A shadow that never acts: its expected error is inside of its interval, at the end of a run."""
+    graph, rng = FeedbackGraph.filtering(3), np.random.default_rng(1)
+    X, y = small_stream(rng, 600, 5, 3)
+    true = 0.0
+    with interpreted():
+        shadow = Player("gapsmh", graph, 5, seed=1, watch=Watch(window=80))
+        for x, label in zip(X, y.tolist(), strict=True):
+            p = np.array([0.4, 0.3, 0.3])
+            turn = step(shadow, x)
+            shadow.follow(turn, int(rng.choice(3, p=p)), p)
+            true += 1.0 - turn.own_probabilities[label]
+            shadow.learn(turn, feedback(turn, label))
+    error = Monitor(shadow).report(1e-6).policy.error  # a false alarm in one of a million runs
+    assert error.low <= true / 600 <= error.high
+    assert error.width < 0.6
+
+
+def test_a_given_greedy_class_stands_for_the_own_one():
+    with interpreted():
+        player = Player("auto", FeedbackGraph.bandit(3), 2, watch=True)
+        turn = step(player, [1.0, 0.5])
+        player.follow(turn, 2, [0.2, 0.2, 0.6], greedy=2)
+        player.learn(turn, 2)
+    assert turn.greedy == 2
+    report = Monitor(player).report()
+    assert (report.explored, report.greedy.error.value) == (0, 0.0)
+
+
+def test_the_record_of_a_turn_that_follows():
+    with interpreted():
+        player = Player("auto", FeedbackGraph.bandit(3), 2)
+        turn = step(player, [1.0, 0.5])
+        assert not turn.is_following
+        before = turn.nbytes
+        player.follow(turn, 1, [0.1, 0.8, 0.1])
+    assert turn.is_following
+    assert turn.nbytes == before + 8 * 3
+    # what a file needs to restore it
+    again = following_record(new_record(3, 3), turn.probabilities, turn.own_probabilities)
+    again[:HEAD] = turn.record[:HEAD]
+    again[HEAD + 3 : HEAD + 6] = turn.scores
+    assert again.tolist() == turn.record.tolist()
+    other = copy.copy(player)
+    with interpreted():
+        player.learn(turn, 1)
+        turn.take_record(again)
+        other.learn(turn, 1)
+    assert np.array_equal(player.weights, other.weights)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((3, [0.2, 0.2, 0.6]), "at most 2"),
+        ((0, [0.0, 0.4, 0.6]), "has the probability 0"),
+        ((0, [0.5, 0.5]), "there are 3 actions"),
+        ((0, [0.5, 0.5, 0.5]), "add up to 1"),
+        ((0, [0.5, float("nan"), 0.5]), "add up to 1"),
+        ((0, "abc"), "3 numbers"),
+        ((0, [0.2, 0.2, 0.6], 3), "at most 2"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments, message):
+    with interpreted():
+        player = Player("auto", FeedbackGraph.bandit(3), 2)
+        with pytest.raises(UserError, match=message):
+            player.follow(step(player, [1.0, 0.5]), *arguments)
+    assert player.rounds == 0
