@@ -87,6 +87,10 @@ def _exception(number: int) -> KeyboardInterrupt:
     return KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
 
 
+VALID = tuple(signal.valid_signals())
+"""All signals of the system; to ask for them takes longer than all the rest of holding them back."""
+
+
 class Held:
     """Signals that wait from :meth:`begin` to :meth:`end`, if Python handles them."""
 
@@ -97,7 +101,7 @@ class Held:
     def begin(self) -> None:
         """Note signals instead of handling them; only the main thread handles signals."""
         if threading.current_thread() is threading.main_thread():
-            handled = [number for number in signal.valid_signals() if callable(signal.getsignal(number))]
+            handled = [number for number in VALID if callable(signal.getsignal(number))]
             _handle(handled, lambda number, _frame: self.arrived.append(number), self.before)
 
     def end(self) -> None:
