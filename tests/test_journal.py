@@ -197,11 +197,13 @@ def test_receipts_expire_by_age_and_the_log_says_so(tmp_path, monkeypatch):
     assert [receipt.serial for receipt in model.pending] == [3, 4, 5]
     crash(model)
     monkeypatch.setattr("gappletron.online.time.time", lambda: 1e9)  # replay reads no clock
+    same(Online.from_journal(tmp_path / "journal"), model)
     again = Online.open(tmp_path / "journal")
-    same(again, model)
+    assert again.waiting == 0  # but by now the others are too old as well
     with pytest.raises(UserError, match=r"has expired.*waited for more than 25 seconds.*pending_age="):
-        again.learn(receipts[0].id, UNSEEN)
-    again.close()
+        again.learn(receipts[5].id, UNSEEN)
+    crash(again)
+    same(Online.from_journal(tmp_path / "journal"), again)
 
 
 # ----------------------------------------------------------------------------------------------- stateful, with crashes
@@ -390,12 +392,24 @@ def test_a_folder_that_is_open_is_refused(tmp_path):
 
 
 def test_a_start_that_was_interrupted_begins_again(tmp_path):
-    model = opened(tmp_path / "journal")
-    crash(model)
-    (tmp_path / "journal" / "journal.json").unlink()  # it is written last
+    store = FolderStore(tmp_path / "journal")
+    store.put_snapshot(0, "gappletron.Online", *Online("gapsmh", GRAPH, 5)._snapshot())  # the settings come last
+    store.close()
     again = opened(tmp_path / "journal")
     assert again.rounds == 0
+    again.act(np.ones(5))
     again.close()
+
+
+def test_a_journal_that_has_lost_its_settings_is_left_alone(tmp_path):
+    model = opened(tmp_path / "journal")
+    crash(model)
+    (tmp_path / "journal" / "journal.json").unlink()
+    before = sorted((path.name, path.stat().st_size) for path in (tmp_path / "journal").iterdir())
+    for arguments in ({}, {"graph": GRAPH}):
+        with pytest.raises(UserError, match=r"has lost its file 'journal.json'"):
+            Online.open(tmp_path / "journal", **arguments)
+    assert sorted((path.name, path.stat().st_size) for path in (tmp_path / "journal").iterdir()) == before
 
 
 def test_foreign_folders_and_other_arguments_are_refused(tmp_path):

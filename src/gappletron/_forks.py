@@ -7,14 +7,12 @@ in the child.
 from __future__ import annotations
 
 import os
+import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from gappletron._signals import Held
-
-if TYPE_CHECKING:
-    import threading
 
 __all__ = ["forks", "guard"]
 
@@ -30,11 +28,16 @@ class Guarded(Protocol):
     def _owns_lock(self) -> bool:
         """Whether this thread holds the lock."""
 
+    def _leave_journal(self) -> None:
+        """In a copy of the process: leave the journal to the process that opened it."""
+
 
 _guarded: dict[int, weakref.ref[Guarded]] = {}
 """Every model of this process."""
 _held_locks: list[threading.RLock] = []
 """The locks that are held while the process forks."""
+_one_at_a_time = threading.Lock()
+"""Held from before a fork to after it: two threads may fork at once."""
 _held_signals = Held()
 """A handler that raises inside the functions below would leave locks behind. Its exception is lost in any case: Python
 ignores those of functions that it calls around a fork, and says so on the standard error."""
@@ -47,6 +50,7 @@ def guard(model: Guarded) -> None:
 
 
 def _before_fork() -> None:
+    _one_at_a_time.acquire()
     _held_signals.begin()
     patience = 0.05
     # Never wait for long with other locks held: a thread that has this lock may be waiting for one of those.
@@ -78,12 +82,17 @@ def _release_all() -> None:
 
 def _after_fork_in_parent() -> None:
     _release_all()
+    _one_at_a_time.release()
     _held_signals.end()
 
 
 def _after_fork_in_child() -> None:
     forks[0] += 1
     _held_signals.arrived.clear()  # they were sent to the parent
+    for reference in list(_guarded.values()):
+        model = reference()
+        if model is not None:
+            model._leave_journal()
     _after_fork_in_parent()  # the thread that forks holds them all
 
 

@@ -60,6 +60,8 @@ class Answers:
     def put(self, key: str, fingerprint: bytes, answer: bytes) -> None:
         """Keep an answer; the oldest are dropped where there are too many."""
         _checked(key, fingerprint)
+        if not isinstance(answer, bytes):
+            raise UserError(f"an answer must be bytes, not {type(answer).__name__}: encode it first")
         before = self._found.pop(key, None)
         self.nbytes -= 0 if before is None else _size(key, before)
         self._found[key] = (fingerprint, answer)
@@ -98,8 +100,10 @@ class Answers:
 
 
 def _checked(key: Any, fingerprint: Any) -> str:
-    if not isinstance(key, str) or not 0 < len(key.encode()) <= MOST_KEY:
-        raise UserError(f"an idempotency key must be a text of 1 to {MOST_KEY} bytes: use a random one, such as a UUID")
+    if not isinstance(key, str) or not 0 < len(key.encode(errors="replace")) <= MOST_KEY or not key.isprintable():
+        raise UserError(
+            f"an idempotency key must be a printable text of 1 to {MOST_KEY} bytes: use a random one, such as a UUID"
+        )
     if not isinstance(fingerprint, bytes) or len(fingerprint) > MOST_FINGERPRINT:
         raise UserError(f"a fingerprint must be at most {MOST_FINGERPRINT} bytes: give a hash of the request")
     return key

@@ -124,6 +124,15 @@ def read(path: str | os.PathLike[str], kind: str, rebuilt: Rebuild[T]) -> T:
     return _checked(header, arrays, kind, rebuilt, repr(str(path)), damaged)
 
 
+def is_whole(path: str | os.PathLike[str]) -> bool:
+    """Whether the bytes of a file are those that were written."""
+    try:
+        _contents(path, "")
+    except UserError:
+        return False
+    return True
+
+
 def from_bytes(data: bytes, kind: str, rebuilt: Rebuild[T]) -> T:
     """As :func:`read`, for the bytes of a file."""
     damaged = "the bytes are damaged or not those of a saved model: use what to_bytes() returned"

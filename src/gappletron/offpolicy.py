@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gappletron.graphs import FeedbackGraph
+    from gappletron.inputs import Vector
     from gappletron.learners.learner import Learner
     from gappletron.monitor import Rates
     from gappletron.numerics import Floats
@@ -68,9 +69,10 @@ class Evaluation:
     """What :func:`evaluate_off_policy` found.
 
     `judged` rounds count: those whose feedback came, or whose action shows nothing. In `unsupported` of them some label
-    had the propensity 0: there only the interval by betting is right.
+    had the propensity 0, and `missing` others would have shown something and got no feedback. Where there are such
+    rounds, only the interval by betting is right.
 
-    >>> Evaluation("auto", 1000, 990, 200, 0, 0.05, ()).labels_seen
+    >>> Evaluation("auto", 1000, 990, 200, 0, 10, 0.05, ()).labels_seen
     200
     """
 
@@ -79,6 +81,7 @@ class Evaluation:
     judged: int
     labels_seen: int
     unsupported: int
+    missing: int
     alpha: float
     estimates: tuple[OffPolicyEstimate, ...]
 
@@ -96,11 +99,12 @@ class Evaluation:
             for each in self.estimates
         ]
         lines = [head, *aligned(("", "method", "estimate", "low", "high"), rows)]
-        if self.unsupported:
-            lines.append(
-                f"In {self.unsupported:,} rounds some label had the propensity 0: only the intervals by betting are "
-                "right."
-            )
+        reasons = [
+            f"in {self.unsupported:,} rounds some label had the propensity 0" if self.unsupported else "",
+            f"{self.missing:,} rounds would have shown something and got no feedback" if self.missing else "",
+        ]
+        if any(reasons):
+            lines.append(f"Only the intervals by betting are right: {', and '.join(filter(None, reasons))}.")
         return "\n".join(lines)
 
 
@@ -152,12 +156,14 @@ class _Follower:
     """A learner that follows a log, and the numbers of its estimates."""
 
     def __init__(self, folder: str | os.PathLike[str], learner: Learner | str, first: int, seed: int) -> None:
-        self.logged = Online.from_journal(folder)
-        self.learner, self.first, self.seed = learner, first, seed
+        logged = Online.from_journal(folder, replay="first", stop=0)  # as it was at the start
+        rows = ("auto", "auto") if logged.encoder is None else for_records("auto", "auto")
+        self.player = Player(learner, logged.graph, logged.features, seed, normalize=rows[0], bias=rows[1], watch=True)
+        self.feature_limit = logged.feature_limit
+        self.name, self.first = learner if isinstance(learner, str) else self.player.learner.name, first
         self.graphs: dict[int, FeedbackGraph] = {}
         self.waiting: dict[int, tuple[Turn, Floats]] = {}
-        self.player: Player | None = None
-        self.rounds = self.judged = self.unsupported = 0
+        self.rounds = self.judged = self.unsupported = self.missing = 0
         self.sums = {target: _Sums() for target in TARGETS}
 
     def take(self, event: events.Event) -> None:
@@ -169,38 +175,32 @@ class _Follower:
                 self._decide(event)
             case events.Fed(serial, _, label) if serial in self.waiting:
                 turn, expected = self.waiting.pop(serial)
-                if label != events.FORGOTTEN:
-                    self._player(turn.graph).learn(turn, label)
+                if label == events.FORGOTTEN:
+                    self.missing += _shows(turn)
+                else:
+                    self.player.learn(turn, label)
                     if _shows(turn):
                         self._judge(turn, expected, label)
-            case events.Expired(serial, _):
-                self.waiting.pop(serial, None)
-            case events.Taught(_, label, _, features) if self.player is not None and not features.digest:
-                vector = self.player.take((features.indices, features.values), self.logged.feature_limit)
-                self.player.teach_on(vector, label)
-            case events.Added(version, _) if self.player is not None:
+            case events.Expired(serial, _) if serial in self.waiting:
+                self.missing += _shows(self.waiting.pop(serial)[0])
+            case events.Taught(_, label, propensity, features) if self.player.learner.teachable and self.first == 0:
+                vector = self._taken(features, "a row that was taught were")
+                self.player.teach_on(vector, label, None if math.isnan(propensity) else propensity)
+            case events.Added(version, _):
                 self.player.extend(self.graphs[version])
 
-    def _player(self, graph: FeedbackGraph) -> Player:
-        """The learner's player, made for the first graph that is met."""
-        if self.player is None:
-            model = self.logged
-            rows = ("auto", "auto") if model.encoder is None else for_records("auto", "auto")
-            self.player = Player(
-                self.learner, graph, model.features, self.seed, normalize=rows[0], bias=rows[1], watch=True
+    def _taken(self, features: events.Features, which: str) -> Vector:
+        """A logged row, unless a hash stands for it."""
+        if features.digest:
+            raise UserError(
+                f"the features of {which} compacted, so it cannot be replayed: begin with a later round (--first)"
             )
-        return self.player
+        return self.player.take((features.indices, features.values), self.feature_limit)
 
     def _decide(self, event: events.Decided) -> None:
         """Let the learner say what it would do, and follow what was done."""
-        if event.features.digest:
-            raise UserError(
-                f"the features of round {event.round:,} were compacted, so it cannot be replayed: begin with a later "
-                "round (--first)"
-            )
-        graph = self.graphs[event.graph]
-        player = self._player(graph)
-        vector = player.take((event.features.indices, event.features.values), self.logged.feature_limit)
+        graph, player = self.graphs[event.graph], self.player
+        vector = self._taken(event.features, f"round {event.round:,} were")
         expected = player.predict_proba_on(vector)
         player.now = event.time
         turn = player.new_turn(vector, graph)
@@ -226,7 +226,7 @@ class _Follower:
 
     def evaluation(self, alpha: float) -> Evaluation:
         """What was found."""
-        if self.player is None or self.judged == 0:
+        if self.judged == 0:
             raise UserError("the journal has no judged round to evaluate a learner on: collect feedback first")
         report = Monitor(self.player).report(alpha)
         estimates: list[OffPolicyEstimate] = []
@@ -237,8 +237,9 @@ class _Follower:
             if bound is not None:
                 estimates.append(OffPolicyEstimate(target, "betting", bound.value, bound.low, bound.high))
                 estimates += self.sums[target].estimates(target, alpha)
-        name = self.learner if isinstance(self.learner, str) else self.player.learner.name
-        return Evaluation(name, self.rounds, self.judged, report.labels_seen, self.unsupported, alpha, tuple(estimates))
+        missing = self.missing + sum(_shows(turn) for turn, _ in self.waiting.values())
+        counts = (self.rounds, self.judged, report.labels_seen, self.unsupported, missing)
+        return Evaluation(self.name, *counts, alpha, tuple(estimates))
 
 
 def _shows(turn: Turn) -> bool:

@@ -10,6 +10,7 @@ import copy
 import functools
 import inspect
 import itertools
+import math
 import threading
 import time
 import warnings
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from gappletron import model_files
 from gappletron._forks import forks, guard
 from gappletron._signals import held_back
-from gappletron._validate import Label, SpentReceipt, UserError, whole
+from gappletron._validate import Label, SpentReceipt, Unavailable, UserError, number, whole
 from gappletron.answers import Answers
 from gappletron.engine import HEAD
 from gappletron.inputs import Vector, Vectors, sparse_parts
@@ -236,6 +237,7 @@ class Online:
     def _begin(self, waiting: Waiting) -> None:
         """No receipt was given out yet."""
         self._receipts, self._answers = waiting, Answers()
+        self._marks: list[tuple[int, int]] = []
         self._forks = forks[0]
         self._bind()
 
@@ -384,19 +386,32 @@ class Online:
         self._is_idle = False
         if self._acting is not None or self._learning is not None:
             self._settle()
+        if self._forks != forks[0]:
+            self._refuse_copies()
+            self._start_session()  # a copy of the process: its receipts are its own
         if self._journal is not None:
-            if self._forks != forks[0]:
-                raise UserError(
-                    "this process is a copy (fork) of the one that opened the journal, which goes on there: open "
-                    "another folder here, or load a saved copy"
-                )
             self._journal.check()
+            if self._journal.rounds not in (-1, self.rounds):
+                raise Unavailable(
+                    f"a round of the model in {self._journal.store.name!r} was played and not logged, after an error "
+                    "in the middle of it: open the folder again"
+                )
+
+    def _refuse_copies(self) -> None:
+        """A copy of the process (fork) has no journal."""
+        if self._journal is not None and self._forks != forks[0]:
+            raise UserError(
+                "this process is a copy (fork) of the one that opened the journal, which goes on there: open another "
+                "folder here, or load a saved copy"
+            )
+
+    def _leave_journal(self) -> None:
+        if self._journal is not None:
+            self._journal.leave()
 
     def _act(self, vector: Vector, graph: FeedbackGraph | None, now: float) -> Receipt:
         """Play a round."""
         player = self._player
-        if self._forks != forks[0]:  # a copy of the process: its receipts are its own
-            self._start_session()
         self._acting = turn = self._prepared(vector, graph, now, False)
         player.draw(turn)
         return self._issued(turn, now)
@@ -424,7 +439,10 @@ class Online:
         if hasattr(X, "tocsr"):
             matrix = X.tocsr()
             many = matrix.shape[0] >= TOGETHER and self.encoder is None
+            before = self.features
             found = self._player.take_many(matrix, self.feature_limit) if many else None
+            if self.features != before:
+                self._log_growth()
             if found is not None:
                 return found
             ends = matrix.indptr.tolist()
@@ -437,8 +455,6 @@ class Online:
         to settle.
         """
         player, receipts, journal = self._player, self._receipts, self._journal
-        if self._forks != forks[0]:
-            self._start_session()
         session = receipts.session.name
         with held_back():
             if player.needs_time:
@@ -456,6 +472,8 @@ class Online:
                     journal.add("decided", receipt.serial, data)
                 receipts.add(receipt)
                 found.append(receipt)
+            if journal is not None:
+                journal.rounds = self.rounds
             if receipts.may_be_overdue:
                 self._expire(now)
         return found
@@ -516,6 +534,7 @@ class Online:
         record = turn.record[: HEAD + turn.graph.n_actions].tobytes()
         data = events.packed_decision(now, version, events.FOLLOWED * followed, len(row) // 12, row, record)
         journal.add("decided", turn.round, data)
+        journal.rounds = turn.round + 1
 
     def _expire(self, now: float) -> None:
         """Let the oldest receipts expire where too many wait, or for too long."""
@@ -533,6 +552,8 @@ class Online:
         if turn is not None or receipt is not None:
             if self._journal is not None:
                 self._log_missing(self._journal)
+                if turn is not None:
+                    self._journal.rounds = self.rounds
             self._take_note()
             self._receipts.recount()
             self._expire(time.time() if turn is None else self._acting_how[0])
@@ -674,12 +695,15 @@ class Online:
         """
         position = self.graph.class_index(label)
         vector = self._taken(x)
+        known = math.nan if propensity is None else number(propensity, "propensity", above=0.0, most=1.0)
+        event = b""
+        if self._journal is not None:
+            row = events.Features(vector.indices, vector.values)
+            event = events.Taught(time.time(), position, known, row).to_bytes()
         with self._logged_at_once():
             self._player.teach_on(vector, position, propensity)
             if self._journal is not None:
-                known = float("nan") if propensity is None else float(propensity)
-                row = events.Features(vector.indices, vector.values)
-                self._journal.add("taught", -1, events.Taught(time.time(), position, known, row).to_bytes())
+                self._journal.add("taught", -1, event)
 
     def _logged_at_once(self) -> contextlib.AbstractContextManager[None]:
         """Around a change that the state does not tell of later: with a journal, signals wait until it is logged."""
@@ -837,10 +861,17 @@ class Online:
     @changing
     def grow(self, features: int) -> None:
         """Give the model more features; what was learned stays."""
+        if self.encoder is not None:
+            raise UserError("the number of features is the encoder's: make a model with Encoder(features=...)")
+        most = MOST_FEATURES if self.feature_limit is None else self.feature_limit
+        wanted = whole(features, "features", least=self.features, most=most)
         with self._logged_at_once():
-            self._player.grow(features)
-            if self._journal is not None:
-                self._journal.add("grown", -1, events.Grown(self.features).to_bytes())
+            self._player.grow(wanted)
+            self._log_growth()
+
+    def _log_growth(self) -> None:
+        if self._journal is not None:
+            self._journal.add("grown", -1, events.Grown(self.features).to_bytes())
 
     @property
     def limits(self) -> Limits:
@@ -875,7 +906,15 @@ class Online:
 
     def _taken(self, x: Any) -> Vector:
         """x for a call that learns, checked, and the model grown for it where it grows."""
-        return self._player.take(x if self.encoder is None else self.encoder.encode(x), self.feature_limit)
+        if self.encoder is not None:
+            return self._player.take(self.encoder.encode(x))
+        if self.feature_limit is None:
+            return self._player.take(x)
+        before = self.features
+        vector = self._player.take(x, self.feature_limit)
+        if self.features != before:  # also where the call is refused after this
+            self._log_growth()
+        return vector
 
     # ----------------------------------------------------------------------------------------------------------- copies
 
@@ -890,7 +929,7 @@ class Online:
         with self._lock:
             self._look(is_nested)
             kept = {name: copy.copy(self.__dict__[name]) for name in ("_player", "_receipts", "_answers")}
-            return kept | {"encoder": self.encoder, "feature_limit": self.feature_limit}
+            return kept | {"encoder": self.encoder, "feature_limit": self.feature_limit, "_marks": []}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         # A copy or an unpickled model is another model: its new receipts must not be taken for those of the first.
@@ -953,11 +992,11 @@ class Online:
             whole(snapshot_every, "snapshot_every", least=1),
             None if keep_rows is None else whole(keep_rows, "keep_rows", least=0),
         )
-        given = {"learner": learner, "graph": graph, "features": features, "monitor": monitor, **options}
-        given = {name: value for name, value in given.items() if value is not None}
+        named = {"learner": learner, "graph": graph, "features": features, "monitor": monitor}
+        given = {name: value for name, value in named.items() if value is not None} | options
         store = folder if isinstance(folder, Store) else FolderStore(folder)
         try:
-            settings = store.settings()
+            settings, changes = store.settings(), {}
             if settings is None:
                 made = {"monitor": True, **given}
                 model = cls(**made) if start is None else _copied(start, given)
@@ -967,7 +1006,7 @@ class Online:
                 if start is not None:
                     raise UserError(f"{store.name!r} holds a model already: omit start, or use another folder")
                 changes = {name: given.pop(name) for name in CHANGEABLE if name in given}
-                check_settings(store.name, settings["options"], given)
+                check_settings(store.name, settings.get("options", {}), given)
                 model = cls._recovered(store, tuple(pieces), store.snapshots())
                 waiting = model._receipts
                 waiting.set_limits(*(changes.get(name, getattr(waiting, kept)) for name, kept in WAITING.items()))
@@ -1021,18 +1060,18 @@ class Online:
         cls, store: Store | FolderReader, pieces: tuple[type[Piece], ...], found: list[int], stop: int | None = None
     ) -> Online:
         """The model of a journal: the newest of these snapshots that is whole, and what was logged since then."""
+        problem = UserError(f"the journal in {store.name!r} has no snapshot left: restore the folder from a copy")
         for at in reversed(found):
             try:
                 model = store.read_snapshot(at, FORMAT, lambda header, arrays: cls._restored(header, arrays, pieces))
-            except UserError:
-                if at == found[0]:
-                    raise
+                model._receipts.resume_session()
+                model._replay(store, at, stop)
+            except UserError as error:  # then the one before it, and more of the log, lead to the same state
+                problem = error
                 continue
-            model._receipts.resume_session()
-            model._replay(store, at, stop)
             model._start_session()
             return model
-        raise UserError(f"the journal in {store.name!r} has no snapshot left: restore the folder from a copy")
+        raise problem
 
     def _replay(self, store: Store | FolderReader, start: int, stop: int | None) -> None:
         """Do again what was logged from event number `start` on, to before `stop`."""
@@ -1062,10 +1101,11 @@ class Online:
         limits = [waiting.limit, waiting.most_bytes, waiting.age]
         opened = events.Opened(waiting.session.name, self.rounds, time.time(), versions(), limits)
         journal.add("opened", -1, opened.to_bytes())
-        journal.publish()
-        journal.commit()
         self._journal = journal
-        self._marks = [(journal.store.count, self.rounds)]
+        with self._lock:
+            self._expire(time.time())  # the limits may have changed
+            journal.publish()
+        journal.commit()
 
     def _publish(self) -> None:
         """At the end of a call that changed the model: what it has logged may be written, unless a block holds it."""
@@ -1092,6 +1132,8 @@ class Online:
         >>> model.commit()
         """
         self._refuse_nesting()
+        if self._held_by == threading.get_ident():
+            raise UserError("a hold() block was begun inside of another one: one block is enough")
         with self._lock:
             self._begin_call()
             self._held_by, self._is_idle = threading.get_ident(), True
@@ -1108,6 +1150,7 @@ class Online:
         Every call does this by itself, except inside :meth:`hold`. Without a journal there is nothing to wait for.
         """
         if self._journal is not None:
+            self._refuse_copies()
             self._journal.commit()
             if self._journal.is_snapshot_due and not self._owns_lock():
                 self._journal.put_snapshot_in_background(self._copied_state)
@@ -1142,11 +1185,15 @@ class Online:
 
         This happens by itself, in the background, once in `snapshot_every` events, and in :meth:`close`.
         """
-        if self._owns_lock():
-            raise UserError("checkpoint() was called in the middle of a call or of a hold() block: call it afterwards")
+        self._refuse_inside("checkpoint()")
         if self._journal is None:
             raise UserError("the model has no journal: use save(), or make it with Online.open()")
+        self._refuse_copies()
         self._journal.put_snapshot(self._copied_state)
+
+    def _refuse_inside(self, call: str) -> None:
+        if self._owns_lock():
+            raise UserError(f"{call} was called in the middle of a call or of a hold() block: call it afterwards")
 
     def _copied_state(self) -> Snapshot:
         """A copy of the state for the journal, and what of the log need not be kept any more."""
@@ -1156,12 +1203,12 @@ class Online:
             assert journal is not None
             self._publish()
             at = journal.begin_part()
+            self._marks.append((at, self.rounds))
             header, arrays = self._snapshot()
             stop = None
             if journal.policy.keep_rows is not None:
-                self._marks.append((at, self.rounds))
                 last = self.rounds - journal.policy.keep_rows
-                stop = max((number for number, rounds in self._marks if rounds <= last), default=0)
+                stop = max((place for place, rounds in self._marks if rounds <= last), default=0)
                 self._marks = [mark for mark in self._marks if mark[0] >= stop]
             return Snapshot(at, FORMAT, header, {name: array.copy() for name, array in arrays.items()}, stop)
 
@@ -1173,6 +1220,7 @@ class Online:
         journal = self._journal
         if journal is None or journal.is_closed:
             return
+        self._refuse_inside("close()")
         try:
             self.checkpoint()
         finally:
@@ -1208,6 +1256,7 @@ class Online:
             "feature_limit": self.feature_limit,
             "encoder": None if self.encoder is None else self.encoder.to_dict(),
             "graphs": graphs,
+            "marks": self._marks,
         }
         arrays |= receipts | self._answers.to_arrays()
         return header, arrays
@@ -1233,7 +1282,7 @@ class Online:
         with self._lock:
             self._look(is_nested)
             header, arrays = self._snapshot()
-            del header["sessions"], header["now"], arrays["times"]
+            del header["sessions"], header["marks"], header["now"], arrays["times"]
             return header | {name: (array.shape, array.tobytes()) for name, array in arrays.items()}
 
     @classmethod
@@ -1268,6 +1317,7 @@ class Online:
         if model.encoder is not None and (model.encoder.features != model.features or limit is not None):
             raise UserError("the encoder does not fit the number of features: the file is damaged")
         model._answers = Answers.from_arrays(arrays)
+        model._marks = [(whole(at, "a mark"), whole(rounds, "a mark")) for at, rounds in header.get("marks", ())]
         model._receipts, model._forks = Waiting.restored(header, arrays, model._player), forks[0]
         model._bind()
         return model

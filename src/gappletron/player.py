@@ -562,6 +562,8 @@ class Player:
             return self.graph
         if not isinstance(graph, FeedbackGraph):
             raise UserError(f"{graph!r} is not a FeedbackGraph: the graph of a round is one")
+        if graph == self.graph:
+            return self.graph  # the same object, so that a saved model goes on with the same bits
         if graph.classes != self.graph.classes or graph.actions != self.graph.actions:
             raise UserError(
                 f"the graph {graph.name!r} has other classes or actions than the player's {self.graph.name!r}: a "

@@ -30,6 +30,7 @@ __all__ = [
     "Session",
     "Unseen",
     "checked_sessions",
+    "is_distribution",
     "new_session",
     "read_receipts",
     "split_id",
@@ -263,9 +264,9 @@ def checked_turn(graph: FeedbackGraph, width: int, row: Row) -> Turn | None:
         return None
     if p.shape != (graph.n_actions,) or row.scores.shape != (graph.n_classes,) or not np.isfinite(row.scores).all():
         return None
-    if not _is_distribution(p) or p[row.action] <= 0.0:
+    if not is_distribution(p) or p[row.action] <= 0.0:
         return None
-    if row.own.size and (row.own.shape != p.shape or not _is_distribution(row.own)):
+    if row.own.size and (row.own.shape != p.shape or not is_distribution(row.own)):
         return None
     record = new_record(graph.n_classes, graph.n_actions)
     if row.own.size:
@@ -277,7 +278,8 @@ def checked_turn(graph: FeedbackGraph, width: int, row: Row) -> Turn | None:
     return Turn(Vector(x, row.values, row.squared), graph, width, record)
 
 
-def _is_distribution(probabilities: Floats) -> bool:
+def is_distribution(probabilities: Floats) -> bool:
+    """Whether these are probabilities that add up to 1."""
     inside = (probabilities >= 0.0) & (probabilities <= 1.0)  # False for NaN
     return bool(inside.all()) and abs(float(probabilities.sum()) - 1.0) <= ROUNDING
 

@@ -12,7 +12,7 @@ from gappletron.engine import ACTION, HEAD
 from gappletron.journal import events
 from gappletron.limits import Limits
 from gappletron.model_files import graph_from
-from gappletron.receipts import Receipt
+from gappletron.receipts import Receipt, is_distribution
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,11 +43,20 @@ def replay(parts: Parts, groups: Iterable[Group], start: int, stop: int | None =
     graphs: dict[int, FeedbackGraph] = {}
     changed = 0
     for group in groups:
+        if stop is not None and group.first >= stop:
+            break
         for place, event in enumerate(events.events_of(group.events), group.first):
             if place >= start and (stop is None or place < stop):
                 try:
                     changed += _redo(parts, event, graphs)
-                except KeyError:  # a receipt or a graph that is not there
+                except UserError:
+                    raise
+                except (
+                    KeyError,
+                    TypeError,
+                    ValueError,
+                    IndexError,
+                ):  # a receipt or a graph that is not there, or worse
                     raise events.Damaged from None
     return changed
 
@@ -80,7 +89,9 @@ def _redo(parts: Parts, event: events.Event, graphs: dict[int, FeedbackGraph]) -
 def _redo_decision(parts: Parts, event: events.Decided, graph: FeedbackGraph) -> bool:
     """Play a round again. Its action and probabilities are those of the log: they were acknowledged."""
     player, waiting = parts.player, parts.waiting
-    if event.round != player.rounds:
+    chances, K, N = event.probabilities, graph.n_classes, graph.n_actions
+    fits = chances.shape == (N,) and 0 <= event.action < N and 0 <= event.greedy < K  # compiled code will trust it
+    if event.round != player.rounds or not fits or not is_distribution(chances) or chances[event.action] <= 0.0:
         raise events.Damaged
     turn = player.new_turn(_taken(parts, event.features), graph)
     if player.needs_time:
@@ -89,10 +100,10 @@ def _redo_decision(parts: Parts, event: events.Decided, graph: FeedbackGraph) ->
         player.follow(turn, event.action, event.probabilities)
     else:
         player.draw(turn)
-    chances = turn.record[HEAD : HEAD + graph.n_actions]
-    differs = turn.action != event.action or not np.array_equal(chances, event.probabilities)
+    drawn = turn.record[HEAD : HEAD + N]
+    differs = turn.action != event.action or not np.array_equal(drawn, chances)
     if differs:
-        turn.record[ACTION], chances[:] = event.action, event.probabilities
+        turn.record[ACTION], drawn[:] = event.action, chances
     waiting.add(Receipt(waiting.session.name, event.round, turn, event.time))
     return differs
 

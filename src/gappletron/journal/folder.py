@@ -8,6 +8,8 @@ never acknowledged, and is cut off when the folder is opened. Damage anywhere el
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import itertools
 import json
 import os
@@ -35,6 +37,11 @@ T = TypeVar("T")
 MAGIC = b"gappletron log 1\n"
 COMPACTED = b"gappletron log 1c"
 """How a segment begins whose rows were replaced by hashes."""
+REPAIRED = b"gappletron log 1r"
+"""How a segment begins before which events are missing since a repair."""
+MOST_TRIES = 64
+"""How many places behind a torn frame are looked at."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FRAME = struct.Struct("<4sIIQI")
 MARK = b"\xf4gap"
 SEGMENT_BYTES = 2**26
@@ -115,13 +122,15 @@ class FolderStore(Store):
         self.name = str(self.folder)
         self._lock = _locked(self.folder)
         self._problem: str | None = None
-        self._is_dirty = False
+        self._is_dirty = self._is_closed = False
         try:
+            for path in self.folder.glob(".*.part"):
+                path.unlink()  # of a process that was killed: nobody else writes here
             self._settings = _read_settings(self.folder)
             if self._settings is None:
                 _refuse_others(self.folder)
-                for path in (*_numbered(self.folder, SEGMENT).values(), *_numbered(self.folder, SNAPSHOT).values()):
-                    path.unlink()  # of a journal whose making was interrupted
+                _remove_beginning(self.folder)
+                _files.synchronise_folder(self.folder.parent)
             self._tail = self._opened()
         except OSError as error:
             self._unlock()
@@ -145,14 +154,15 @@ class FolderStore(Store):
             if self._is_dirty:  # an earlier write has failed, or a signal handler has raised in the middle of it
                 os.ftruncate(self._tail.descriptor, self._tail.offset)
             if self._tail.offset >= self.segment_bytes:
-                self._tail = self._next_segment()
+                self._begin_segment()
             descriptor, offset, _ = self._tail
             self._is_dirty = True
             _write_all(descriptor, frame, offset)
         except OSError as error:
+            cure = "free some space there" if error.errno in FULL else "look after the disk"
             raise Unavailable(
                 f"cannot write to the journal in {self.name!r} ({error.strerror or error}): nothing that was "
-                "acknowledged is lost; free some space there, then call commit(), or simply go on"
+                f"acknowledged is lost; {cure}, then call commit(), or simply go on"
             ) from None
         if durable:
             self.synchronise()
@@ -186,6 +196,11 @@ class FolderStore(Store):
                 first = group.first + group.size
             if last.follows_something(file, first):
                 raise _damaged(path, last.end)
+        if first < max(_numbered(self.folder, SNAPSHOT), default=0):
+            raise UserError(
+                f"the log in {self.name!r} ends before its newest snapshot, so events are missing: restore the folder "
+                f"from a copy, or go on from that snapshot with: gappletron journal {self.name} --repair"
+            )
         descriptor = os.open(path, os.O_RDWR | BINARY)
         if last.end == 0:  # not even the beginning was written
             _write_all(descriptor, MAGIC, 0)
@@ -195,12 +210,11 @@ class FolderStore(Store):
         os.fsync(descriptor)  # what is read from now on counts as acknowledged
         return Tail(descriptor, last.end, first)
 
-    def _next_segment(self) -> Tail:
+    def _begin_segment(self) -> None:
         before = self._tail.descriptor
         os.fsync(before)  # so that only the last segment can be torn
-        tail = self._new_segment(self._tail.events)
+        self._tail = self._new_segment(self._tail.events)
         os.close(before)
-        return tail
 
     def _new_segment(self, first: int) -> Tail:
         path = self.folder / f"log-{first:020d}.gap"
@@ -234,7 +248,7 @@ class FolderStore(Store):
         for (first, path), (after, _) in itertools.pairwise(segments):
             if after > stop:
                 return
-            if _is_compacted(path):
+            if _beginning(path) != MAGIC:  # compacted already, or the first after a repair
                 continue
             segment = _Segment(path, first)
             with path.open("rb") as file, _files.replacing(path) as new:
@@ -259,8 +273,9 @@ class FolderStore(Store):
         return _size(self.folder)
 
     def close(self) -> None:
-        if self._problem is None:
-            self._problem = "is closed"
+        if not self._is_closed:
+            self._is_closed = True
+            self._problem = self._problem or "is closed"
             os.close(self._tail.descriptor)
         self._unlock()
 
@@ -293,7 +308,7 @@ def read_groups(folder: str | os.PathLike[str], start: int = 0, stop: int | None
                     return
                 if expected > start:
                     yield group
-        if not is_last and expected != later[place]:
+        if not is_last and expected != later[place] and _beginning(segments[place + 1][1]) != REPAIRED:
             raise _damaged(path, segment.end)
     if stop is not None and segments and expected < stop:
         raise _damaged(path, segment.end)
@@ -309,10 +324,7 @@ class _Segment:
         """The groups up to the end, or to the first frame that is not whole."""
         size = os.fstat(file.fileno()).st_size
         file.seek(0)
-        magic = file.read(len(MAGIC))
-        if magic not in (MAGIC, COMPACTED):
-            if len(magic) == len(MAGIC):
-                raise UserError(f"{str(self.path)!r} is no segment of a journal of this version: see docs/journal.md")
+        if file.read(len(MAGIC)) not in (MAGIC, COMPACTED, REPAIRED):
             return
         self.end = len(MAGIC)
         number = self.first
@@ -325,16 +337,22 @@ class _Segment:
             yield group
 
     def follows_something(self, file: IO[bytes], number: int) -> bool:
-        """Whether a whole frame stands behind the end: then something in between is damaged, not torn."""
+        """Whether a whole frame stands behind the end: then something in between is damaged, not torn. So is a file
+        that does not begin as a segment does, unless hardly anything of it was written.
+        """
         size = os.fstat(file.fileno()).st_size
         file.seek(self.end)
         rest = file.read(size - self.end)
-        at = rest.find(MARK, 1)
-        while at >= 0:
-            file.seek(self.end + at)
-            group = _next_group(file, size)
-            if group is not None and group.first > number:
-                return True
+        if self.end == 0 and (len(rest) > len(MAGIC) or rest.strip(b"\0")) and not MAGIC.startswith(rest):
+            return True
+        at, tries = rest.find(MARK, 1), 0
+        while at >= 0 and tries < MOST_TRIES:
+            head = rest[at : at + FRAME.size]
+            if len(head) == FRAME.size and FRAME.unpack(head)[3] > number:
+                tries += 1
+                file.seek(self.end + at)
+                if _next_group(file, size) is not None:
+                    return True
             at = rest.find(MARK, at + 1)
         return False
 
@@ -368,13 +386,16 @@ def _snapshot(folder: Path, at: int) -> Path:
 
 
 def _size(folder: Path) -> int:
-    paths = (*_numbered(folder, SEGMENT).values(), *_numbered(folder, SNAPSHOT).values())
-    return sum(path.stat().st_size for path in paths)
+    total = 0
+    for path in (*_numbered(folder, SEGMENT).values(), *_numbered(folder, SNAPSHOT).values()):
+        with contextlib.suppress(FileNotFoundError):  # an old snapshot is removed when a new one is there
+            total += path.stat().st_size
+    return total
 
 
-def _is_compacted(path: Path) -> bool:
+def _beginning(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(len(COMPACTED)) == COMPACTED
+        return file.read(len(MAGIC))
 
 
 def _numbered(folder: Path, pattern: re.Pattern[str]) -> dict[int, Path]:
@@ -385,44 +406,113 @@ def _numbered(folder: Path, pattern: re.Pattern[str]) -> dict[int, Path]:
 # --------------------------------------------------------------------------------------------------------------- repair
 
 
-def repair(folder: str | os.PathLike[str]) -> int:
-    """Cut a damaged log off before its first frame that is not whole; the number of events that are left.
+class _Part(NamedTuple):
+    """What is whole of a segment: from event number `first` to before `stop`, up to the byte `end` of `size`."""
 
-    What is cut off is kept beside it, in files that end in ``.damaged``.
+    path: Path
+    first: int
+    stop: int
+    end: int
+    size: int
+
+
+def repair(folder: str | os.PathLike[str]) -> int:
+    """Set aside what is damaged in a log, so that it can be opened; the number of events that it then leads to.
+
+    Where the newest whole snapshot stands behind the damage, only what is damaged is lost, from the table of decisions
+    and not from the model. Otherwise the model goes on from that snapshot, or from the end of what is whole. What is
+    set aside is kept beside the log, in files that end in ``.damaged``.
     """
     place = Path(folder)
     lock = _locked(place)
     try:
-        segments = sorted(_numbered(place, SEGMENT).items())
-        expected = segments[0][0] if segments else 0
-        is_cut = False
-        for first, path in segments:
-            if is_cut or first != expected:
-                path.rename(path.with_suffix(".damaged"))
-                is_cut = True
-                continue
-            segment = _Segment(path, first)
-            with path.open("rb") as file:
-                for group in segment.groups(file):
-                    expected = group.first + group.size
-                file.seek(segment.end)
-                rest = file.read()
-            if rest:
-                with _files.replacing(path.with_suffix(".damaged")) as kept:
-                    kept.write(rest)
-                with path.open("r+b") as file:
-                    file.truncate(segment.end)
-                    os.fsync(file.fileno())
-                is_cut = True
-        for at, path in _numbered(place, SNAPSHOT).items():
-            if at > expected:  # of a state that the log no longer leads to
-                path.rename(path.with_suffix(".damaged"))
-        return expected
+        return _repaired(place)
     except OSError as error:
         raise _unusable(place, error) from None
     finally:
+        _files.synchronise_folder(place)
         if lock is not None:
             os.close(lock)
+
+
+def _repaired(place: Path) -> int:
+    for at, path in _numbered(place, SNAPSHOT).items():
+        if not model_files.is_whole(path):
+            _set_aside(path, f"state-{at}")
+    newest = max(_numbered(place, SNAPSHOT), default=0)
+    parts = [_part(path, first) for first, path in sorted(_numbered(place, SEGMENT).items())]
+    tail = _whole_tail(parts)
+    keeps_tail = bool(tail) and tail[0].first <= newest <= tail[-1].stop
+    kept = tail if keeps_tail else []
+    expected = parts[0].first if parts else 0
+    for part in parts[: len(parts) - len(kept)]:
+        if part.first != expected or part.end == 0:
+            _set_aside(part.path, part.path.stem)
+            continue
+        _cut(part)
+        expected = part.stop
+        if part.end < part.size and not keeps_tail:
+            expected = -1  # nothing that follows fits
+    expected = max((part.stop for part in parts if part.path.exists() and part.end), default=0)
+    if kept:
+        _cut(kept[-1])
+        if kept[0] is not parts[0]:
+            _begin_again(kept[0].path)
+        return kept[-1].stop
+    if newest > expected:
+        path = place / f"log-{newest:020d}.gap"
+        path.write_bytes(REPAIRED)
+        _begin_again(path)
+    return max(newest, expected)
+
+
+def _part(path: Path, first: int) -> _Part:
+    segment, stop = _Segment(path, first), first
+    with path.open("rb") as file:
+        for group in segment.groups(file):
+            stop = group.first + group.size
+    return _Part(path, first, stop, segment.end, path.stat().st_size)
+
+
+def _whole_tail(parts: list[_Part]) -> list[_Part]:
+    """The last segments that follow each other and are whole, but for the end of the last."""
+    tail: list[_Part] = []
+    for part in reversed(parts):
+        is_whole = part.end == part.size or not tail
+        if part.end == 0 or not is_whole or (tail and part.stop != tail[0].first):
+            break
+        tail.insert(0, part)
+    return tail
+
+
+def _cut(part: _Part) -> None:
+    """Remove what is not whole from the end of a segment, and keep it."""
+    if part.end < part.size:
+        with part.path.open("r+b") as file:
+            file.seek(part.end)
+            with _files.replacing(_free_name(part.path.parent, part.path.stem)) as kept:
+                kept.write(file.read())
+            file.truncate(part.end)
+            os.fsync(file.fileno())
+
+
+def _begin_again(path: Path) -> None:
+    """Note in a segment that events are missing before it."""
+    with path.open("r+b") as file:
+        file.write(REPAIRED)
+        os.fsync(file.fileno())
+
+
+def _set_aside(path: Path, stem: str) -> None:
+    path.rename(_free_name(path.parent, stem))
+
+
+def _free_name(folder: Path, stem: str) -> Path:
+    for number in itertools.count():
+        path = folder / f"{stem}{f'-{number}' if number else ''}.damaged"
+        if not path.exists():
+            return path
+    raise AssertionError("unreachable")
 
 
 # -------------------------------------------------------------------------------------------------------------- helpers
@@ -465,6 +555,17 @@ def _refuse_others(folder: Path) -> None:
             raise UserError(
                 f"the folder {str(folder)!r} holds {path.name!r} and no journal: name an empty folder, or a new one"
             )
+
+
+def _remove_beginning(folder: Path) -> None:
+    """Remove what is left of a journal whose making was interrupted; refuse one that has lost its settings."""
+    segments, snapshots = _numbered(folder, SEGMENT), _numbered(folder, SNAPSHOT)
+    if any(segments) or any(snapshots) or any(path.stat().st_size > len(MAGIC) for path in segments.values()):
+        raise UserError(
+            f"the journal in {str(folder)!r} has lost its file {SETTINGS!r}: restore it from a copy of the folder"
+        )
+    for path in (*segments.values(), *snapshots.values()):
+        path.unlink()
 
 
 def _write_all(descriptor: int, data: bytes, offset: int) -> None:

@@ -116,6 +116,10 @@ class Journal:
         self.is_closed = False
         self._snapshot_at = max(store.snapshots(), default=0)
         self._snapshotting = threading.Lock()
+        self._writer: int | None = None
+        self._snapshotter: int | None = None
+        self.rounds = -1
+        """The number of rounds whose decisions were added; -1 before the first."""
         self.background_error: str | None = None
         """Why the last snapshot in the background failed; None where it did not."""
 
@@ -131,7 +135,7 @@ class Journal:
         It is asked for the round that is being played or learned from: an earlier one of this kind settles it, so that
         a batch is not read again for each of its rows.
         """
-        for found, at, _ in reversed(self._entries):
+        for found, at, _ in self._entries[::-1]:  # a copy: another thread may remove what it has stored
             if found == PUBLISHED:
                 return False
             if found == kind:
@@ -174,9 +178,22 @@ class Journal:
     def commit(self) -> None:
         """Return when everything published so far is stored; a UserError where it cannot be."""
         wanted = self._published
+        self._refuse_nesting(self._writer)
         with self._writing:
-            if self._stored < wanted:  # else the thread before this one has written it
-                self._write()
+            self._writer = threading.get_ident()
+            try:
+                if self._stored < wanted:  # else the thread before this one has written it
+                    self._write()
+            finally:
+                self._writer = None
+
+    def _refuse_nesting(self, *busy: int | None) -> None:
+        """A signal handler that waits for what it has interrupted would wait for ever."""
+        if threading.get_ident() in busy:
+            raise UserError(
+                "the journal is in the middle of a write, which a signal handler has interrupted: let the handler set "
+                "a flag or raise, and call commit() or close() afterwards"
+            )
 
     def _write(self) -> None:
         self._forget_stored()
@@ -218,8 +235,13 @@ class Journal:
 
     def put_snapshot(self, made: Callable[[], Snapshot]) -> None:
         """Store the snapshot that `made` makes, after the one that is being stored."""
+        self._refuse_nesting(self._writer, self._snapshotter)
         with self._snapshotting:
-            self._put(made())
+            self._snapshotter = threading.get_ident()
+            try:
+                self._put(made())
+            finally:
+                self._snapshotter = None
 
     def put_snapshot_in_background(self, made: Callable[[], Snapshot]) -> None:
         """The same in a thread, but `made` is called now; nothing happens where another is being stored.
@@ -227,24 +249,28 @@ class Journal:
         An error of the thread is noted, and the next snapshot tries again.
         """
         with held_back():  # the lock is released by the thread, so there must be one
-            if not self._snapshotting.acquire(blocking=False):
+            if self.is_closed or not self._snapshotting.acquire(blocking=False):
                 return
             try:
                 thread = threading.Thread(target=self._put_in_background, args=(made(),), name="gappletron snapshot")
                 thread.start()
-            except BaseException:
+            except Exception as error:  # what the call did is stored: a snapshot that fails must not make it fail
                 self._snapshotting.release()
-                raise
+                self._note(error)
 
     def _put_in_background(self, snapshot: Snapshot) -> None:
         try:
             self._put(snapshot)
             self.background_error = None
-        except (UserError, OSError) as error:
-            self.background_error = str(error)
-            self._snapshot_at = snapshot.at  # not again with the next call
+        except Exception as error:  # nobody would see it in a thread
+            self._note(error)
         finally:
             self._snapshotting.release()
+
+    def _note(self, error: Exception) -> None:
+        """A snapshot has failed; it is tried again after as many events as between two of them."""
+        self.background_error = str(error) or type(error).__name__
+        self._snapshot_at = self.store.count
 
     def _put(self, snapshot: Snapshot) -> None:
         """Store a snapshot, remove those that are not needed any more, and compact the log."""
@@ -252,13 +278,13 @@ class Journal:
         with self._writing:
             self.store.synchronise()  # a snapshot must not outlive the log that leads to it
         self.store.put_snapshot(at, kind, header, arrays)
+        self.store.read_snapshot(at, kind, lambda *_: None)  # whole, before anything older is given up
         self._snapshot_at = at
         others = self.store.snapshots()[1:]  # the first leads, with the whole log, to every state
         for old in others[:-KEPT_SNAPSHOTS]:
             self.store.drop_snapshot(old)
-        if stop is not None:
-            oldest = others[-KEPT_SNAPSHOTS:][0] if others else 0
-            self.store.compact(min(stop, oldest), without_features)
+        if stop is not None and len(others) >= KEPT_SNAPSHOTS:
+            self.store.compact(min(stop, others[-KEPT_SNAPSHOTS]), without_features)
 
     def wait(self) -> None:
         """Return when no snapshot is being stored."""
@@ -267,9 +293,16 @@ class Journal:
 
     def close(self) -> None:
         """Write what is published, and let another process open the store."""
+        self._refuse_nesting(self._writer, self._snapshotter)
         self.is_closed = True
         try:
-            self.wait()
             self.commit()
         finally:
-            self.store.close()
+            with self._snapshotting, self._writing:
+                self.store.close()
+
+    def leave(self) -> None:
+        """In a copy of the process (fork): the journal is the other one's."""
+        self.is_closed = True
+        self._writing, self._snapshotting = threading.Lock(), threading.Lock()  # others may have held them
+        self.store.close()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import platform
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gappletron._validate import UserError, printable
 from gappletron._version import __version__
 from gappletron.model_files import graph_document
@@ -20,7 +22,6 @@ __all__ = ["check_settings", "settings_of", "versions"]
 def versions() -> dict[str, str]:
     """The versions on which the last bits of a number may depend."""
     import numba
-    import numpy as np
 
     return {
         "gappletron": __version__,
@@ -44,6 +45,8 @@ def _plain(name: str, value: Any) -> Any:
         return spelled(learner_of(value))
     if hasattr(value, "to_dict"):
         return value.to_dict()
+    if isinstance(value, np.generic):
+        value = value.item()
     if value is None or isinstance(value, str | bool | int | float):
         return value
     try:

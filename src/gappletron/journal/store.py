@@ -100,7 +100,7 @@ class Store(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let another process open it."""
+        """Let another process open it; in a copy of the process (fork), leave it to the other one."""
 
 
 class MemoryStore(Store):
