@@ -848,3 +848,215 @@ def test_a_policy_that_is_not_known():
 
 def test_two_kills_of_a_server_under_load(tmp_path):
     assert storms.killed_services(2, tmp_path, seed=3) > 10
+
+
+# ------------------------------------------------------------------------------------------- forks, limits, odd moments
+
+
+def in_a_copy(work):
+    """The exit code of a forked process that does some work; 8 where it raises."""
+    child = os.fork()
+    if child == 0:
+        code = 8
+        with contextlib.suppress(BaseException):
+            code = work() or 0
+        os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_copy_of_the_process_neither_writes_nor_keeps_the_lock(tmp_path):
+    model = opened(tmp_path / "journal")
+    with model.hold():
+        model.act(np.ones(5))  # published, and not stored yet
+
+    def work():
+        with pytest.raises(UserError, match=r"is a copy \(fork\)"):
+            model.commit()
+        with pytest.raises(UserError, match=r"is a copy \(fork\)"):
+            model.checkpoint()
+        model.close()  # does nothing
+        return 7
+
+    assert in_a_copy(work) == 7
+    model.commit()
+    model.act(np.ones(5))
+    crash(model)
+    with Online.open(tmp_path / "journal") as again:
+        assert again.rounds == 2
+    running = opened(tmp_path / "other")
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:  # it outlives the model
+        os.write(writing, b"ready")
+        time.sleep(30)
+        os._exit(0)
+    os.read(reading, 5)
+    os.close(reading)
+    os.close(writing)
+    crash(running)
+    Online.open(tmp_path / "other").close()
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+
+
+def test_fewer_receipts_may_wait_after_opening_again(tmp_path):
+    model = opened(tmp_path / "journal", durability="os")
+    receipts = [model.act(x) for x, _ in itertools.islice(rows(), 9)]
+    crash(model)
+    again = opened(tmp_path / "journal", durability="os", pending=3)
+    assert [receipt.id for receipt in again.pending] == [receipt.id for receipt in receipts[-3:]]
+    with pytest.raises(UserError, match="expired"):
+        again.learn(receipts[0].id, feedback(receipts[0], "ham"))
+    again.checkpoint()
+    again.learn(receipts[-1].id, feedback(receipts[-1], "ham"))
+    crash(again)
+    for replay in ("first", "last"):
+        same(Online.from_journal(tmp_path / "journal", replay=replay), again)
+
+
+def test_a_log_that_ends_before_its_newest_snapshot_is_refused_and_repaired(tmp_path):
+    model = opened(tmp_path / "journal", durability="os")
+    play(model, rows(), 6)
+    model.close()
+    (path,) = (tmp_path / "journal").glob("log-*.gap")
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(UserError, match=r"ends before its newest snapshot.*--repair"):
+        Online.open(tmp_path / "journal")
+    repair(tmp_path / "journal")
+    again = Online.open(tmp_path / "journal")
+    same(again, model)  # the snapshot has all of it
+    again.act(np.ones(5))
+    crash(again)
+    same(Online.from_journal(tmp_path / "journal"), again)
+    assert 1 <= sum(batch.num_rows for batch in read_decisions(tmp_path / "journal")) <= 7
+
+
+@pytest.mark.parametrize("at", [400, 3])  # in a frame, and at the very beginning
+def test_repair_keeps_what_is_whole_behind_the_damage(tmp_path, at):
+    store = FolderStore(tmp_path / "journal", segment_bytes=1200)
+    model = Online.open(store, "gapsmh", GRAPH, 5, seed=3, durability="os")
+    play(model, rows(), 40)
+    model.close()
+    second = sorted((tmp_path / "journal").glob("log-*.gap"))[1]
+    data = bytearray(second.read_bytes())
+    data[at] ^= 4
+    second.write_bytes(data)
+    with pytest.raises(UserError, match="is damaged"):
+        list(read_groups(tmp_path / "journal"))
+    for _ in range(2):  # a second repair finds nothing to do
+        repair(tmp_path / "journal")
+    again = Online.open(tmp_path / "journal")
+    same(again, model)
+    again.close()
+    rounds = [row["round"] for batch in read_decisions(tmp_path / "journal") for row in batch.to_pylist()]
+    assert 20 < len(rounds) < 40
+    assert rounds == sorted(rounds)
+    assert len(list((tmp_path / "journal").glob("*.damaged"))) == 1
+
+
+def test_calls_that_are_refused_leave_the_journal_as_it_is(tmp_path):
+    model = Online.open(tmp_path / "journal", "auto", GRAPH, durability="os", feature_limit=3000, normalize=None)
+    assert type(model._player.normalization).__name__ == "AsGiven"
+    other = FeedbackGraph.full(["ham", "spam"])
+    for call, words in [
+        (lambda: model.act({2000: 1.0}, graph=other), "has other classes"),  # the model has grown by then
+        (lambda: model.grow(5000), "at most 3000"),
+        (lambda: model.teach([1.0], "ham", [0.5]), "propensity must be a number"),
+        (lambda: model.remember("key", b"", "text"), "an answer must be bytes"),
+        (lambda: model.remember("\ud800", b"", b""), "printable"),
+    ]:
+        with pytest.raises(UserError, match=words):
+            call()
+    with model.hold():
+        receipt = model.act([1.0])
+        for call in (model.hold().__enter__, model.close, model.checkpoint):
+            with pytest.raises(UserError, match=r"hold\(\) block"):
+                call()
+        model.learn(receipt, feedback(receipt, "ham"))
+    model.act([1.0, 2.0], graph=FeedbackGraph.filtering(["ham", "spam", "odd"]))  # equal, and another object
+    model.commit()
+    crash(model)
+    same(Online.from_journal(tmp_path / "journal"), model)
+
+
+def test_a_round_that_could_not_be_logged_stops_the_model(tmp_path, monkeypatch):
+    model = opened(tmp_path / "journal", durability="os")
+    model.act_many([np.ones(5)] * 40)
+
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(events, "packed_decision", fail)
+    with pytest.raises(MemoryError):
+        model.act_many([np.ones(5)] * 40)
+    monkeypatch.undo()
+    monkeypatch.setattr("gappletron.online.time.time", lambda: 1000.0)
+    with interpreted(), pytest.raises(UserError, match="was played and not logged"):
+        model.act(np.ones(5))
+    crash(model)
+    assert Online.from_journal(tmp_path / "journal").rounds == 40
+
+
+def test_a_handler_that_closes_in_the_middle_of_a_write_is_refused(tmp_path, monkeypatch):
+    model = opened(tmp_path / "journal")
+    errors = []
+
+    def synchronised(descriptor):
+        try:
+            model.close()  # as a handler of SIGTERM might
+        except UserError as error:
+            errors.append(str(error))
+        os.fsync(descriptor)
+
+    monkeypatch.setattr(folders, "_synchronised", synchronised)
+    model.act(np.ones(5))
+    assert "let the handler set a flag or raise" in errors[0]
+    monkeypatch.undo()
+    model.close()
+
+
+def test_rows_are_compacted_also_where_every_opening_is_short(tmp_path):
+    for _ in range(8):
+        store = FolderStore(tmp_path / "journal", segment_bytes=1000)
+        with Online.open(store, "gapsmh", GRAPH, 5, durability="os", keep_rows=15) as model:
+            play(model, rows(), 10)
+    found = table.summary(tmp_path / "journal")
+    assert 40 <= found.compacted <= 65
+    newest = max((tmp_path / "journal").glob("state-*.npz"))
+    newest.write_bytes(newest.read_bytes()[:-9])
+    with Online.open(tmp_path / "journal") as again:  # the one before it leads on
+        assert again.rounds == 80
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"action": 10**7},
+        {"action": -1},
+        {"greedy": 9},
+        {"probabilities": np.array([np.nan, 0.5, 0.5])},
+        {"probabilities": np.array([1.0])},
+        {"round": 7},
+        {"graph": 3},
+    ],
+)
+def test_events_that_no_model_wrote_are_refused(change):
+    store = MemoryStore()
+    model = opened(store)
+    model.act(np.ones(5))
+    group = store._groups[-1]
+    changed = [
+        event._replace(**change) if isinstance(event, events.Decided) else event
+        for event in events.events_of(group.events)
+    ]
+    store._groups[-1] = group._replace(events=b"".join(event.to_bytes() for event in changed))
+    with pytest.raises(UserError, match="does not fit those before it"):
+        Online.open(store)
+
+
+def test_what_a_kill_leaves_of_a_snapshot_is_removed(tmp_path):
+    model = opened(tmp_path / "journal")
+    crash(model)
+    (tmp_path / "journal" / ".state-00000000000000000009.npz.0123abcd.part").write_bytes(b"half")
+    Online.open(tmp_path / "journal").close()
+    assert not list((tmp_path / "journal").glob(".*"))

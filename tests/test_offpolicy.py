@@ -160,7 +160,7 @@ def test_labels_of_propensity_0_are_told(tmp_path):
         assert shadow.action == "b"
     found = evaluate_off_policy(tmp_path / "journal", "gapsmh")
     assert found.unsupported == 1
-    assert "only the intervals by betting are right" in str(found)
+    assert "Only the intervals by betting are right: in 1 rounds" in str(found)
     betting = next(each for each in found.estimates if each.target == "greedy error")
     assert (betting.low, betting.high) == (0.0, 1.0)
 

@@ -216,7 +216,7 @@ class _Follower:
         self.judged += 1
         propensities = turn.probabilities @ graph.visible
         self.unsupported += bool((propensities <= 0.0).any())
-        weight = 1.0 / propensities[label] if label >= 0 else 0.0
+        weight = 1.0 / float(propensities[label]) if label >= 0 else 0.0
         mistakes = np.ones((graph.n_actions, graph.n_classes)) - np.eye(graph.n_actions, graph.n_classes)
         for target, costs in (("error", mistakes), ("cost", graph.costs)):
             values = {"policy": turn.own_probabilities @ costs, "greedy": costs[turn.greedy]}

@@ -115,6 +115,14 @@ def serve(
     pending_age: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="A receipt may wait so long; then it expires.")
     ] = None,
+    keep_rows: Annotated[
+        int | None,
+        typer.Option(
+            help="Keep the features of at least so many last rounds; in older ones a hash stands for them. Default: "
+            "all are kept.",
+            min=0,
+        ),
+    ] = None,
     max_waiting: Annotated[
         int | None,
         typer.Option(
@@ -143,7 +151,7 @@ def serve(
         raise UserError(f"--alpha {alpha} is not between 0 and 1: choose 0.05, for example")
     tokens = [] if token_file is None else access.read_tokens(token_file)
     access.check_host(host, tokens)
-    options: dict[str, Any] = {
+    given: dict[str, Any] = {
         "graph": None if graph is None else with_costs(named_graph(graph, classes, revealing), cost),
         **rows_of(vectors, features, {"text": text, "numeric": numeric, "categorical": categorical, "drop": drop}),
         "seed": seed,
@@ -153,7 +161,9 @@ def serve(
         "budget": None if budget is None else Budget.parse(budget),
         "pending": pending,
         "pending_age": pending_age,
+        "keep_rows": keep_rows,
     }
+    options = {name: value for name, value in given.items() if value is not None}
     with serving.bound_socket(host, port) as listening:
         with progress("opening"):
             models = {place.name: opened(place.folder, learners[place.name], options) for place in places}
@@ -255,7 +265,7 @@ def opened(folder: Path, learner: str | None, options: dict[str, Any]) -> Model:
 
     store = FolderStore(folder)
     if store.settings() is None:
-        if options["graph"] is None:
+        if "graph" not in options:
             store.close()
             raise UserError(
                 f"there is no model in {str(folder)!r} yet, and a new one needs a graph: give one, as in --graph "
