@@ -76,7 +76,7 @@ def schema() -> pa.Schema:
 def read_decisions(folder: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
     """The decisions of a journal with their feedback, in batches of 10,000 rows (:func:`schema`).
 
-    Another process may be writing to the journal. Memory: a batch, and 13 bytes per round.
+    Another process may be writing to the journal. Memory: a batch, and some 35 bytes per round.
 
     >>> import tempfile
     >>> from gappletron import FeedbackGraph, Online, read_decisions
