@@ -190,7 +190,7 @@ def test_a_model_to_start_with(tmp_path):
 
 
 def test_receipts_expire_by_age_and_the_log_says_so(tmp_path, monkeypatch):
-    clock = itertools.count(1_000.0, 10.0)
+    clock = itertools.count(1_000.0, 5.0)  # it is read twice in every act
     monkeypatch.setattr("gappletron.online.time.time", lambda: next(clock))
     model = opened(tmp_path / "journal", pending_age=25.0)
     receipts = [model.act(x) for x, _ in itertools.islice(rows(), 6)]
@@ -416,8 +416,9 @@ def test_foreign_folders_and_other_arguments_are_refused(tmp_path):
     (tmp_path / "letter.txt").write_text("dear", encoding="ascii")
     with pytest.raises(UserError, match=r"holds 'letter.txt' and no journal"):
         opened(tmp_path)
-    with pytest.raises(UserError, match="there is no feedback graph"):
+    with pytest.raises(UserError, match=r"there is no model in .*new.* yet, and a new one needs a graph"):
         Online.open(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
     model = opened(tmp_path / "journal")
     model.add_class("later")
     model.close()
@@ -1060,3 +1061,42 @@ def test_what_a_kill_leaves_of_a_snapshot_is_removed(tmp_path):
     (tmp_path / "journal" / ".state-00000000000000000009.npz.0123abcd.part").write_bytes(b"half")
     Online.open(tmp_path / "journal").close()
     assert not list((tmp_path / "journal").glob(".*"))
+
+
+@pytest.mark.parametrize("end", ["close", "crash"])
+def test_a_log_that_is_gone_is_noticed(tmp_path, end):
+    model = opened(tmp_path / "journal")
+    play(model, rows(), 5)
+    model.close() if end == "close" else crash(model)
+    for path in (tmp_path / "journal").glob("log-*.gap"):
+        path.unlink()
+    with pytest.raises(UserError, match=r"the log in .* has lost its beginning, or all of it.*--repair"):
+        Online.open(tmp_path / "journal")
+    repair(tmp_path / "journal")
+    again = Online.open(tmp_path / "journal")
+    assert again.rounds == (5 if end == "close" else 0)
+    again.act(np.ones(5))
+    crash(again)
+    same(Online.from_journal(tmp_path / "journal"), again)
+
+
+def test_readers_notice_damage_too(some_log):
+    path, data, starts = some_log
+    path.write_bytes(data[: starts[2] + 30] + b"?" + data[starts[2] + 31 :])
+    with pytest.raises(UserError, match="is damaged at byte"):
+        list(read_decisions(path.parent))
+    path.write_bytes(data[:-3])  # only torn, as it may be while another process writes
+    assert sum(batch.num_rows for batch in read_decisions(path.parent)) == 5
+
+
+def test_an_old_receipt_is_refused_also_without_new_decisions(tmp_path, monkeypatch):
+    model = opened(tmp_path / "journal", pending_age=10.0)
+    receipt = model.act(np.ones(5))
+    monkeypatch.setattr("gappletron.online.time.time", lambda: 1050.0)
+    with pytest.raises(UserError, match="has expired"):
+        model.learn(receipt, UNSEEN)
+    model.set_limits(min_propensity=0.1)
+    model.set_limits(budget=Budget(5))
+    assert (model.limits.min_propensity, model.limits.budget) == (0.1, Budget(5))
+    crash(model)
+    same(Online.from_journal(tmp_path / "journal"), model)

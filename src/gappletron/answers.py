@@ -52,8 +52,8 @@ class Answers:
             return None
         if known[0] != fingerprint:
             raise KeyReused(
-                f"the idempotency key {key!r} was used for another request: use a new key for each request, and the "
-                "same key only to repeat it"
+                "this idempotency key was used for another request: use a new key for each request, and the same key "
+                "only to repeat it"
             )
         return known[1]
 

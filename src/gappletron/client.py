@@ -107,7 +107,7 @@ class Client:
         self.url = url.rstrip("/")
         self.retries = retries
         self._base = "/v1" if model is None else f"/v1/models/{quote(model, safe='')}"
-        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token.strip()}"}
         self._pool = urllib3.PoolManager(
             maxsize=16, timeout=urllib3.Timeout(connect=timeout, read=timeout), retries=False
         )

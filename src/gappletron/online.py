@@ -14,6 +14,7 @@ import math
 import threading
 import time
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from gappletron import model_files
@@ -391,6 +392,8 @@ class Online:
             self._start_session()  # a copy of the process: its receipts are its own
         if self._journal is not None:
             self._journal.check()
+            if self._receipts.age is not None:
+                self._expire(time.time())
             if self._journal.rounds not in (-1, self.rounds):
                 raise Unavailable(
                     f"a round of the model in {self._journal.store.name!r} was played and not logged, after an error "
@@ -879,8 +882,10 @@ class Online:
         return self._player.limits
 
     @changing
-    def set_limits(self, *, min_propensity: float = 0.0, budget: Budget | None = None) -> None:
-        """Go on with other limits on the exploration. A budget starts with nothing spent, unless it is the same.
+    def set_limits(self, *, min_propensity: float | None = None, budget: Budget | str | None = "keep") -> None:
+        """Go on with other limits on the exploration; what is not given stays. ``budget=None`` removes the budget.
+
+        A new budget starts with nothing spent.
 
         >>> from gappletron import Budget, FeedbackGraph, Online
         >>> model = Online("gapsmh", FeedbackGraph.label_efficient(3), features=2, budget=Budget(50, per=1000))
@@ -888,7 +893,13 @@ class Online:
         >>> model.limits.budget
         Budget(limit=20.0, per='day', prices=None)
         """
-        limits = Limits(min_propensity, budget)
+        kept = self.limits
+        least = kept.min_propensity if min_propensity is None else min_propensity
+        if isinstance(budget, str):
+            if budget != "keep":
+                raise UserError(f"budget={budget!r} is not a budget: give Budget(50, per=1000), None, or 'keep'")
+            budget = kept.budget
+        limits = Limits(least, budget)
         with self._logged_at_once():
             self._player.set_limits(limits)
             if self._journal is not None:
@@ -994,6 +1005,11 @@ class Online:
         )
         named = {"learner": learner, "graph": graph, "features": features, "monitor": monitor}
         given = {name: value for name, value in named.items() if value is not None} | options
+        if not isinstance(folder, Store) and graph is None and start is None and not Path(folder).exists():
+            raise UserError(
+                f"there is no model in {str(folder)!r} yet, and a new one needs a graph: give one, for example "
+                "graph=FeedbackGraph.filtering(['ham', 'spam'])"
+            )
         store = folder if isinstance(folder, Store) else FolderStore(folder)
         try:
             settings, changes = store.settings(), {}
@@ -1012,11 +1028,7 @@ class Online:
                 waiting.set_limits(*(changes.get(name, getattr(waiting, kept)) for name, kept in WAITING.items()))
             model._attach(Journal(store, policy))
             if settings is not None and not changes.keys().isdisjoint(("min_propensity", "budget")):
-                kept = model.limits
-                model.set_limits(
-                    min_propensity=changes.get("min_propensity", kept.min_propensity),
-                    budget=changes.get("budget", kept.budget),
-                )
+                model.set_limits(**{name: changes[name] for name in ("min_propensity", "budget") if name in changes})
         except BaseException:
             store.close()
             raise

@@ -38,7 +38,10 @@ def journal(
         from gappletron.journal.folder import FolderReader, repair as repaired
 
         FolderReader(folder)  # an error where there is no journal
-        say(f"the journal in {folder} has {repaired(folder):,} events left")
+        before = set(folder.glob("*.damaged"))
+        events = repaired(folder)
+        aside = sorted(path.name for path in set(folder.glob("*.damaged")) - before)
+        say(f"the journal in {folder} leads to event {events:,} again; set aside: {', '.join(aside) or 'nothing'}")
     if verify:
         _verify(folder)
     if out is not None:
@@ -59,7 +62,13 @@ def _verify(folder: Path) -> None:
     from gappletron.journal.folder import FolderReader
     from gappletron.online import Online
 
-    stop = sum(group.size for group in FolderReader(folder).groups())
+    reader = FolderReader(folder)
+    stop = max((group.first + group.size for group in reader.groups()), default=0)
+    newest = max(reader.snapshots())
+    if newest > stop:
+        raise UserError(
+            f"the log in {folder} ends before its newest snapshot: see gappletron journal --help (--repair)"
+        )
     with progress("replaying"):
         whole, short = (Online.from_journal(folder, replay=start, stop=stop) for start in ("first", "last"))
     different = whole.differences(short)
@@ -68,6 +77,9 @@ def _verify(folder: Path) -> None:
             f"the log in {folder} leads to another state than its last snapshot, in {different[0]}, as after a change "
             "of versions or of the machine: where neither changed, report it"
         )
+    if newest == 0:
+        say(f"{whole.rounds:,} rounds replayed; there is no later snapshot to compare them with yet")
+        return
     say(f"{whole.rounds:,} rounds replayed: the state is that of the last snapshot, bit for bit")
 
 

@@ -145,6 +145,8 @@ def serve(
     names = [place.name for place in places]
     champions = champions_of(shadow or [], names)
     learners = learners_of(learner or [], names)
+    if graph is None and (classes or revealing or cost):
+        raise UserError("--classes, --revealing and --cost are parts of a graph: give --graph as well, or omit them")
     if durability not in DURABILITIES:
         raise unknown(durability, "durability", DURABILITIES)
     if not 0.0 < alpha < 1.0:
@@ -167,11 +169,15 @@ def serve(
     with serving.bound_socket(host, port) as listening:
         with progress("opening"):
             models = {place.name: opened(place.folder, learners[place.name], options) for place in places}
+            if vectors and any(model.encoder is not None for model in models.values()):
+                raise UserError("--vectors was given, and a model takes records: omit it, or use another folder")
             hosted = hosted_models(models, champions, max_waiting, alpha)
             application = app.create_app(hosted, tokens=tokens, max_body=max_body)
         number = listening.getsockname()[1]
         address = f"http://{f'[{host}]' if ':' in host else host}:{number}/"
         serving.serve(application, listening, lambda: tell(f"serving {', '.join(names)}: the page is at {address}"))
+    if application.service.failures:
+        raise UserError(f"stopped, and not everything was stored: {application.service.failures[0]}")
     tell("stopped: everything is stored")
 
 

@@ -187,8 +187,13 @@ class FolderStore(Store):
     def _opened(self) -> Tail:
         """The end of the log; what is torn there is cut off."""
         segments = _numbered(self.folder, SEGMENT)
-        if not segments:
+        if self._settings is None:
             return self._new_segment(0)
+        if not segments or (min(segments) > 0 and _beginning(segments[min(segments)]) != REPAIRED):
+            raise UserError(
+                f"the log in {self.name!r} has lost its beginning, or all of it: restore the folder from a copy, or go "
+                f"on from the newest snapshot with: gappletron journal {self.name} --repair"
+            )
         first, path = max(segments.items())
         last = _Segment(path, first)
         with path.open("rb") as file:
@@ -308,6 +313,8 @@ def read_groups(folder: str | os.PathLike[str], start: int = 0, stop: int | None
                     return
                 if expected > start:
                     yield group
+            if is_last and stop is None and segment.is_damaged(file, expected):
+                raise _damaged(path, segment.end)
         if not is_last and expected != later[place] and _beginning(segments[place + 1][1]) != REPAIRED:
             raise _damaged(path, segment.end)
     if stop is not None and segments and expected < stop:
@@ -335,6 +342,13 @@ class _Segment:
             number += group.size
             self.end = file.tell()
             yield group
+
+    def is_damaged(self, file: IO[bytes], number: int) -> bool:
+        """The same while another process may be writing: what was torn a moment ago may be whole by now."""
+        if not self.follows_something(file, number):
+            return False
+        file.seek(self.end)
+        return self.end == 0 or _next_group(file, os.fstat(file.fileno()).st_size) is None
 
     def follows_something(self, file: IO[bytes], number: int) -> bool:
         """Whether a whole frame stands behind the end: then something in between is damaged, not torn. So is a file
@@ -459,7 +473,7 @@ def _repaired(place: Path) -> int:
         if kept[0] is not parts[0]:
             _begin_again(kept[0].path)
         return kept[-1].stop
-    if newest > expected:
+    if newest > expected or not parts:
         path = place / f"log-{newest:020d}.gap"
         path.write_bytes(REPAIRED)
         _begin_again(path)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from starlette.requests import Request
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
 __all__ = ["MAX_BODY", "create_app"]
 
@@ -77,7 +77,7 @@ class Refusal(Exception):
         self.status = status
 
 
-def create_app(models: Sequence[Hosted], *, tokens: Sequence[str] = (), max_body: int = MAX_BODY) -> ASGIApp:
+def create_app(models: Sequence[Hosted], *, tokens: Sequence[str] = (), max_body: int = MAX_BODY) -> Counted:
     """The service for these models, as an ASGI application; it closes them when it shuts down.
 
     :param tokens: one of them must be in the header ``Authorization: Bearer ...``; without any, requests must be for
@@ -108,6 +108,8 @@ class Service:
         self.models = {hosted.name: hosted for hosted in models}
         self.first = models[0]
         self.access, self.max_body = access, max_body
+        self.failures: list[str] = []
+        """Why models could not be closed."""
         self.metrics = Metrics(models)
         description = openapi.document(
             needs_token=not access.is_open, takes_records=self.first.model.encoder is not None
@@ -121,7 +123,10 @@ class Service:
             yield
         finally:
             for hosted in self.models.values():
-                await hosted.close()
+                try:
+                    await hosted.close()
+                except (UserError, OSError) as error:  # the others are closed all the same
+                    self.failures.append(str(error))
 
     def routes(self) -> list[Route]:
         """Every address; the busy ones first, since they are tried in this order."""
@@ -160,7 +165,7 @@ class Service:
                         "start it with --token-file",
                     )
             elif not self.access.is_granted(headers.get("authorization")):
-                raise Refusal(401, "a token of this server is missing: send Authorization: Bearer TOKEN")
+                raise Refusal(401, "a token of this server is missing or wrong: send Authorization: Bearer TOKEN")
             return await call(request)
 
         return endpoint
