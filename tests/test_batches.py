@@ -83,6 +83,29 @@ def test_also_with_another_learner_and_limits(learner, options, form):
     assert_same(one, many)
 
 
+def test_feedback_of_rounds_on_several_graphs():
+    """Rounds on another graph, and from before a class was added."""
+    other = FeedbackGraph.bandit(["a", "b", "c"])
+    one, many = (Online("auto", FeedbackGraph.full(["a", "b", "c"]), FEATURES, monitor=True) for _ in range(2))
+    X, rng = rows_of(np.random.default_rng(0), 40), np.random.default_rng(1)
+    for model in (one, many):
+        model.kept = [*model.act_many(X), *model.act_many(X, other)]
+        model.add_class("d")
+        model.kept += model.act_many(X)
+    order = rng.permutation(120)
+    names = [one.graph.classes[k] for k in rng.integers(3, size=120)]
+    feedback = [
+        [(model.kept[n], names[n] if names[n] in model.kept[n].reveals else UNSEEN) for n in order]
+        for model in (one, many)
+    ]
+    for receipt, label in feedback[0]:
+        one.learn(receipt, label)
+    many.learn_many(feedback[1])
+    assert_same(one, many)
+    numbers = [[receipt.to_dict()["scores"] for receipt in model.kept] for model in (one, many)]
+    assert numbers[0] == numbers[1]  # those that it was learned at
+
+
 def test_interpreted_is_compiled():
     graph = random_graph(np.random.default_rng(5), 3, 1)
     one = Online("gapsmh", graph, FEATURES, seed=3, monitor=True)

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from gappletron import FeedbackGraph, Limits, Monitor, Player, UserError, Watch, interpreted
-from gappletron.engine import HEAD, following_record, new_record
+from gappletron.receipts import Row, checked_turn
 from problems import GRAPHS, small_stream
 
 
 def step(player, x, graph=None):
-    return player.new_turn(player.checker.vector(x, player.features), graph)
+    """A new turn, and its vector."""
+    vector = player.checker.vector(x, player.features)
+    return player.new_turn(vector, graph), vector
 
 
 def feedback(turn, label: int) -> int:
@@ -27,8 +29,8 @@ def test_a_copy_that_follows_learns_the_same(name, learner):
     with interpreted():
         first, shadow = (Player(learner, graph, 5, seed=4, watch=Watch(window=80)) for _ in range(2))
         for x, label in zip(X, y.tolist(), strict=True):
-            turn, other = first.act(x), step(shadow, x)
-            shadow.follow(other, turn.action, turn.probabilities)
+            turn, (other, vector) = first.act(x), step(shadow, x)
+            shadow.follow(other, vector, turn.action, turn.probabilities)
             assert (other.greedy, other.round, other.rate) == (turn.greedy, turn.round, turn.rate)
             assert other.own_probabilities.tolist() == turn.probabilities.tolist()
             first.learn(turn, feedback(turn, label))
@@ -53,8 +55,8 @@ def test_compiled_and_interpreted_follow_alike():
     def play():
         player = Player("auto", graph, 5, seed=4, watch=Watch(window=80), limits=limits)
         for x, label, p, action in zip(X, y.tolist(), given, actions, strict=True):
-            turn = step(player, x)
-            player.follow(turn, action, p, greedy=1 if action == 2 else None)
+            turn, vector = step(player, x)
+            player.follow(turn, vector, action, p, greedy=1 if action == 2 else None)
             player.learn(turn, feedback(turn, label))
         return player
 
@@ -74,8 +76,8 @@ def test_the_own_policy_is_estimated_from_the_decisions_of_another():
         shadow = Player("gapsmh", graph, 5, seed=1, watch=Watch(window=80))
         for x, label in zip(X, y.tolist(), strict=True):
             p = np.array([0.4, 0.3, 0.3])
-            turn = step(shadow, x)
-            shadow.follow(turn, int(rng.choice(3, p=p)), p)
+            turn, vector = step(shadow, x)
+            shadow.follow(turn, vector, int(rng.choice(3, p=p)), p)
             true += 1.0 - turn.own_probabilities[label]
             shadow.learn(turn, feedback(turn, label))
     error = Monitor(shadow).report(1e-6).policy.error  # a false alarm in one of a million runs
@@ -86,8 +88,8 @@ def test_the_own_policy_is_estimated_from_the_decisions_of_another():
 def test_a_given_greedy_class_stands_for_the_own_one():
     with interpreted():
         player = Player("auto", FeedbackGraph.bandit(3), 2, watch=True)
-        turn = step(player, [1.0, 0.5])
-        player.follow(turn, 2, [0.2, 0.2, 0.6], greedy=2)
+        turn, vector = step(player, [1.0, 0.5])
+        player.follow(turn, vector, 2, [0.2, 0.2, 0.6], greedy=2)
         player.learn(turn, 2)
     assert turn.greedy == 2
     report = Monitor(player).report()
@@ -97,22 +99,22 @@ def test_a_given_greedy_class_stands_for_the_own_one():
 def test_the_record_of_a_turn_that_follows():
     with interpreted():
         player = Player("auto", FeedbackGraph.bandit(3), 2)
-        turn = step(player, [1.0, 0.5])
+        turn, vector = step(player, [1.0, 0.5])
         assert not turn.is_following
         before = turn.nbytes
-        player.follow(turn, 1, [0.1, 0.8, 0.1])
+        player.follow(turn, vector, 1, [0.1, 0.8, 0.1])
     assert turn.is_following
     assert turn.nbytes == before + 8 * 3
     # what a file needs to restore it
-    again = following_record(new_record(3, 3), turn.probabilities, turn.own_probabilities)
-    again[:HEAD] = turn.record[:HEAD]
-    again[HEAD + 3 : HEAD + 6] = turn.scores
-    assert again.tolist() == turn.record.tolist()
+    x = turn.x
+    assert (x.indices.tolist(), x.values[0]) == ([0, 1, 2], 1.0)
+    numbers = (turn.round, turn.action, turn.greedy, turn.rate, *x)
+    again = checked_turn(turn.graph, 3, Row(*numbers, turn.probabilities, turn.scores, turn.own_probabilities))
+    assert again.record.tolist() == turn.record.tolist()
     other = copy.copy(player)
     with interpreted():
         player.learn(turn, 1)
-        turn.take_record(again)
-        other.learn(turn, 1)
+        other.learn(again, 1)
     assert np.array_equal(player.weights, other.weights)
 
 
@@ -132,5 +134,5 @@ def test_what_makes_no_sense_is_refused(arguments, message):
     with interpreted():
         player = Player("auto", FeedbackGraph.bandit(3), 2)
         with pytest.raises(UserError, match=message):
-            player.follow(step(player, [1.0, 0.5]), *arguments)
+            player.follow(*step(player, [1.0, 0.5]), *arguments)
     assert player.rounds == 0

@@ -980,6 +980,18 @@ def test_calls_that_are_refused_leave_the_journal_as_it_is(tmp_path):
     same(Online.from_journal(tmp_path / "journal"), model)
 
 
+def test_the_events_of_a_batch_are_those_of_its_rows():
+    rng = np.random.default_rng(4)
+    sizes = [2, 0, 3]
+    indptr, indices = np.cumsum([0, *sizes]), np.arange(5, dtype=np.int32)
+    values, decisions = rng.normal(size=5), rng.random((3, 5))
+    singles = [
+        events.packed_decision(2.5, 77, 0, size, indices[a : a + size].tobytes() + values[a : a + size].tobytes(), row)
+        for a, size, row in zip(indptr.tolist(), sizes, [row.tobytes() for row in decisions], strict=False)
+    ]
+    assert events.packed_decisions(2.5, 77, indptr, indices, values, decisions) == b"".join(singles)
+
+
 def test_a_round_that_could_not_be_logged_stops_the_model(tmp_path, monkeypatch):
     model = opened(tmp_path / "journal", durability="os")
     model.act_many([np.ones(5)] * 40)
@@ -987,7 +999,7 @@ def test_a_round_that_could_not_be_logged_stops_the_model(tmp_path, monkeypatch)
     def fail(*_):
         raise MemoryError
 
-    monkeypatch.setattr(events, "packed_decision", fail)
+    monkeypatch.setattr(events, "packed_decisions", fail)
     with pytest.raises(MemoryError):
         model.act_many([np.ones(5)] * 40)
     monkeypatch.undo()

@@ -30,12 +30,13 @@ class Logged:
         self.waiting: list = []
 
     def play(self, x, label: int, graph: FeedbackGraph | None = None, follows: bool = False) -> None:
-        turn = self.player.new_turn(self.player.checker.vector(x, 5), graph)
+        vector = self.player.checker.vector(x, 5)
+        turn = self.player.new_turn(vector, graph)
         if follows:
             p = self.rng.dirichlet(np.full(turn.graph.n_actions, 0.7))
-            self.player.follow(turn, int(self.rng.choice(p.size, p=p)), p)
+            self.player.follow(turn, vector, int(self.rng.choice(p.size, p=p)), p)
         else:
-            self.player.draw(turn)
+            self.player.draw(turn, vector)
         own = turn.own_probabilities.tolist() if follows else None
         played = naive.Played(turn.round, turn.graph, turn.probabilities.tolist(), own, turn.greedy, turn.action)
         played.is_judged = not played.shows()

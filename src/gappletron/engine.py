@@ -58,11 +58,9 @@ __all__ = [
 MISTAKES, LABELS_SEEN, EXPLORED, BLIND = range(4)
 RATES, LOSSES, COSTS = range(3)
 PLAYED, LEARNED = range(2)
-ROUND, ACTION, GREEDY, RATE, SQUARED = range(5)
-HEAD = 5
+RATE, SQUARED, FOLLOWS, DONE, ENTRIES, ROUND, ACTION, GREEDY = range(8)
+HEAD = 8
 """The numbers in front of the probabilities in a record."""
-TAIL = 2
-"""The numbers at the end of a record: 1 where the turn follows another's decision, and 1 once it was learned from."""
 NO_LIMITS, NO_WATCH = NoLimits(), NoWatch()
 
 
@@ -147,37 +145,64 @@ def new_desk(
     return Desk(scores, np.zeros(actions), clock, lanes, normalization, scales, bias, *rest)
 
 
-def new_record(classes: int, actions: int) -> Floats:
-    """What :func:`act` writes down of a round and :func:`learn` reads: the round's number (-1 at first), the action,
-    y*, gamma_t and ||x||^2, then the probabilities of the actions, the scores of the classes, and their padding; at the
-    end whether it follows another's decision, and whether it was learned from.
+def record_size(classes: int, actions: int) -> int:
+    """The numbers in a record without its row."""
+    return HEAD + actions + int(lanes_for(classes).padded(classes))
+
+
+def row_size(entries: int) -> int:
+    """The numbers in a record that a row takes: its values, and its indices, two in the room of one number.
+
+    >>> row_size(3)
+    5
     """
-    record = np.zeros(HEAD + actions + lanes_for(classes).padded(classes) + TAIL)
+    return entries + (entries + 1) // 2
+
+
+def new_record(size: int) -> Floats:
+    """One array with all that :func:`act` writes down of a round and :func:`learn` reads.
+
+    First gamma_t, ||x||^2, 1 where the turn follows another's decision, 1 once it was learned from, the entries of x,
+    the round's number (-1 at first), the action, and y*. Then the probabilities of the actions, the scores of the
+    classes with their padding, where it follows another's decision the learner's own distribution, and the row x as the
+    learner sees it. It is one array, since each array takes time to make and to pass on.
+    """
+    record = np.zeros(size)
     record[ROUND] = -1.0
     return record
 
 
-def following_record(record: Floats, probabilities: Floats, own: Floats) -> Floats:
-    """A record for :func:`follow`, made from an empty one: with the probabilities of the decision that is followed, and
-    before its end room for the learner's own distribution.
-    """
-    made = np.concatenate([record[:-TAIL], own, [1.0, 0.0]])
-    made[HEAD : HEAD + probabilities.size] = probabilities
-    return made
+@helper
+def row_start(record: Floats) -> int:
+    """Where the row begins in a record."""
+    entries = int(record[ENTRIES])
+    return record.size - entries - (entries + 1) // 2
 
 
 @helper
 def own_start(record: Floats, actions: int) -> int:
     """Where the learner's own distribution begins, in the record of a turn that follows another's decision; else where
-    the record ends.
+    the row begins.
     """
-    last = record.size - TAIL
-    return last - actions if record[last] > 0.0 else last
+    start = row_start(record)
+    return start - actions if record[FOLLOWS] > 0.0 else start
+
+
+def row_values(record: Floats) -> Floats:
+    """The values of the row in a record, as a view."""
+    start = row_start(record)
+    return record[start : start + int(record[ENTRIES])]
+
+
+def row_indices(record: Floats) -> NDArray[np.int32]:
+    """The indices of the row in a record, as a view."""
+    entries = int(record[ENTRIES])
+    return record[row_start(record) + entries :].view(np.int32)[:entries]
 
 
 def own_part(record: Floats, actions: int) -> Floats:
     """The learner's own distribution in the record of a turn that follows another's decision; else empty."""
-    return record[own_start(record, actions) : record.size - TAIL]
+    return record[own_start(record, actions) : row_start(record)]
 
 
 def new_tally(marks: NDArray[np.int64], actions: int, classes: int) -> Tally:
@@ -355,8 +380,8 @@ def teach(learner: Learner, state: Any, plan: Plan, rows: Rows, desk: Desk, obse
 def act(
     player: Packed, indices: NDArray[np.int32], values: Floats, squared: float, u: float, at: int, record: Floats
 ) -> bool:
-    """The first half of round number `at`, written to the record (:func:`new_record`); `values` become what the learner
-    sees.
+    """The first half of round number `at`, written to the record (:func:`new_record`), with the row as the learner sees
+    it.
 
     `player` is (learner, state, plan, desk). False, and nothing is changed, where the round was played by another call
     in the meantime (of a signal handler).
@@ -379,15 +404,18 @@ def act_rows(
     squared: Floats,
     draws: Floats,
     at: int,
+    ends: NDArray[np.int64],
     records: Floats,
 ) -> bool:
-    """As :func:`act`, for many rows, which are rounds number `at` and the following; a row of `records` for each."""
+    """As :func:`act`, for many rows, which are rounds number `at` and the following; the record of row t is the part of
+    `records` from `ends[t]` to `ends[t + 1]`.
+    """
     learner, state, plan, desk = unpacked(player)
     if desk.clock[PLAYED] != at:
         return False
     for t in range(draws.size):
         x, row = indices[indptr[t] : indptr[t + 1]], values[indptr[t] : indptr[t + 1]]
-        record = records[t]
+        record = records[ends[t] : ends[t + 1]]
         decision = begin_round(learner, state, plan, desk, x, row, squared[t], at + t, record)
         for i in range(desk.probabilities.size):
             record[HEAD + i] = desk.probabilities[i]
@@ -405,13 +433,14 @@ def follow(
     at: int,
     record: Floats,
 ) -> bool:
-    """As :func:`act`, but the action, and the probabilities in the record (:func:`following_record`), are those of
-    another's decision; so is the greedy class, unless it is -1. The learner's own distribution is written down.
+    """As :func:`act`, but the action, and the probabilities in the record, are those of another's decision; so is the
+    greedy class, unless it is -1. The learner's own distribution is written down.
     """
     learner, state, plan, desk = unpacked(player)
     if desk.clock[PLAYED] != at:
         return False
     decision = begin_round(learner, state, plan, desk, indices, values, squared, at, record)
+    record[FOLLOWS] = 1.0
     start = own_start(record, desk.probabilities.size)
     for i in range(desk.probabilities.size):
         record[start + i] = desk.probabilities[i]
@@ -433,8 +462,18 @@ def begin_round(
 ) -> Decision:
     """From the row to the learner's own distribution; counts the round."""
     desk.watch.open_round(desk.watched, at, desk.now[0])
-    record[SQUARED] = desk.normalization.take(desk.scales, indices, values, 0, indices.size, desk.bias, squared)
-    x = Row(indices, values, 0, indices.size, record[SQUARED], desk.lanes)
+    bias, size = desk.bias, desk.bias + indices.size
+    record[ENTRIES] = size
+    start = row_start(record)
+    own_values, own_indices = record[start : start + size], record[start + size :].view(np.int32)
+    if bias:
+        own_indices[0] = 0
+        own_values[0] = 1.0
+    for p in range(indices.size):
+        own_indices[bias + p] = indices[p] + bias
+        own_values[bias + p] = values[p]
+    record[SQUARED] = desk.normalization.take(desk.scales, own_indices, own_values, 0, size, bias, squared)
+    x = Row(own_indices, own_values, 0, size, record[SQUARED], desk.lanes)
     decision = decide(learner, state, plan, x, desk, at)
     learner.count_round(state, plan, decision.greedy)
     record[RATE] = decision.rate
@@ -451,29 +490,43 @@ def end_decision(plan: Plan, desk: Desk, at: int, greedy: int, action: int, reco
     record[ACTION] = action
     record[GREEDY] = greedy
     desk.limits.settle(desk.limited, desk.bounds, at, desk.now[0], greedy, action)
-    own = record[own_start(record, N) : record.size - TAIL]
-    probabilities = record[HEAD : HEAD + N]
+    probabilities, own = record[HEAD : HEAD + N], record[own_start(record, N) : row_start(record)]
     desk.watch.note_action(desk.watched, desk.sight, plan.graph, at, probabilities, own, greedy, action)
     record[ROUND] = at
     desk.clock[PLAYED] = at + 1
 
 
-def learn(player: Packed, indices: NDArray[np.int32], values: Floats, record: Floats, label: int) -> None:
+def learn(player: Packed, record: Floats, label: int) -> None:
     """The second half of the round of a record, now or after others."""
     learner, state, plan, desk = unpacked(player)
+    end_round(learner, state, plan, desk, record, label)
+
+
+def learn_rows(player: Packed, ends: NDArray[np.int64], records: Floats, labels: NDArray[np.int64]) -> None:
+    """As :func:`learn`, for many records, which stand in one array as those of :func:`act_rows` do."""
+    learner, state, plan, desk = unpacked(player)
+    for t in range(labels.size):
+        end_round(learner, state, plan, desk, records[ends[t] : ends[t + 1]], labels[t])
+
+
+@helper
+def end_round(learner: Learner, state: Any, plan: Plan, desk: Desk, record: Floats, label: int) -> None:
+    """Let the learner and the watch take in the feedback of a round."""
     N, K = plan.graph.visible.shape
     scores = record[HEAD + N : HEAD + N + K]
     played = Round(scores, record[HEAD : HEAD + N], int(record[GREEDY]), int(record[ACTION]), label)
-    x = Row(indices, values, 0, indices.size, record[SQUARED], desk.lanes)
+    start, size = row_start(record), int(record[ENTRIES])
+    own_values, own_indices = record[start : start + size], record[start + size :].view(np.int32)
+    x = Row(own_indices, own_values, 0, size, record[SQUARED], desk.lanes)
     learner.recall(state, x, played)
     learner.update(state, plan, x, played)
     at = int(record[ROUND])
-    if record[record.size - 1] == 0.0:
-        own = record[own_start(record, N) : record.size - TAIL]
+    if record[DONE] == 0.0:
+        own = record[own_start(record, N) : start]
         desk.watch.note_feedback(
             desk.watched, desk.sight, plan.graph, at, played.probabilities, own, played.greedy, played.action, label
         )
-        record[record.size - 1] = 1.0
+        record[DONE] = 1.0
     desk.clock[LEARNED] = at
 
 

@@ -40,16 +40,8 @@ class Vector(NamedTuple):
     squared: float
 
 
-def with_bias(x: Vector) -> Vector:
-    """A vector with one more feature, the first, that is 1.
-
-    >>> with_bias(Vector(np.array([0, 2], np.int32), np.array([0.5, 3.0]), 9.25))
-    Vector(indices=array([0, 1, 3], dtype=int32), values=array([1. , 0.5, 3. ]), squared=10.25)
-    """
-    indices, values = np.zeros(x.indices.size + 1, np.int32), np.ones(x.values.size + 1)
-    np.add(x.indices, 1, out=indices[1:])
-    values[1:] = x.values
-    return Vector(indices, values, 1.0 + x.squared)
+NO_VECTOR = Vector(np.zeros(0, np.int32), np.zeros(0), 0.0)
+"""A vector without entries."""
 
 
 def checked(indices: NDArray[Any], values: Floats, features: int, out: NDArray[np.int32]) -> tuple[int, int, float]:
@@ -85,21 +77,6 @@ class Vectors(NamedTuple):
         """
         parts = joined_rows([(vector.indices, vector.values) for vector in vectors])
         return cls(*parts, np.array([vector.squared for vector in vectors], np.float64))
-
-    def with_biases(self) -> Vectors:
-        """Vectors with one more feature each, as :func:`with_bias` adds it.
-
-        >>> rows = Vectors(np.array([0, 2, 2]), np.array([0, 2], np.int32), np.array([0.5, 3.0]), np.array([9.25, 0.0]))
-        >>> rows.with_biases().indices, rows.with_biases().values
-        (array([0, 1, 3, 0], dtype=int32), array([1. , 0.5, 3. , 1. ]))
-        """
-        indptr = self.indptr + np.arange(self.indptr.size)
-        is_own = np.ones(indptr[-1], np.bool_)
-        is_own[indptr[:-1]] = False
-        indices, values = np.zeros(is_own.size, np.int32), np.ones(is_own.size)
-        indices[is_own] = self.indices + np.int32(1)
-        values[is_own] = self.values
-        return Vectors(indptr, indices, values, 1.0 + self.squared)
 
 
 def checked_rows(

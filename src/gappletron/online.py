@@ -22,8 +22,7 @@ from gappletron._forks import forks, guard
 from gappletron._signals import held_back
 from gappletron._validate import Label, SpentReceipt, Unavailable, UserError, number, whole
 from gappletron.answers import Answers
-from gappletron.engine import HEAD
-from gappletron.inputs import Vector, Vectors, sparse_parts
+from gappletron.inputs import NO_VECTOR, Vector, Vectors, sparse_parts
 from gappletron.journal import events
 from gappletron.journal.folder import FolderReader, FolderStore
 from gappletron.journal.journal import DURABILITIES, Journal, Policy, Snapshot
@@ -72,9 +71,9 @@ CHANGEABLE = (*WAITING, "min_propensity", "budget")
 """Arguments that may change from one opening of a journal to the next."""
 
 
-NOTHING_LOGGED = (0.0, b"", 0, False)
-"""Of a round that is being played: when, and for the journal its row as bytes, its graph's version, and whether it
-follows another model's decision."""
+NOTHING_PLAYED = (0.0, NO_VECTOR, 0, False)
+"""Of a round that is being played: when, and for the journal its row, its graph's version, and whether it follows
+another model's decision."""
 
 
 TOGETHER = 32
@@ -200,7 +199,7 @@ class Online:
         self._player.may_have_more = self.feature_limit is not None
         self._lock = threading.RLock()  # reentrant: a signal handler may save in the middle of a call
         self._acting: Turn | None = None
-        self._acting_how = NOTHING_LOGGED
+        self._acting_how = NOTHING_PLAYED
         self._learning: Receipt | None = None
         self._learning_what = (UNSEEN_LABEL, 0.0)
         self._journal: Journal | None = None
@@ -416,7 +415,7 @@ class Online:
         """Play a round."""
         player = self._player
         self._acting = turn = self._prepared(vector, graph, now, False)
-        player.draw(turn)
+        player.draw(turn, vector)
         return self._issued(turn, now)
 
     def compile_batches(self) -> None:
@@ -463,20 +462,12 @@ class Online:
             if player.needs_time:
                 player.now = now
             turns = player.draw_many(rows, graph)
-            version = 0 if journal is None else journal.version_of(turns[0].graph)
-            ends, head = rows.indptr.tolist(), HEAD + self.graph.n_actions
-            found = []
-            for turn, start, stop in zip(turns, ends, ends[1:], strict=False):
-                receipt = Receipt(session, turn.round, turn, now)
-                if journal is not None:
-                    row = rows.indices[start:stop].tobytes() + rows.values[start:stop].tobytes()
-                    record = turn.record[:head].tobytes()
-                    data = events.packed_decision(now, version, 0, stop - start, row, record)
-                    journal.add("decided", receipt.serial, data)
-                receipts.add(receipt)
-                found.append(receipt)
             if journal is not None:
+                data = events.packed_decisions(now, journal.version_of(turns.graph), *rows[:3], turns.decisions())
+                journal.add("decided", self.rounds - 1, data, rows.squared.size)
                 journal.rounds = self.rounds
+            found = [Receipt(session, serial, turn, now) for serial, turn in enumerate(turns.each(), turns.first)]
+            receipts.add_many(found)
             if receipts.may_be_overdue:
                 self._expire(now)
         return found
@@ -505,19 +496,16 @@ class Online:
         vector, position = self._taken(x), self.graph.action_index(action)
         now = time.time()
         self._acting = turn = self._prepared(vector, graph, now, True)
-        self._player.follow(turn, position, probabilities)
+        self._player.follow(turn, vector, position, probabilities)
         return self._issued(turn, now)
 
     def _prepared(self, vector: Vector, graph: FeedbackGraph | None, now: float, followed: bool) -> Turn:
-        """A round that is about to be played. Its row is noted before normalization changes it."""
+        """A round that is about to be played."""
         turn = self._player.new_turn(vector, graph)
         if self._player.needs_time:
             self._player.now = now
-        if self._journal is not None:
-            row = vector.indices.tobytes() + vector.values.tobytes()
-            self._acting_how = (now, row, self._journal.version_of(turn.graph), followed)
-        else:
-            self._acting_how = (now, b"", 0, followed)
+        version = 0 if self._journal is None else self._journal.version_of(turn.graph)
+        self._acting_how = (now, vector, version, followed)
         return turn
 
     def _issued(self, turn: Turn, now: float) -> Receipt:
@@ -533,9 +521,9 @@ class Online:
         return receipt
 
     def _log_decision(self, turn: Turn, journal: Journal) -> None:
-        now, row, version, followed = self._acting_how
-        record = turn.record[: HEAD + turn.graph.n_actions].tobytes()
-        data = events.packed_decision(now, version, events.FOLLOWED * followed, len(row) // 12, row, record)
+        now, (indices, values, _), version, followed = self._acting_how
+        row, decision = indices.tobytes() + values.tobytes(), turn.decision().tobytes()
+        data = events.packed_decision(now, version, events.FOLLOWED * followed, indices.size, row, decision)
         journal.add("decided", turn.round, data)
         journal.rounds = turn.round + 1
 
@@ -667,11 +655,13 @@ class Online:
     def _learn_together(self, feedback: list[tuple[Receipt, int]], now: float) -> None:
         """Take in much feedback that was checked; signals wait until all is written down."""
         player, receipts, journal = self._player, self._receipts, self._journal
+        serials, labels = [waiting.serial for waiting, _ in feedback], [label for _, label in feedback]
+        data = b"" if journal is None else events.packed_feedbacks(serials, now, labels)
         with held_back():
-            for waiting, position in feedback:
-                player.learn(waiting._turn, position)
-                if journal is not None:
-                    journal.add("fed", waiting.serial, events.packed_feedback(waiting.serial, now, position))
+            player.learn_many([waiting._turn for waiting, _ in feedback], labels)
+            if journal is not None:
+                journal.add("fed", serials[-1], data, len(serials))
+            for waiting, _ in feedback:
                 receipts.remove(waiting)
 
     def _log_feedback(self, waiting: Receipt, journal: Journal) -> None:
@@ -762,7 +752,7 @@ class Online:
                     f"the class {label!r} was added after the action of receipt {waiting.id!r}, which does not reveal "
                     "it: pass UNSEEN"
                 )
-            if not turn.graph.arrays.visible[turn.action, position]:
+            if not turn.graph.visible.item(turn.action, position):
                 raise UserError(
                     f"the action {waiting.action!r} does not reveal the label {label!r}, so learning from it would be "
                     "biased: pass UNSEEN"

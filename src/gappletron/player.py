@@ -8,9 +8,10 @@ plays streams.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,21 +21,23 @@ from gappletron._packed import packed
 from gappletron._validate import UserError, number, whole
 from gappletron.engine import (
     ACTION,
+    FOLLOWS,
     GREEDY,
     HEAD,
     LEARNED,
     PLAYED,
     RATE,
     ROUND,
+    SQUARED,
     Counts,
     Rows,
     act,
     act_rows,
     advance,
     follow,
-    following_record,
     generator,
     learn,
+    learn_rows,
     many_greedy,
     many_label_probabilities,
     many_probabilities,
@@ -43,11 +46,15 @@ from gappletron.engine import (
     new_record,
     new_tally,
     own_part,
+    record_size,
+    row_indices,
+    row_size,
+    row_values,
     scale_rows,
     teach,
 )
 from gappletron.graphs import FeedbackGraph
-from gappletron.inputs import Checker, Vector, Vectors, batches_of, sparse_parts, with_bias
+from gappletron.inputs import NO_VECTOR, Checker, Vector, Vectors, batches_of, sparse_parts
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner
 from gappletron.limits import Limits, NoLimits, limits_of
@@ -73,7 +80,7 @@ if TYPE_CHECKING:
     from gappletron.numerics import Floats
     from gappletron.streams.stream import Chunk
 
-__all__ = ["Player", "Turn", "learner_of"]
+__all__ = ["Player", "Turn", "Turns", "learner_of"]
 
 FORMAT = "gappletron.Player"
 MOST_PLANS = 64
@@ -85,29 +92,36 @@ AS_GIVEN = AsGiven()
 NO_MARKS = np.zeros(0, np.int64)
 NO_MARKS.flags.writeable = False
 NO_LABELS = np.zeros(0, np.int64)
+NO_NUMBERS = np.zeros(0)
 NO_ROWS = frozen(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
 
 
 class Turn:
     """An action that was drawn, and all that learning from it later needs.
 
-    `x` is the row, `graph` the feedback graph of the round; actions and classes are positions in it.
+    `graph` is the feedback graph of the round; actions and classes are positions in it. `record` holds all numbers
+    (:func:`gappletron.engine.new_record`).
 
     >>> turn = Player("gapsmh", FeedbackGraph.bandit(3), features=2).act([1.0, 0.5])
     >>> turn.greedy, turn.probabilities.round(2).tolist()
     (0, [0.33, 0.33, 0.33])
     """
 
-    __slots__ = ("features", "graph", "nbytes", "record", "x")
+    __slots__ = ("features", "graph", "record")
 
-    def __init__(self, x: Vector, graph: FeedbackGraph, features: int, record: Floats) -> None:
-        self.x, self.graph, self.features = x, graph, features
-        self.take_record(record)
+    def __init__(self, graph: FeedbackGraph, features: int, record: Floats) -> None:
+        self.graph, self.features, self.record = graph, features, record
 
-    def take_record(self, record: Floats) -> None:
-        """Let this be the record of the turn."""
-        self.record = record
-        self.nbytes = 12 * self.x.values.size + 8 * record.size  # of its arrays: int32 and float64 per entry of x
+    @property
+    def nbytes(self) -> int:
+        """The memory of its numbers."""
+        return self.record.nbytes
+
+    @property
+    def x(self) -> Vector:
+        """The row as the learner sees it: with the bias first, and scaled."""
+        record = self.record
+        return Vector(_read_only(row_indices(record)), _read_only(row_values(record)), record.item(SQUARED))
 
     @property
     def round(self) -> int:
@@ -148,13 +162,38 @@ class Turn:
     @property
     def is_following(self) -> bool:
         """Whether the action is that of another's decision: see :meth:`Player.follow`."""
-        return own_part(self.record, self.graph.n_actions).size > 0
+        return self.record.item(FOLLOWS) > 0.0
+
+    def decision(self) -> Floats:
+        """The numbers that a journal keeps: the round, the action, y*, and the probability of every action."""
+        return self.record[ROUND : HEAD + self.graph.n_actions]
 
     @property
     def scores(self) -> Floats:
         """The score of every class at prediction time; after :meth:`Player.learn` those that it was learned at."""
         start = HEAD + self.graph.n_actions
         return _read_only(self.record[start : start + self.graph.n_classes])
+
+
+class Turns(NamedTuple):
+    """The turns of many rounds, the first of which is number `first`; the record of turn t is the part of `records`
+    from `ends[t]` to `ends[t + 1]`.
+    """
+
+    graph: FeedbackGraph
+    features: int
+    first: int
+    ends: NDArray[np.int64]
+    records: Floats
+
+    def each(self) -> list[Turn]:
+        """The turns one by one, as copies: one that waits for long must not keep the others in memory."""
+        graph, features, records, ends = self.graph, self.features, self.records, self.ends.tolist()
+        return [Turn(graph, features, records[a:b].copy()) for a, b in itertools.pairwise(ends)]
+
+    def decisions(self) -> Floats:
+        """The numbers of each that a journal keeps (:meth:`Turn.decision`), in a row."""
+        return self.records[self.ends[:-1, np.newaxis] + np.arange(ROUND, HEAD + self.graph.n_actions)]
 
 
 def _checked_random(state: Any) -> dict[str, Any]:
@@ -172,7 +211,7 @@ def _checked_random(state: Any) -> dict[str, Any]:
     return {"bit_generator": "PCG64", **{key: state[key] for key in ("state", "has_uint32", "uinteger")}}
 
 
-def _read_only(view: Floats) -> Floats:
+def _read_only(view: NDArray[Any]) -> NDArray[Any]:
     view.flags.writeable = False
     return view
 
@@ -298,7 +337,7 @@ class Player:
     _limited: State
     _plan: Plan
     _desk: Desk
-    _blank: Floats
+    _bare: int
     _plans: OrderedDict[FeedbackGraph, Plan]
     _desks: OrderedDict[FeedbackGraph, Desk]
     _packs: OrderedDict[FeedbackGraph, Packed]
@@ -309,6 +348,7 @@ class Player:
     _act_rows: Any
     _follow: Any
     _learn: Any
+    _learn_rows: Any
 
     def __init__(
         self,
@@ -469,7 +509,7 @@ class Player:
             "_plan": plan,
             "_desk": self._new_desk(graph, self._scales, watched),
             "_desks": OrderedDict(),
-            "_blank": new_record(graph.n_classes, graph.n_actions),
+            "_bare": record_size(graph.n_classes, graph.n_actions),
             "_plans": OrderedDict({graph: plan}),
             "_packs": OrderedDict(),
             "_own_pack": None,
@@ -479,6 +519,7 @@ class Player:
             "_act_rows": None,
             "_follow": None,
             "_learn": None,
+            "_learn_rows": None,
             "needs_time": not (isinstance(self.watch, NoWatch) and isinstance(self.limits.piece(), NoLimits)),
         }
         self.__dict__.update(new)  # in one step: a signal handler may raise between any two others
@@ -512,12 +553,10 @@ class Player:
 
     def compile_rounds(self) -> None:
         """Compile, or load from the cache, what :meth:`act` and :meth:`learn` need."""
-        x = Vector(np.zeros(0, np.int32), np.zeros(0), 0.0)
-        record = new_record(self.graph.n_classes, self.graph.n_actions)
-        player = self._packed(self.graph)
+        record, player = new_record(self._record_size(0)), self._packed(self.graph)
         with in_mode(self._interpreted):
-            self._act = entry(act, player, *x, 0.5, 0, record)
-            self._learn = entry(learn, player, *x[:2], record, UNSEEN_LABEL)
+            self._act = entry(act, player, *NO_VECTOR, 0.5, 0, record)
+            self._learn = entry(learn, player, record, UNSEEN_LABEL)
 
     def _packed(self, graph: FeedbackGraph) -> Packed:
         """The arguments of rounds on this graph that do not change; those of the last 64 graphs are kept."""
@@ -780,17 +819,20 @@ class Player:
     def act_on(self, vector: Vector, graph: FeedbackGraph | None = None) -> Turn:
         """As :meth:`act`, for a vector that was checked for this number of features."""
         turn = self.new_turn(vector, graph)
-        self.draw(turn)
+        self.draw(turn, vector)
         return turn
 
     def new_turn(self, vector: Vector, graph: FeedbackGraph | None = None) -> Turn:
-        """A turn whose action :meth:`draw` will draw; changes nothing. The vector must be the turn's own."""
+        """A turn for a checked vector, whose action :meth:`draw` will draw; changes nothing."""
         here = self.graph if graph is None else self._checked_graph(graph)
-        own = with_bias(vector) if self.bias else vector
-        return Turn(own, here, self.width, self._blank.copy())
+        return Turn(here, self._state.sizes.features, new_record(self._record_size(vector.values.size)))
 
-    def draw(self, turn: Turn) -> int:
-        """Draw the action of a new turn; the number of its round.
+    def _record_size(self, entries: int) -> int:
+        """The numbers in the record of a round whose row, without a bias, has so many entries."""
+        return self._bare + row_size(entries + self.bias)
+
+    def draw(self, turn: Turn, vector: Vector) -> int:
+        """Draw the action of a new turn for its vector, which is copied; the number of its round.
 
         The state changes in one call of compiled code, which also writes the turn's record: where a signal handler
         raises, the turn has a round's number exactly if the round was played.
@@ -803,14 +845,14 @@ class Player:
             self._synchronise()
         self._is_drawing = True
         at: int = self._clock.item(PLAYED)
-        while not self._act(pack, *turn.x, self._rng.random(), at, turn.record):
+        while not self._act(pack, *vector, self._rng.random(), at, turn.record):
             self._synchronise()  # a signal handler has played a round in between
             self._is_drawing = True
             at = self._clock.item(PLAYED)
         self._is_drawing = False
         return at
 
-    def draw_many(self, rows: Vectors, graph: FeedbackGraph | None = None) -> list[Turn]:
+    def draw_many(self, rows: Vectors, graph: FeedbackGraph | None = None) -> Turns:
         """Turns for many checked rows, with their actions drawn: the same bits as :meth:`new_turn` and :meth:`draw` for
         each, in one call of compiled code. The rows are copied.
 
@@ -818,51 +860,49 @@ class Player:
         >>> from gappletron.inputs import Vectors
         >>> one, many = (Player("auto", FeedbackGraph.bandit(3), features=2) for _ in range(2))
         >>> rows = Vectors.joined([one.checker.vector(x, 2) for x in np.eye(2)])
-        >>> [turn.action for turn in many.draw_many(rows)] == [one.act(x).action for x in np.eye(2)]
+        >>> [turn.action for turn in many.draw_many(rows).each()] == [one.act(x).action for x in np.eye(2)]
         True
         """
         here = self.graph if graph is None else self._checked_graph(graph)
         pack = self._packed(here)
-        own = rows.with_biases() if self.bias else rows._replace(values=rows.values.copy())
-        indptr, indices, values, squared = own
-        number_of_rows = squared.size
-        records = np.repeat(self._blank[np.newaxis], number_of_rows, axis=0)
+        entries = np.diff(rows.indptr) + int(self.bias)
+        ends = np.zeros(rows.indptr.size, np.int64)
+        np.cumsum(self._bare + entries + (entries + 1) // 2, out=ends[1:])
+        records = np.zeros(ends[-1])
         if self._act_rows is None:
             with in_mode(self._interpreted):
-                self._act_rows = entry(act_rows, pack, *own, squared, 0, records)
+                self._act_rows = entry(act_rows, pack, *rows, rows.squared, 0, ends, records)
         if self._is_drawing:
             self._synchronise()
         self._is_drawing = True
         at: int = self._clock.item(PLAYED)
-        draws = self._rng.random(number_of_rows)
-        while not self._act_rows(pack, *own, draws, at, records):
+        draws = self._rng.random(rows.squared.size)
+        while not self._act_rows(pack, *rows, draws, at, ends, records):
             self._synchronise()  # a signal handler has played a round in between
             self._is_drawing = True
             at = self._clock.item(PLAYED)
-            draws = self._rng.random(number_of_rows)
+            draws = self._rng.random(rows.squared.size)
         self._is_drawing = False
-        # Copies: a turn that waits for long must not keep the whole batch in memory.
-        ends = indptr.tolist()
-        return [
-            Turn(Vector(indices[a:b].copy(), values[a:b].copy(), size), here, self.width, record.copy())
-            for a, b, size, record in zip(ends, ends[1:], squared.tolist(), records, strict=False)
-        ]
+        return Turns(here, self.width, at, ends, records)
 
-    def follow(self, turn: Turn, action: int, probabilities: Any, greedy: int | None = None) -> int:
+    def follow(
+        self, turn: Turn, vector: Vector, action: int, probabilities: Any, greedy: int | None = None
+    ) -> int:
         """As :meth:`draw`, but the decision is another's: a model in the shadow of one that acts, or a logged round.
 
         The learner learns from the given action and its propensities, and a watch estimates what the learner's own
         distribution, and its own greedy class, would have led to.
 
-        :param turn: a :meth:`new_turn`.
+        :param turn: a :meth:`new_turn` for this vector.
         :param action: the position of the action that was played.
         :param probabilities: of all actions, when it was drawn.
         :param greedy: the position of the greedy class of that decision, where it is to stand for the learner's own.
 
         >>> import numpy as np
         >>> player = Player("auto", FeedbackGraph.bandit(3), features=2)
-        >>> turn = player.new_turn(player.checker.vector([1.0, 0.5], 2))
-        >>> player.follow(turn, action=1, probabilities=[0.1, 0.8, 0.1])
+        >>> vector = player.checker.vector([1.0, 0.5], 2)
+        >>> turn = player.new_turn(vector)
+        >>> player.follow(turn, vector, action=1, probabilities=[0.1, 0.8, 0.1])
         0
         >>> turn.action, turn.probabilities.tolist(), turn.own_probabilities.round(2).tolist()
         (1, [0.1, 0.8, 0.1], [0.33, 0.33, 0.33])
@@ -873,17 +913,18 @@ class Player:
             raise UserError(f"the action {action} has the probability 0: give the probabilities that it was drawn with")
         wanted = -1 if greedy is None else whole(greedy, "the position of a class", most=self.graph.n_classes - 1)
         pack = self._packed(self._checked_graph(turn.graph))
-        record = following_record(self._blank, given, np.zeros(given.size))
+        record = new_record(self._record_size(vector.values.size) + given.size)
+        record[HEAD : HEAD + given.size] = given
         if self._follow is None:
             with in_mode(self._interpreted):
-                self._follow = entry(follow, pack, *turn.x, action, wanted, 0, record)
-        turn.take_record(record)
+                self._follow = entry(follow, pack, *vector, action, wanted, 0, record)
+        turn.record = record
         if self._is_drawing:
             self._synchronise()
         self._is_drawing = True
         at: int = self._clock.item(PLAYED)
         self._rng.random()  # every round takes one draw
-        while not self._follow(pack, *turn.x, action, wanted, at, record):
+        while not self._follow(pack, *vector, action, wanted, at, record):
             self._synchronise()  # a signal handler has played a round in between
             self._is_drawing = True
             at = self._clock.item(PLAYED)
@@ -907,7 +948,40 @@ class Player:
         if self._learn is None:
             self.compile_rounds()
         own = self._own_pack if turn.graph is self.graph else None
-        self._learn(self._packed(turn.graph) if own is None else own, *turn.x[:2], turn.record, label)
+        self._learn(self._packed(turn.graph) if own is None else own, turn.record, label)
+
+    def learn_many(self, turns: Sequence[Turn], labels: Sequence[int]) -> None:
+        """Take in the feedback of many turns, in order: the same bits as :meth:`learn` for each, in one call of
+        compiled code where all have the player's own graph.
+
+        >>> player = Player("auto", FeedbackGraph.bandit(3), features=2)
+        >>> turns = [player.act([1.0, 0.5]), player.act([0.0, 1.0])]
+        >>> player.learn_many(turns, [turns[0].action, -1])
+        >>> player.last_learned
+        1
+        """
+        if len(turns) != len(labels):
+            raise UserError(f"there are {len(turns)} turns and {len(labels)} labels: give one for each")
+        if not all(turn.graph is self.graph for turn in turns):
+            for turn, label in zip(turns, labels, strict=True):
+                self.learn(turn, label)
+            return
+        given = np.array(labels, np.int64)
+        if not ((given >= -1) & (given < self.graph.n_classes)).all():
+            raise UserError(f"labels must be positions of labels, from -1 to {self.graph.n_classes - 1}")
+        if any(turn.features > self.width for turn in turns):
+            raise UserError("a turn has more features than this player: learn from the turns that its act() returned")
+        ends = np.zeros(len(turns) + 1, np.int64)
+        np.cumsum([turn.record.size for turn in turns], out=ends[1:])
+        records = np.concatenate([NO_NUMBERS, *(turn.record for turn in turns)])
+        pack = self._packed(self.graph)
+        if self._learn_rows is None:
+            with in_mode(self._interpreted):
+                self._learn_rows = entry(learn_rows, pack, ends, records, given)
+        self._learn_rows(pack, ends, records, given)
+        places = ends.tolist()
+        for turn, (start, stop) in zip(turns, itertools.pairwise(places), strict=True):
+            turn.record[:] = records[start:stop]
 
     # ---------------------------------------------------------------------------------------- looking, changing nothing
 

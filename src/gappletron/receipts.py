@@ -10,8 +10,22 @@ import numpy as np
 
 from gappletron import model_files
 from gappletron._validate import Label, UserError, number, whole
-from gappletron.engine import HEAD, following_record, new_record
-from gappletron.inputs import Vector
+from gappletron.engine import (
+    ACTION,
+    ENTRIES,
+    FOLLOWS,
+    GREEDY,
+    HEAD,
+    RATE,
+    ROUND,
+    SQUARED,
+    new_record,
+    own_part,
+    record_size,
+    row_indices,
+    row_size,
+    row_values,
+)
 from gappletron.learners.learner import Learner
 from gappletron.player import Turn
 
@@ -268,14 +282,20 @@ def checked_turn(graph: FeedbackGraph, width: int, row: Row) -> Turn | None:
         return None
     if row.own.size and (row.own.shape != p.shape or not is_distribution(row.own)):
         return None
-    record = new_record(graph.n_classes, graph.n_actions)
-    if row.own.size:
-        record = following_record(record, p, row.own)
-    record[:HEAD] = (row.serial, row.action, row.greedy, row.rate, row.squared)
-    record[HEAD : HEAD + graph.n_actions] = p
-    start = HEAD + graph.n_actions
-    record[start : start + graph.n_classes] = row.scores
-    return Turn(Vector(x, row.values, row.squared), graph, width, record)
+    return Turn(graph, width, _record(graph, row))
+
+
+def _record(graph: FeedbackGraph, row: Row) -> Floats:
+    """The record of a turn with these numbers."""
+    N, K = graph.n_actions, graph.n_classes
+    record = new_record(record_size(K, N) + row.own.size + row_size(row.indices.size))
+    record[[RATE, SQUARED, FOLLOWS]] = row.rate, row.squared, float(row.own.size > 0)
+    record[[ENTRIES, ROUND, ACTION, GREEDY]] = row.indices.size, row.serial, row.action, row.greedy
+    record[HEAD : HEAD + N] = row.probabilities
+    record[HEAD + N : HEAD + N + K] = row.scores
+    own_part(record, N)[:] = row.own
+    row_indices(record)[:], row_values(record)[:] = row.indices, row.values
+    return record
 
 
 def is_distribution(probabilities: Floats) -> bool:

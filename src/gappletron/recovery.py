@@ -93,13 +93,14 @@ def _redo_decision(parts: Parts, event: events.Decided, graph: FeedbackGraph) ->
     fits = chances.shape == (N,) and 0 <= event.action < N and 0 <= event.greedy < K  # compiled code will trust it
     if event.round != player.rounds or not fits or not is_distribution(chances) or chances[event.action] <= 0.0:
         raise events.Damaged
-    turn = player.new_turn(_taken(parts, event.features), graph)
+    vector = _taken(parts, event.features)
+    turn = player.new_turn(vector, graph)
     if player.needs_time:
         player.now = event.time
     if event.followed:
-        player.follow(turn, event.action, event.probabilities)
+        player.follow(turn, vector, event.action, event.probabilities)
     else:
-        player.draw(turn)
+        player.draw(turn, vector)
     drawn = turn.record[HEAD : HEAD + N]
     differs = turn.action != event.action or not np.array_equal(drawn, chances)
     if differs:

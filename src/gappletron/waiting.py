@@ -79,12 +79,17 @@ class Waiting:
     def add(self, receipt: Receipt) -> None:
         """A receipt waits from now on."""
         self.pending[receipt.serial] = receipt
-        self.nbytes += receipt._turn.nbytes
+        self.nbytes += receipt._turn.record.nbytes
+
+    def add_many(self, receipts: list[Receipt]) -> None:
+        """These receipts wait from now on."""
+        self.pending.update((receipt.serial, receipt) for receipt in receipts)
+        self.nbytes += sum(receipt._turn.record.nbytes for receipt in receipts)
 
     def remove(self, receipt: Receipt) -> None:
         """A receipt waits no more."""
         self.pending.pop(receipt.serial, None)
-        self.nbytes -= receipt._turn.nbytes
+        self.nbytes -= receipt._turn.record.nbytes
 
     def overdue(self, now: float) -> Iterator[Receipt]:
         """The oldest receipts, as long as too many wait, or for too long: each is to expire before the next is told."""
@@ -113,10 +118,10 @@ class Waiting:
         """The waiting and the expired receipts, as they are after the call that a signal handler has interrupted."""
         expired = OrderedDict(self.expired)
         waiting = OrderedDict((serial, receipt) for serial, receipt in self.pending.items() if serial not in expired)
-        size = sum(receipt._turn.nbytes for receipt in waiting.values())
+        size = sum(receipt._turn.record.nbytes for receipt in waiting.values())
         while len(waiting) > self.limit or (size > self.most_bytes and len(waiting) > 1):
             serial, receipt = waiting.popitem(last=False)
-            size -= receipt._turn.nbytes
+            size -= receipt._turn.record.nbytes
             expired[serial] = None
         while len(expired) > self.limit:
             expired.popitem(last=False)
@@ -124,7 +129,7 @@ class Waiting:
 
     def recount(self) -> None:
         """Add up the memory of the receipts anew."""
-        self.nbytes = sum(receipt._turn.nbytes for receipt in self.pending.values())
+        self.nbytes = sum(receipt._turn.record.nbytes for receipt in self.pending.values())
 
     # -------------------------------------------------------------------------------------------------------- finding
 

@@ -7,6 +7,7 @@ and actions are positions in the graph of the round, whose version the event nam
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -39,12 +40,17 @@ __all__ = [
 
 HEAD = struct.Struct("<BI")
 DECISION = struct.Struct("<dqBI")
-"""Time, graph, flags, and the size of the row; then the row, and the record."""
-RECORD = 5
-"""The numbers before the probabilities in a record (:func:`gappletron.engine.new_record`): the round, the action, the
-greedy class, and two that replay computes again."""
+"""Time, graph, flags, and the size of the row; then the row, and what was decided."""
+BEFORE = 3
+"""The numbers before the probabilities: the round, the action, and the greedy class."""
+WHOLE_DECISION = struct.Struct("<BIdqBI")
 FEEDBACK = struct.Struct("<qdi")
 WHOLE_FEEDBACK = struct.Struct("<BIqdi")
+DECISION_HEADS = np.dtype(
+    [("kind", "u1"), ("length", "<u4"), ("time", "<f8"), ("graph", "<i8"), ("flags", "u1"), ("size", "<u4")]
+)
+FEEDBACKS = np.dtype([("kind", "u1"), ("length", "<u4"), ("round", "<i8"), ("time", "<f8"), ("label", "<i4")])
+"""The same two for many at once."""
 EXPIRY = struct.Struct("<qd")
 TEACHING = struct.Struct("<didI")
 ANSWER = struct.Struct("<dHH")
@@ -116,8 +122,8 @@ class Decided(NamedTuple):
         indices, values, digest = self.features
         row = digest or indices.tobytes() + values.tobytes()
         flags = FOLLOWED * self.followed | HASHED * bool(digest)
-        record = np.concatenate([[self.round, self.action, self.greedy, 0.0, 0.0], self.probabilities])
-        return packed_decision(self.time, self.graph, flags, len(indices), row, record.tobytes())
+        decision = np.concatenate([[self.round, self.action, self.greedy], self.probabilities])
+        return packed_decision(self.time, self.graph, flags, len(indices), row, decision.tobytes())
 
 
 class Fed(NamedTuple):
@@ -213,15 +219,53 @@ KIND_OF: dict[Any, int] = {
 DECIDED, FED = KIND_OF[Decided], KIND_OF[Fed]
 
 
-def packed_decision(time: float, graph: int, flags: int, size: int, row: bytes, record: bytes) -> bytes:
-    """The bytes of a :class:`Decided` whose features and record (up to the last probability) are bytes already."""
-    length = DECISION.size + len(row) + len(record)
-    return HEAD.pack(DECIDED, length) + DECISION.pack(time, graph, flags, size) + row + record
+def packed_decision(time: float, graph: int, flags: int, size: int, row: bytes, decision: bytes) -> bytes:
+    """The bytes of a :class:`Decided` whose features, and whose round, action, greedy class and probabilities, are
+    bytes already.
+    """
+    length = DECISION.size + len(row) + len(decision)
+    return WHOLE_DECISION.pack(DECIDED, length, time, graph, flags, size) + row + decision
+
+
+def packed_decisions(
+    time: float, graph: int, indptr: NDArray[np.int64], indices: NDArray[np.int32], values: Floats, decisions: Floats
+) -> bytes:
+    """The bytes of many decisions for the rows of a sparse matrix; `decisions` has a row for each, with the round, the
+    action, the greedy class and the probabilities.
+    """
+    sizes = np.diff(indptr)
+    heads = np.zeros(sizes.size, DECISION_HEADS)
+    heads["kind"], heads["time"], heads["graph"], heads["size"] = DECIDED, time, graph, sizes
+    heads["length"] = DECISION.size + 12 * sizes + 8 * decisions.shape[1]
+    head_bytes, decision_bytes = heads.tobytes(), decisions.tobytes()
+    index_bytes, value_bytes = indices.tobytes(), values.tobytes()
+    head, decision = WHOLE_DECISION.size, 8 * decisions.shape[1]
+    parts: list[bytes] = []
+    for t, (start, stop) in enumerate(itertools.pairwise(indptr.tolist())):
+        parts += (
+            head_bytes[head * t : head * (t + 1)],
+            index_bytes[4 * start : 4 * stop],
+            value_bytes[8 * start : 8 * stop],
+            decision_bytes[decision * t : decision * (t + 1)],
+        )
+    return b"".join(parts)
 
 
 def packed_feedback(round: int, time: float, label: int) -> bytes:
     """The bytes of a :class:`Fed`."""
     return WHOLE_FEEDBACK.pack(FED, FEEDBACK.size, round, time, label)
+
+
+def packed_feedbacks(rounds: list[int], time: float, labels: list[int]) -> bytes:
+    """The bytes of much feedback, for these rounds.
+
+    >>> packed_feedbacks([3, 5], 0.5, [1, -1]) == packed_feedback(3, 0.5, 1) + packed_feedback(5, 0.5, -1)
+    True
+    """
+    found = np.empty(len(rounds), FEEDBACKS)
+    found["kind"], found["length"], found["time"] = FED, FEEDBACK.size, time
+    found["round"], found["label"] = rounds, labels
+    return found.tobytes()
 
 
 def _json_event(kind: Any, values: dict[str, Any]) -> bytes:
@@ -263,12 +307,12 @@ def _decision(body: bytes) -> Decided:
     time, graph, flags, size = DECISION.unpack_from(body)
     hashed = bool(flags & HASHED)
     stop = DECISION.size + (HASH_BYTES if hashed else 12 * size)
-    if len(body) < stop + 8 * (RECORD + 1) or (len(body) - stop) % 8:
+    if len(body) < stop + 8 * (BEFORE + 1) or (len(body) - stop) % 8:
         raise Damaged
     features = _features(body[DECISION.size : stop], size, hashed)
-    record = np.frombuffer(body, np.float64, offset=stop)
-    round, action, greedy = (int(number) for number in record[:3])
-    probabilities = record[RECORD:].copy()  # aligned, as compiled code expects it
+    decision = np.frombuffer(body, np.float64, offset=stop)
+    round, action, greedy = (int(number) for number in decision[:BEFORE])
+    probabilities = decision[BEFORE:].copy()  # aligned, as compiled code expects it
     return Decided(round, time, action, greedy, graph, bool(flags & FOLLOWED), features, probabilities)
 
 

@@ -67,8 +67,8 @@ class Snapshot(NamedTuple):
     stop: int | None
 
 
-Entry: TypeAlias = tuple[str, int, bytes]
-"""An event that is not stored yet: its kind, the round that it is about, and its bytes."""
+Entry: TypeAlias = tuple[str, int, bytes, int]
+"""Events that are not stored yet: their kind, the round that the last is about, their bytes, and their number."""
 
 
 PUBLISHED = "published"
@@ -125,9 +125,9 @@ class Journal:
 
     # ----------------------------------------------------------------------------------------------------------- events
 
-    def add(self, kind: str, round: int, data: bytes) -> None:
-        """Add an event to what will be written."""
-        self._entries.append((kind, round, data))
+    def add(self, kind: str, round: int, data: bytes, count: int = 1) -> None:
+        """Add an event to what will be written, or so many of one kind, the last of which is about this round."""
+        self._entries.append((kind, round, data, count))
 
     def has_added(self, kind: str, round: int) -> bool:
         """Whether the last event of this kind since the last :meth:`publish` is about this round.
@@ -135,7 +135,7 @@ class Journal:
         It is asked for the round that is being played or learned from: an earlier one of this kind settles it, so that
         a batch is not read again for each of its rows.
         """
-        for found, at, _ in self._entries[::-1]:  # a copy: another thread may remove what it has stored
+        for found, at, _, _ in self._entries[::-1]:  # a copy: another thread may remove what it has stored
             if found == PUBLISHED:
                 return False
             if found == kind:
@@ -145,7 +145,7 @@ class Journal:
     def publish(self) -> None:
         """What was added so far belongs together, and may be written from now on."""
         mark = next(self._marks)
-        self._entries.append((PUBLISHED, mark, b""))
+        self._entries.append((PUBLISHED, mark, b"", 0))
         self._published = mark
 
     def version_of(self, graph: FeedbackGraph) -> int:
@@ -201,12 +201,11 @@ class Journal:
         stop = len(entries)
         while stop and entries[stop - 1][0] != PUBLISHED:
             stop -= 1
-        batch = [data for kind, _, data in entries[:stop] if kind != PUBLISHED]
         if stop:
-            first = self.store.count
-            self._in_flight = InFlight(first + len(batch), entries[0], stop, entries[stop - 1][1])
-            if batch:
-                self._store(Group(first, len(batch), b"".join(batch)))
+            first, count = self.store.count, sum(entry[3] for entry in entries[:stop])
+            self._in_flight = InFlight(first + count, entries[0], stop, entries[stop - 1][1])
+            if count:
+                self._store(Group(first, count, b"".join([entry[2] for entry in entries[:stop]])))
             self._forget_stored()
             self._is_stuck = False
 
