@@ -7,6 +7,8 @@ import itertools
 import signal
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
 
@@ -138,6 +140,20 @@ def test_records_in_batches():
     for each in singles:
         one.learn(each, "ham" if each.reveals else UNSEEN)
     assert (one.weights == many.weights).all()
+
+
+@pytest.mark.parametrize("size", [5, 50])
+def test_frames_in_batches(size):
+    graph = FeedbackGraph.bandit(["a", "b"])
+    models = [Online("gapsmh", graph, encoder=Encoder(text="m", features=64)) for _ in range(3)]
+    records = [{"m": f"word{n % 7} and {n % 3}", "n": n % 5} for n in range(size)]
+    frames = [records, pd.DataFrame(records), pa.Table.from_pylist(records)]
+    weights = []
+    for model, frame in zip(models, frames, strict=True):
+        receipts = model.act_many(frame)
+        model.learn_many([(receipt, receipt.action) for receipt in receipts])
+        weights.append(model.weights.tobytes())
+    assert weights[0] == weights[1] == weights[2]
 
 
 def test_rows_out_of_order_are_put_in_order_and_wrong_ones_change_nothing():

@@ -164,6 +164,25 @@ def test_a_frame_is_its_rows(encoder):
     assert rows_of(encoder.encode_many(sliced)) == one_by_one[1:3]
 
 
+@pytest.mark.parametrize("features", [3, 2**18])
+@pytest.mark.parametrize("ngrams", [1, 3])
+def test_a_list_of_records_is_its_records_bit_by_bit(features, ngrams):
+    """Also where features collide, so that the order of a sum matters, and where the columns change their order."""
+    rng = np.random.default_rng(7)
+    words = ["win", "a", "prize", "ünï", "5", "!", "", "日本"]
+    records: list = ["", "bare text, bare", b"bytes", {}, {"t": None}, {"a": ["x", 0.3], "b": {"c": 0.1}}]
+    for _ in range(60):
+        fields = {f"n{k}": float(rng.normal()) for k in range(3)}
+        fields |= {f"t{k}": " ".join(rng.choice(words, 6)) for k in range(3)}
+        records.append({name: fields[name] for name in rng.permutation(list(fields))[: rng.integers(1, 7)]})
+    encoder = Encoder(text=["t0", "t1"], features=features, ngrams=ngrams)
+    indptr, indices, values = encoder.encode_many(records)
+    for record, start, stop in zip(records, indptr.tolist(), indptr[1:].tolist(), strict=False):
+        expected = encoder.encode(record)
+        assert indices[start:stop].tolist() == expected[0].tolist()
+        assert values[start:stop].tobytes() == expected[1].tobytes()
+
+
 def test_a_polars_frame_is_its_rows():
     frame = polars.DataFrame({"t": ["a b", None], "n": [1, None], "f": [True, False], "c": ["x", "y"]})
     encoder = Encoder(text="t")

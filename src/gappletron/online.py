@@ -365,16 +365,16 @@ class Online:
 
         All are checked before the first is played.
 
-        :param X: rows as those of :meth:`act`; for a model without an encoder also a SciPy sparse matrix, which is the
-            fastest.
+        :param X: rows as those of :meth:`act`. For a model with an encoder also a frame of pandas or polars or a table
+            of Arrow; for one without also a SciPy sparse matrix, which is the fastest.
 
         >>> from gappletron import FeedbackGraph, Online
         >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
         >>> [receipt.serial for receipt in model.act_many([[0.5, 1.0], [1.0, 0.0]])]
         [0, 1]
         """
-        X = X if hasattr(X, "tocsr") else list(X)
-        given, now = self._taken_many(X), time.time()
+        is_table = hasattr(X, "tocsr") or (self.encoder is not None and hasattr(X, "columns"))
+        given, now = self._taken_many(X if is_table else list(X)), time.time()
         if isinstance(given, Vectors):
             receipts = self._act_together(given, graph, now)
         else:
@@ -419,7 +419,8 @@ class Online:
         return self._issued(turn, now)
 
     def compile_batches(self) -> None:
-        """Compile, or load from the cache, what :meth:`act_many` needs, before many rows come in; nothing is played.
+        """Compile, or load from the cache, what :meth:`act_many` and :meth:`learn_many` need, before many rows come in;
+        nothing is played.
 
         >>> from gappletron import FeedbackGraph, Online
         >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
@@ -435,21 +436,27 @@ class Online:
             nothing = self._player.take_many(csr_array((0, 1)))
             assert nothing is not None
             self._player.draw_many(nothing)
+            self._player.learn_many([], [])
+        if self.encoder is not None:
+            self.encoder.encode_many(["word"])
 
     def _taken_many(self, X: Any) -> list[Vector] | Vectors:
         """Rows for a call that learns, checked: few as single vectors, many together."""
+        if self.encoder is not None and (not isinstance(X, list) or len(X) >= TOGETHER):
+            X = self.encoder.matrix(X)
         if hasattr(X, "tocsr"):
             matrix = X.tocsr()
-            many = matrix.shape[0] >= TOGETHER and self.encoder is None
             before = self.features
-            found = self._player.take_many(matrix, self.feature_limit) if many else None
+            found = self._player.take_many(matrix, self.feature_limit) if matrix.shape[0] >= TOGETHER else None
             if self.features != before:
                 self._log_growth()
             if found is not None:
                 return found
             ends = matrix.indptr.tolist()
-            X = [(matrix.indices[a:b], matrix.data[a:b]) for a, b in itertools.pairwise(ends)]
-        vectors = [self._taken(x) for x in X]
+            pairs = [(matrix.indices[a:b], matrix.data[a:b]) for a, b in itertools.pairwise(ends)]
+            vectors = [self._taken_vector(pair) for pair in pairs]
+        else:
+            vectors = [self._taken(x) for x in X]
         return vectors if len(vectors) < TOGETHER else Vectors.joined(vectors)
 
     def _act_together(self, rows: Vectors, graph: FeedbackGraph | None, now: float) -> list[Receipt]:
@@ -907,8 +914,10 @@ class Online:
 
     def _taken(self, x: Any) -> Vector:
         """x for a call that learns, checked, and the model grown for it where it grows."""
-        if self.encoder is not None:
-            return self._player.take(self.encoder.encode(x))
+        return self._taken_vector(x if self.encoder is None else self.encoder.encode(x))
+
+    def _taken_vector(self, x: Any) -> Vector:
+        """The same for a vector, or a record that was encoded."""
         if self.feature_limit is None:
             return self._player.take(x)
         before = self.features

@@ -885,9 +885,7 @@ class Player:
         self._is_drawing = False
         return Turns(here, self.width, at, ends, records)
 
-    def follow(
-        self, turn: Turn, vector: Vector, action: int, probabilities: Any, greedy: int | None = None
-    ) -> int:
+    def follow(self, turn: Turn, vector: Vector, action: int, probabilities: Any, greedy: int | None = None) -> int:
         """As :meth:`draw`, but the decision is another's: a model in the shadow of one that acts, or a logged round.
 
         The learner learns from the given action and its propensities, and a watch estimates what the learner's own

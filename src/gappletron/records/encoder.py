@@ -15,7 +15,7 @@ import numpy as np
 from gappletron._validate import UserError, listing, whole
 from gappletron.records.batches import as_batch, encode_batch
 from gappletron.records.cells import CATEGORICAL, DROP, KINDS, NUMERIC, TEXT, Spec, cells_of
-from gappletron.records.hashing import OneRow
+from gappletron.records.hashing import Entries, OneRow, hash_records, texts_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +26,8 @@ __all__ = ["Encoder"]
 
 MOST_FEATURES = 2**24
 MOST_NGRAMS = 5
+NO_COLUMN = 0
+"""The seed of a text without columns: the hash of an empty name."""
 
 
 class Encoder:
@@ -130,8 +132,8 @@ class Encoder:
 
     def encode(self, record: Any) -> tuple[NDArray[np.int32], Floats]:
         """The features of one record: increasing indices, and their values."""
-        if type(record) is str and record:
-            return self._one.text(record, 0, self.ngrams, self.features)
+        if is_bare_text(record):
+            return self._one.text(record, NO_COLUMN, self.ngrams, self.features)
         cells = cells_of(self.spec, record)
         indices = np.array([index for index, _ in cells.entries], np.int32)
         values = np.array([value for _, value in cells.entries], np.float64)
@@ -165,8 +167,40 @@ class Encoder:
         batch = as_batch(records)
         if batch is not None:
             return encode_batch(self.spec, batch)
-        rows = [self.encode(record) for record in _listed(records)]
-        return joined_rows(rows)
+        return encode_records(self.spec, _listed(records))
+
+
+def is_bare_text(record: Any) -> bool:
+    """Whether a record is a text without columns: its words are its features, and the whole is not."""
+    return type(record) is str and record != ""
+
+
+def encode_records(spec: Spec, records: Iterable[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
+    """The features of records one after another, their words hashed in one call: indptr, indices, values."""
+    numbers: list[int] = []
+    indices: list[int] = []
+    values: list[float] = []
+    counts: list[int] = []
+    seeds: list[int] = []
+    texts: list[str] = []
+    for record in records:
+        if is_bare_text(record):
+            numbers.append(0)
+            counts.append(1)
+            seeds.append(NO_COLUMN)
+            texts.append(record)
+            continue
+        cells = cells_of(spec, record)
+        numbers.append(len(cells.entries))
+        counts.append(len(cells.texts))
+        for index, value in cells.entries:
+            indices.append(index)
+            values.append(value)
+        for seed, text in cells.texts:
+            seeds.append(seed)
+            texts.append(text)
+    others = Entries(np.array(numbers, np.int64), np.array(indices, np.int32), np.array(values, np.float64))
+    return hash_records(others, texts_of(counts, seeds, texts), spec.ngrams, spec.features)
 
 
 def joined_rows(

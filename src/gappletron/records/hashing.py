@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 
     Bytes = NDArray[np.uint8]
 
-__all__ = ["Entries", "append_entries", "hash_cells", "hash_texts", "hashed", "settle_rows"]
+__all__ = [
+    "Entries",
+    "append_entries",
+    "hash_cells",
+    "hash_records",
+    "hash_texts",
+    "hashed",
+    "settle_rows",
+    "texts_of",
+]
 
 ONE_PLANE = 65_536
 LOW_32 = 0xFFFFFFFF
@@ -401,6 +410,73 @@ def _one_text(
 
 def _one_row(indices: NDArray[np.int32], values: Floats) -> int:
     return settle(indices, values, 0, indices.size, 0)
+
+
+class Texts(NamedTuple):
+    """The texts of many rows: how many each row has; then for each, in the order of the rows, the seed of its hashes,
+    and where it begins in `data`.
+    """
+
+    counts: NDArray[np.int64]
+    seeds: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    data: Bytes
+
+
+def texts_of(counts: list[int], seeds: list[int], texts: list[str]) -> Texts:
+    """These texts with their seeds, of which each row has so many."""
+    parts = [bytes_of(text) for text in texts]
+    offsets = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    data = np.frombuffer(b"".join(parts), np.uint8)
+    return Texts(np.array(counts, np.int64), np.array(seeds, np.int64), offsets, data)
+
+
+def _hash_records(
+    cells: Entries,
+    texts: Texts,
+    ngrams: int,
+    features: int,
+    room: tuple[NDArray[np.int64], Bytes, NDArray[np.int64]],
+    out: Entries,
+) -> int:
+    cell = text = filled = 0
+    for row in range(out.counts.size):
+        start = filled
+        for _ in range(cells.counts[row]):
+            out.indices[filled], out.values[filled] = cells.indices[cell], cells.values[cell]
+            filled += 1
+            cell += 1
+        for _ in range(texts.counts[row]):
+            begin, hashing = filled, (texts.seeds[text], ngrams, features)
+            first, last = texts.offsets[text], texts.offsets[text + 1]
+            filled = hash_text(texts.data, first, last, hashing, room, out.indices, out.values, begin)
+            filled = settle(out.indices, out.values, begin, filled, begin)
+            text += 1
+        filled = settle(out.indices, out.values, start, filled, start)
+        out.counts[row] = filled - start
+    return filled
+
+
+def hash_records(
+    cells: Entries, texts: Texts, ngrams: int, features: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
+    """The features of many records from those that are not words, and their texts: indptr, indices, values.
+
+    The steps are those of :class:`OneRow` for each record, in the same order, so the sums have the same bits.
+
+    >>> cells = Entries(np.array([0, 1]), np.array([7], np.int32), np.array([2.5]))
+    >>> hash_records(cells, texts_of([1, 0], [0], ["Free entry! free"]), 1, 2**18)
+    (array([0, 3, 4]), array([138484, 156782, 253893,      7], dtype=int32), array([1. , 2. , 1. , 2.5]))
+    """
+    rows, most = cells.counts.size, cells.indices.size + texts.data.size * ngrams
+    longest = int(np.diff(texts.offsets).max(initial=0))
+    out = Entries(np.empty(rows, np.int64), np.empty(most, np.int32), np.empty(most))
+    arguments = (cells, texts, ngrams, features, _room_for(longest), out)
+    filled = specialised(_hash_records, *arguments)(*arguments)
+    indptr = np.zeros(rows + 1, np.int64)
+    np.cumsum(out.counts, out=indptr[1:])
+    return indptr, out.indices[:filled], out.values[:filled]
 
 
 class OneRow:
