@@ -980,6 +980,29 @@ def test_calls_that_are_refused_leave_the_journal_as_it_is(tmp_path):
     same(Online.from_journal(tmp_path / "journal"), model)
 
 
+@pytest.mark.parametrize(("size", "expected"), [(0, 10), (2**20, 10), (2**20 + 8, 42)])
+def test_a_large_snapshot_waits_until_the_log_has_grown_as_well(size, expected):
+    """Events of 100,000 bytes, at least 10 of them; four times the size of the snapshot only where that is large."""
+    journal = journals.Journal(MemoryStore(), journals.Policy(snapshot_every=10))
+
+    def made():
+        return journals.Snapshot(journal.store.count, "kind", {}, {"a": np.zeros(size // 8)}, dict, None)
+
+    def events_until_due():
+        for number in range(1, 100):
+            journal.add("fed", number, bytes(100_000))
+            journal.publish()
+            journal.commit()
+            if journal.is_snapshot_due:
+                return number
+        return None
+
+    assert events_until_due() == 10  # the size of the last one is not known yet
+    for _ in range(2):
+        journal.put_snapshot(made)
+        assert events_until_due() == expected
+
+
 def test_the_events_of_a_batch_are_those_of_its_rows():
     rng = np.random.default_rng(4)
     sizes = [2, 0, 3]

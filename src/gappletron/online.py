@@ -744,22 +744,23 @@ class Online:
     def _position(self, waiting: Receipt, label: Label | Unseen) -> int:
         """The position of a label that the action of a receipt reveals, or that of none."""
         turn = waiting._turn
+        graph, action = turn.graph, turn.action
         if label is UNSEEN:
             position = UNSEEN_LABEL
             # A class that was added since the action is one that the action did not reveal.
-            if turn.graph.arrays.revealing[turn.action] and turn.graph.n_classes == self.graph.n_classes:
+            if graph.arrays.revealing.item(action) and graph.n_classes == self.graph.n_classes:
                 raise UserError(
                     f"the action {waiting.action!r} reveals every label, so there is one to learn: give it, or leave "
                     "the receipt alone if the label is not known"
                 )
         else:
             position = self.graph.class_index(label)
-            if position >= turn.graph.n_classes:
+            if position >= graph.n_classes:
                 raise UserError(
                     f"the class {label!r} was added after the action of receipt {waiting.id!r}, which does not reveal "
                     "it: pass UNSEEN"
                 )
-            if not turn.graph.visible.item(turn.action, position):
+            if not graph.visible.item(action, position):
                 raise UserError(
                     f"the action {waiting.action!r} does not reveal the label {label!r}, so learning from it would be "
                     "biased: pass UNSEEN"
@@ -768,9 +769,8 @@ class Online:
 
     def _found(self, receipt: Receipt | str) -> Receipt:
         """The waiting receipt that is meant."""
-        if type(receipt) is Receipt and self._receipts.pending.get(receipt.serial) is receipt:
-            return receipt
-        return self._receipts.find(receipt, self.rounds)
+        found = self._receipts.get(receipt)
+        return self._receipts.find(receipt, self.rounds) if found is None else found
 
     def predict(self, x: Any, graph: FeedbackGraph | None = None) -> Label:
         """The greedy class for x; draws nothing and changes nothing.
@@ -978,8 +978,8 @@ class Online:
         :param start: a model to begin with, such as one that was taught, in place of a new one.
         :param durability: what a call waits for: ``"disk"``, that its events survive a power failure (calls of several
             threads share one write), or ``"os"``, that they survive the end of the process.
-        :param snapshot_every: events between two snapshots of the state, which are written in the background. They
-            make opening quick.
+        :param snapshot_every: the least number of events between two snapshots of the state, which are written in the
+            background and make opening quick. A large state is written more rarely (docs, page Journal).
         :param keep_rows: the features of at least so many last rounds are kept; in older parts of the log a hash may
             stand for them. By default all are kept.
         :param monitor: as that of :class:`Online`; here it is on by default.
@@ -1215,13 +1215,16 @@ class Online:
             self._publish()
             at = journal.begin_part()
             self._marks.append((at, self.rounds))
-            header, arrays = self._snapshot()
+            header, arrays = self._player.snapshot()
+            copied = {name: array.copy() for name, array in arrays.items()}
+            about, receipts = self._about_receipts()
             stop = None
             if journal.policy.keep_rows is not None:
                 last = self.rounds - journal.policy.keep_rows
                 stop = max((place for place, rounds in self._marks if rounds <= last), default=0)
                 self._marks = [mark for mark in self._marks if mark[0] >= stop]
-            return Snapshot(at, FORMAT, header, {name: array.copy() for name, array in arrays.items()}, stop)
+            answers = copy.copy(self._answers)
+            return Snapshot(at, FORMAT, header | about, copied | receipts, answers.to_arrays, stop)
 
     def close(self) -> None:
         """Store a snapshot and let another process open the folder; afterwards the model can only be looked at.
@@ -1262,14 +1265,18 @@ class Online:
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Everything that the model is, as a JSON-ready header and named arrays."""
         header, arrays = self._player.snapshot()
-        graphs, receipts = self._receipts.to_arrays(self.graph)
-        header |= self._receipts.header(self.rounds) | {
+        about, receipts = self._about_receipts()
+        return header | about, arrays | receipts | self._answers.to_arrays()
+
+    def _about_receipts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What the model is beside its player and its answers."""
+        graphs, arrays = self._receipts.to_arrays(self.graph)
+        header = self._receipts.header(self.rounds) | {
             "feature_limit": self.feature_limit,
             "encoder": None if self.encoder is None else self.encoder.to_dict(),
             "graphs": graphs,
-            "marks": self._marks,
+            "marks": list(self._marks),
         }
-        arrays |= receipts | self._answers.to_arrays()
         return header, arrays
 
     def differences(self, other: Online) -> list[str]:

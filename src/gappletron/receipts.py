@@ -51,12 +51,15 @@ __all__ = [
     "write_receipts",
 ]
 
+MOST_DIGITS = 18
+"""Digits of the serial number in a receipt's id."""
 MOST_NAME = 100
 """Characters in the name of a session."""
 ROUNDING = 1e-6
 """How far the sum of saved probabilities may be from 1."""
 COLUMNS = ("serial", "action", "greedy", "size of the row", "graph, or -1 for the model's own")
 """The columns of the array "receipts" in a file."""
+NO_NUMBERS = np.zeros(0)
 DAMAGED = "a waiting receipt does not fit the model: the file is damaged"
 
 
@@ -110,17 +113,20 @@ class Receipt:
     @property
     def action(self) -> Label:
         """What to do: a class, or an extra action such as a query."""
-        return self.graph.actions[self._turn.action]
+        turn = self._turn
+        return turn.graph.actions[int(turn.record.item(ACTION))]  # not turn.action: a server asks often
 
     @property
     def greedy(self) -> Label:
         """The class that the learner would predict without exploration, y*."""
-        return self.graph.classes[self._turn.greedy]
+        turn = self._turn
+        return turn.graph.classes[int(turn.record.item(GREEDY))]
 
     @property
     def probability(self) -> float:
         """The probability with which the action was drawn."""
-        return self._turn.probability
+        record = self._turn.record
+        return record.item(HEAD + int(record.item(ACTION)))
 
     @property
     def reveals(self) -> tuple[Label, ...]:
@@ -210,7 +216,7 @@ def split_id(name: Any) -> tuple[str, int]:
     if not isinstance(name, str):
         raise ValueError
     session, _, digits = name.rpartition("-")
-    if not session or not digits.isascii() or not digits.isdigit() or len(digits) > 18:
+    if not session or not digits.isascii() or not digits.isdigit() or len(digits) > MOST_DIGITS:
         raise ValueError
     return session, int(digits)
 
@@ -305,30 +311,49 @@ def is_distribution(probabilities: Floats) -> bool:
 
 
 def write_receipts(waiting: Iterable[Receipt], own: FeedbackGraph) -> tuple[list[Any], dict[str, NDArray[Any]]]:
-    """The waiting receipts for a file: their graphs other than the model's own, as JSON, and named arrays."""
+    """The waiting receipts for a file: their graphs other than the model's own, as JSON, and named arrays.
+
+    A model may have a million of them, and nobody can use it meanwhile: so their records are taken apart together.
+    """
     receipts = list(waiting)
     turns = [receipt._turn for receipt in receipts]
     graphs = list(dict.fromkeys(turn.graph for turn in turns if turn.graph is not own))
     places = {graph: place for place, graph in enumerate(graphs)}
-    rows = [
-        (receipt.serial, turn.action, turn.greedy, turn.x.indices.size, -1 if turn.graph is own else places[turn.graph])
-        for receipt, turn in zip(receipts, turns, strict=True)
-    ]
+    place = np.array([-1 if turn.graph is own else places[turn.graph] for turn in turns], np.int64)
+    N, K = np.array([(graph.n_actions, graph.n_classes) for graph in (*graphs, own)], np.int64)[place].T
+    records = np.concatenate([NO_NUMBERS, *(turn.record for turn in turns)])
+    stops = np.cumsum([turn.record.size for turn in turns], dtype=np.int64)
+    starts = stops - np.diff(stops, prepend=0)
+    heads = records[starts[:, np.newaxis] + np.arange(HEAD)]
+    entries, following = heads[:, ENTRIES].astype(np.int64), heads[:, FOLLOWS] > 0.0
+    rows = stops - entries - (entries + 1) // 2
+    serials = np.array([receipt.serial for receipt in receipts], np.int64)
+    action, greedy = heads[:, ACTION].astype(np.int64), heads[:, GREEDY].astype(np.int64)
     arrays: dict[str, NDArray[Any]] = {}
-    for place, graph in enumerate(graphs):
-        arrays |= model_files.graph_arrays(graph, f".{place}")
+    for graph, which in places.items():
+        arrays |= model_files.graph_arrays(graph, f".{which}")
     arrays |= {
-        "receipts": np.array(rows, np.int64).reshape(len(rows), len(COLUMNS)),
+        "receipts": np.stack([serials, action, greedy, entries, place], axis=1),
         "times": np.array([receipt.time for receipt in receipts], np.float64),
-        "rates": np.array([turn.rate for turn in turns], np.float64),
-        "indices": _joined([turn.x.indices for turn in turns], np.int32),
-        "values": _joined([turn.x.values for turn in turns], np.float64),
-        "scores": _joined([turn.scores for turn in turns], np.float64),
-        "probabilities": _joined([turn.probabilities for turn in turns], np.float64),
-        "following": np.array([turn.is_following for turn in turns], np.bool_),
-        "own": _joined([turn.own_probabilities for turn in turns if turn.is_following], np.float64),
+        "rates": heads[:, RATE].copy(),
+        "indices": _gathered(records.view(np.int32), 2 * (rows + entries), entries),
+        "values": _gathered(records, rows, entries),
+        "scores": _gathered(records, starts + HEAD + N, K),
+        "probabilities": _gathered(records, starts + HEAD, N),
+        "following": following,
+        "own": _gathered(records, (rows - N)[following], N[following]),
     }
     return [model_files.graph_header(graph) for graph in graphs], arrays
+
+
+def _gathered(numbers: NDArray[Any], starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[Any]:
+    """Parts of an array, one behind the other.
+
+    >>> _gathered(np.arange(10), np.array([7, 0]), np.array([2, 3])).tolist()
+    [7, 8, 0, 1, 2]
+    """
+    before = np.cumsum(sizes) - sizes
+    return numbers[np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))]
 
 
 def read_receipts(
@@ -381,7 +406,3 @@ def read_receipts(
         yield serial, turn, time
     if any(starts[name] != arrays[name].size for name in starts):
         raise UserError(DAMAGED)
-
-
-def _joined(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
-    return np.concatenate([np.zeros(0, dtype), *parts])

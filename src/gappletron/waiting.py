@@ -12,6 +12,7 @@ import numpy as np
 
 from gappletron._validate import SpentReceipt, UnknownReceipt, UserError, number, whole
 from gappletron.receipts import (
+    MOST_DIGITS,
     Receipt,
     Session,
     checked_sessions,
@@ -133,6 +134,19 @@ class Waiting:
 
     # -------------------------------------------------------------------------------------------------------- finding
 
+    def get(self, receipt: Any) -> Receipt | None:
+        """The waiting receipt that is meant, by itself or by its id, in the usual cases; None where :meth:`find` is to
+        be asked.
+        """
+        if type(receipt) is str:
+            session, _, digits = receipt.rpartition("-")
+            if len(digits) <= MOST_DIGITS and digits.isascii() and digits.isdigit():
+                found = self.pending.get(int(digits))
+                return found if found is not None and found.session == session else None
+        elif type(receipt) is Receipt and self.pending.get(receipt.serial) is receipt:
+            return receipt
+        return None
+
     def find(self, receipt: Any, rounds: int) -> Receipt:
         """The waiting receipt that is meant, by itself or by its id, after so many rounds; a UserError that says why
         there is none.
@@ -145,7 +159,7 @@ class Waiting:
         except ValueError:
             raise _foreign(name) from None
         found = self.pending.get(serial)
-        if found is not None and found.session == session:  # nearly always
+        if found is not None and found.session == session:
             return found
         past = self.past.get(session)
         if past is not None and serial >= past.stop:

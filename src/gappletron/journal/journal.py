@@ -37,6 +37,9 @@ KEPT_SNAPSHOTS = 2
 """Beside the first: if the newest is damaged, the one before it and the log lead to the same state."""
 
 
+SMALL, WORTH = 2**20, 4
+"""A snapshot of more bytes than the first waits until the log has grown by so many times its size: it then takes some
+percent of the time at most, also where decisions come by the thousand."""
 MOST_GRAPHS = 1024
 """So many graphs are remembered as logged."""
 
@@ -45,8 +48,8 @@ class Policy(NamedTuple):
     """How a journal is written.
 
     `durability`: ``"disk"`` (a call that has returned survives a power failure) or ``"os"`` (it survives the end of the
-    process). `snapshot_every`: events between snapshots. `keep_rows`: of how many rounds at least the features are
-    kept; None keeps all.
+    process). `snapshot_every`: the least number of events between snapshots. `keep_rows`: of how many rounds at least
+    the features are kept; None keeps all.
     """
 
     durability: str = "disk"
@@ -57,13 +60,15 @@ class Policy(NamedTuple):
 class Snapshot(NamedTuple):
     """A copy of a model's state (:mod:`gappletron.model_files`), and the number of events that led to it.
 
-    The features of events below `stop` need not be kept; None where all are kept.
+    `more` makes further arrays of it: what takes long is done there, when the model is in use again. The features of
+    events below `stop` need not be kept; None where all are kept.
     """
 
     at: int
     kind: str
     header: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
+    more: Callable[[], dict[str, NDArray[Any]]]
     stop: int | None
 
 
@@ -115,6 +120,7 @@ class Journal:
         self._is_stuck = False
         self.is_closed = False
         self._snapshot_at = max(store.snapshots(), default=0)
+        self._snapshot_bytes = self._bytes_since = 0
         self._snapshotting = threading.Lock()
         self._writer: int | None = None
         self._snapshotter: int | None = None
@@ -210,6 +216,7 @@ class Journal:
             self._is_stuck = False
 
     def _store(self, group: Group) -> None:
+        self._bytes_since += len(group.events)
         try:
             self.store.append(group, durable=self.policy.durability == "disk")
         except BaseException:
@@ -230,7 +237,8 @@ class Journal:
     @property
     def is_snapshot_due(self) -> bool:
         """Whether so much was logged since the last snapshot that it is time for another."""
-        return self.store.count - self._snapshot_at >= self.policy.snapshot_every
+        is_worth_it = self._snapshot_bytes <= SMALL or self._bytes_since >= WORTH * self._snapshot_bytes
+        return is_worth_it and self.store.count - self._snapshot_at >= self.policy.snapshot_every
 
     def put_snapshot(self, made: Callable[[], Snapshot]) -> None:
         """Store the snapshot that `made` makes, after the one that is being stored."""
@@ -269,16 +277,22 @@ class Journal:
     def _note(self, error: Exception) -> None:
         """A snapshot has failed; it is tried again after as many events as between two of them."""
         self.background_error = str(error) or type(error).__name__
-        self._snapshot_at = self.store.count
+        self._begin_count(self.store.count)
+
+    def _begin_count(self, at: int) -> None:
+        """Count from here to the next snapshot."""
+        self._snapshot_at, self._bytes_since = at, 0
 
     def _put(self, snapshot: Snapshot) -> None:
         """Store a snapshot, remove those that are not needed any more, and compact the log."""
-        at, kind, header, arrays, stop = snapshot
+        at, kind, header, copied, more, stop = snapshot
+        arrays = copied | more()
         with self._writing:
             self.store.synchronise()  # a snapshot must not outlive the log that leads to it
         self.store.put_snapshot(at, kind, header, arrays)
         self.store.read_snapshot(at, kind, lambda *_: None)  # whole, before anything older is given up
-        self._snapshot_at = at
+        self._snapshot_bytes = sum(array.nbytes for array in arrays.values())
+        self._begin_count(at)
         others = self.store.snapshots()[1:]  # the first leads, with the whole log, to every state
         for old in others[:-KEPT_SNAPSHOTS]:
             self.store.drop_snapshot(old)
