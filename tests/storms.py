@@ -374,7 +374,7 @@ def flipped_bytes(count, seed):
 
 def _contents(model):
     """All that a model is, but for the session that a loaded copy starts."""
-    header, arrays = model._snapshot()
+    header, arrays = model._parts.snapshot()
     del header["sessions"]
     ids = [receipt.id for receipt in model.pending]
     return header, ids, {name: array.tobytes() for name, array in arrays.items()}
@@ -783,7 +783,7 @@ def random_calls(calls, seed, learner, graph, limit, folder):
     waiting, learned, refused = {}, [], 0
 
     def bits():
-        header, arrays = model._snapshot()
+        header, arrays = model._parts.snapshot()
         return repr(header), tuple(array.tobytes() for array in arrays.values())
 
     def refuses(call, *arguments):

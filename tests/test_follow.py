@@ -30,7 +30,7 @@ def test_a_copy_that_follows_learns_the_same(name, learner):
         first, shadow = (Player(learner, graph, 5, seed=4, watch=Watch(window=80)) for _ in range(2))
         for x, label in zip(X, y.tolist(), strict=True):
             turn, (other, vector) = first.act(x), step(shadow, x)
-            shadow.follow(other, vector, turn.action, turn.probabilities)
+            shadow.follow_turn(other, vector, turn.action, turn.probabilities)
             assert (other.greedy, other.round, other.rate) == (turn.greedy, turn.round, turn.rate)
             assert other.own_probabilities.tolist() == turn.probabilities.tolist()
             first.learn(turn, feedback(turn, label))
@@ -56,7 +56,7 @@ def test_compiled_and_interpreted_follow_alike():
         player = Player("auto", graph, 5, seed=4, watch=Watch(window=80), limits=limits)
         for x, label, p, action in zip(X, y.tolist(), given, actions, strict=True):
             turn, vector = step(player, x)
-            player.follow(turn, vector, action, p, greedy=1 if action == 2 else None)
+            player.follow_turn(turn, vector, action, p, greedy=1 if action == 2 else None)
             player.learn(turn, feedback(turn, label))
         return player
 
@@ -77,7 +77,7 @@ def test_the_own_policy_is_estimated_from_the_decisions_of_another():
         for x, label in zip(X, y.tolist(), strict=True):
             p = np.array([0.4, 0.3, 0.3])
             turn, vector = step(shadow, x)
-            shadow.follow(turn, vector, int(rng.choice(3, p=p)), p)
+            shadow.follow_turn(turn, vector, int(rng.choice(3, p=p)), p)
             true += 1.0 - turn.own_probabilities[label]
             shadow.learn(turn, feedback(turn, label))
     error = Monitor(shadow).report(1e-6).policy.error  # a false alarm in one of a million runs
@@ -89,7 +89,7 @@ def test_a_given_greedy_class_stands_for_the_own_one():
     with interpreted():
         player = Player("auto", FeedbackGraph.bandit(3), 2, watch=True)
         turn, vector = step(player, [1.0, 0.5])
-        player.follow(turn, vector, 2, [0.2, 0.2, 0.6], greedy=2)
+        player.follow_turn(turn, vector, 2, [0.2, 0.2, 0.6], greedy=2)
         player.learn(turn, 2)
     assert turn.greedy == 2
     report = Monitor(player).report()
@@ -102,7 +102,7 @@ def test_the_record_of_a_turn_that_follows():
         turn, vector = step(player, [1.0, 0.5])
         assert not turn.is_following
         before = turn.nbytes
-        player.follow(turn, vector, 1, [0.1, 0.8, 0.1])
+        player.follow_turn(turn, vector, 1, [0.1, 0.8, 0.1])
     assert turn.is_following
     assert turn.nbytes == before + 8 * 3
     # what a file needs to restore it
@@ -134,5 +134,5 @@ def test_what_makes_no_sense_is_refused(arguments, message):
     with interpreted():
         player = Player("auto", FeedbackGraph.bandit(3), 2)
         with pytest.raises(UserError, match=message):
-            player.follow(*step(player, [1.0, 0.5]), *arguments)
+            player.follow_turn(*step(player, [1.0, 0.5]), *arguments)
     assert player.rounds == 0

@@ -34,7 +34,7 @@ class Logged:
         turn = self.player.new_turn(vector, graph)
         if follows:
             p = self.rng.dirichlet(np.full(turn.graph.n_actions, 0.7))
-            self.player.follow(turn, vector, int(self.rng.choice(p.size, p=p)), p)
+            self.player.follow_turn(turn, vector, int(self.rng.choice(p.size, p=p)), p)
         else:
             self.player.draw(turn, vector)
         own = turn.own_probabilities.tolist() if follows else None

@@ -281,7 +281,7 @@ def test_online_refuses_them_too_in_one_sentence(tmp_path):
     with interpreted():
         model = Online("gaptron-smh", BANDIT, features=3)
         model.save(tmp_path / "model.npz")
-        header, members = model._snapshot()
+        header, members = model._parts.snapshot()
         for field, value in (("weights", math.nan), ("scale", 0.0), ("scale", -1.0), ("total", -1.0)):
             wrong = members[f"state.optimizer.{field}"].copy()
             wrong.flat[0] = value

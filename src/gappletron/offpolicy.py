@@ -204,7 +204,7 @@ class _Follower:
         expected = player.predict_proba_on(vector)
         player.now = event.time
         turn = player.new_turn(vector, graph)
-        player.follow(turn, vector, event.action, event.probabilities)
+        player.follow_turn(turn, vector, event.action, event.probabilities)
         self.rounds += 1
         self.waiting[event.round] = turn, expected
         if not _shows(turn):

@@ -8,36 +8,29 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import inspect
-import itertools
 import math
 import threading
 import time
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from gappletron import model_files
+from gappletron import model_files, opening
 from gappletron._forks import forks, guard
 from gappletron._signals import held_back
 from gappletron._validate import Label, SpentReceipt, Unavailable, UserError, number, whole
-from gappletron.answers import Answers
-from gappletron.inputs import NO_VECTOR, Vector, Vectors, sparse_parts
+from gappletron.inputs import NO_VECTOR, Vector, Vectors
 from gappletron.journal import events
-from gappletron.journal.folder import FolderReader, FolderStore
+from gappletron.journal.folder import FolderStore
 from gappletron.journal.journal import DURABILITIES, Journal, Policy, Snapshot
-from gappletron.journal.settings import check_settings, settings_of, versions
+from gappletron.journal.settings import versions
 from gappletron.journal.store import Store
-from gappletron.learners.learner import Learner
 from gappletron.limits import Limits
 from gappletron.monitor import Monitor
 from gappletron.numerics import UNSEEN_LABEL
-from gappletron.player import Player, for_records
-from gappletron.receipts import UNSEEN, Receipt
-from gappletron.records.encoder import Encoder
-from gappletron.recovery import Parts, replay
+from gappletron.parts import FORMAT, TOGETHER, Parts
+from gappletron.receipts import Receipt
 from gappletron.streams.stream import MOST_FEATURES
-from gappletron.waiting import PENDING, PENDING_BYTES, Waiting
+from gappletron.waiting import PENDING, PENDING_BYTES
 from gappletron.watching import NoWatch
 
 if TYPE_CHECKING:
@@ -45,15 +38,15 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
-    from numpy.typing import NDArray
-
     from gappletron._dispatch import Piece
     from gappletron.graphs import FeedbackGraph
+    from gappletron.learners.learner import Learner
     from gappletron.limits import Budget
     from gappletron.normalization import Normalization
     from gappletron.numerics import Floats
-    from gappletron.player import Turn
+    from gappletron.player import Player, Turn
     from gappletron.receipts import Unseen
+    from gappletron.records.encoder import Encoder
     from gappletron.watching import Watch
 
 __all__ = ["Online"]
@@ -61,23 +54,9 @@ __all__ = ["Online"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-FORMAT = "gappletron.Online"
-FIRST_FEATURES = 1024
-
-
-WAITING = {"pending": "limit", "pending_bytes": "most_bytes", "pending_age": "age"}
-"""Arguments that limit the waiting receipts, and the attributes that hold them."""
-CHANGEABLE = (*WAITING, "min_propensity", "budget")
-"""Arguments that may change from one opening of a journal to the next."""
-
-
 NOTHING_PLAYED = (0.0, NO_VECTOR, 0, False)
 """Of a round that is being played: when, and for the journal its row, its graph's version, and whether it follows
 another model's decision."""
-
-
-TOGETHER = 32
-"""So many rows of :meth:`Online.act_many` are played together; below that, holding signals back takes longer."""
 
 
 def changing(method: Callable[Concatenate[Online, P], T]) -> Callable[Concatenate[Online, P], T]:
@@ -172,31 +151,32 @@ class Online:
         min_propensity: float = 0.0,
         budget: Budget | None = None,
     ) -> None:
-        if not isinstance(learner, Learner | str) and graph is None:
-            raise UserError(f"{learner!r} is not a learner, which comes first: write Online(graph=...)")
-        if graph is None:
-            raise UserError(
-                "there is no feedback graph: say what is seen after which prediction, for example "
-                "graph=FeedbackGraph.filtering(['ham', 'spam']), where only what is predicted as ham is looked at"
+        self._adopt(
+            Parts.made(
+                learner,
+                graph,
+                features,
+                encoder=encoder,
+                seed=seed,
+                normalize=normalize,
+                bias=bias,
+                pending=pending,
+                pending_bytes=pending_bytes,
+                pending_age=pending_age,
+                feature_limit=feature_limit,
+                monitor=monitor,
+                min_propensity=min_propensity,
+                budget=budget,
             )
-        self.feature_limit: int | None = None
-        self.encoder = encoder
-        first: Any = features
-        if encoder is not None:
-            first = _encoded_features(encoder, features)
-            normalize, bias = for_records(normalize, bias)
-        elif isinstance(features, str):
-            if features != "grow":
-                raise UserError(f"features={features!r} is neither a number nor 'grow': give one of them")
-            self.feature_limit = whole(feature_limit, "feature_limit", least=1, most=MOST_FEATURES)
-            first = min(FIRST_FEATURES, self.feature_limit)
-        limits = Limits(min_propensity, budget)
-        self._player = Player(learner, graph, first, seed, normalize=normalize, bias=bias, watch=monitor, limits=limits)
-        self._begin(Waiting(self.rounds, pending, pending_bytes, pending_age))
+        )
 
-    def _bind(self) -> None:
-        """What is not saved: the lock, what a signal may interrupt, and machine code, now rather than in a round."""
-        self._player.may_have_more = self.feature_limit is not None
+    def _adopt(self, parts: Parts) -> None:
+        """Be the model that has these parts. Beside them: the lock, what a signal may interrupt, no journal yet, and
+        machine code, now rather than in a round.
+        """
+        self._parts = parts
+        self._player, self._receipts, self._answers = parts.player, parts.waiting, parts.answers
+        self._forks = forks[0]
         self._lock = threading.RLock()  # reentrant: a signal handler may save in the middle of a call
         self._acting: Turn | None = None
         self._acting_how = NOTHING_PLAYED
@@ -207,6 +187,13 @@ class Online:
         self._is_idle = False
         self._player.compile_rounds()
         guard(self)
+
+    @classmethod
+    def _of(cls, parts: Parts) -> Online:
+        """A model with these parts."""
+        model = cls.__new__(cls)
+        model._adopt(parts)
+        return model
 
     def __repr__(self) -> str:
         return (
@@ -229,17 +216,7 @@ class Online:
                 f"the encoder has {encoder.features} features and the player {player.features}: make the player with "
                 "features=encoder.features"
             )
-        model = cls.__new__(cls)
-        model._player, model.encoder, model.feature_limit = player, encoder, None
-        model._begin(Waiting(player.rounds))
-        return model
-
-    def _begin(self, waiting: Waiting) -> None:
-        """No receipt was given out yet."""
-        self._receipts, self._answers = waiting, Answers()
-        self._marks: list[tuple[int, int]] = []
-        self._forks = forks[0]
-        self._bind()
+        return cls._of(Parts(player, encoder))
 
     @property
     def player(self) -> Player:
@@ -264,6 +241,30 @@ class Online:
     def graph(self) -> FeedbackGraph:
         """The feedback graph of rounds for which no other is given."""
         return self._player.graph
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """What turns records into features; None for a model of vectors."""
+        return self._parts.encoder
+
+    @encoder.setter
+    def encoder(self, encoder: Encoder | None) -> None:
+        """Another encoder with as many features, such as one that declares more columns."""
+        if self._journal is not None:
+            raise UserError("the encoder of a model with a journal cannot be replaced: make another model")
+        with self._lock:
+            self._settle()
+            if self._parts.encoder is None or encoder is None or encoder.features != self.features:
+                raise UserError(
+                    f"the model takes {'vectors' if self._parts.encoder is None else f'{self.features} features'}, so "
+                    "it cannot have this encoder: make another model"
+                )
+            self._parts.encoder = encoder
+
+    @property
+    def feature_limit(self) -> int | None:
+        """The most features of a model that grows; None where their number is fixed."""
+        return self._parts.feature_limit
 
     @property
     def features(self) -> int:
@@ -307,7 +308,7 @@ class Online:
     def monitor(self) -> Monitor:
         """What is known of the error so far, from revealed labels alone; with ``monitor=True``, and by :meth:`open`.
 
-        >>> from gappletron import FeedbackGraph, Online
+        >>> from gappletron import UNSEEN, FeedbackGraph, Online
         >>> model = Online("gapsmh", FeedbackGraph.bandit(["a", "b", "c"]), features=2, monitor=True)
         >>> for label in "ab" * 50:
         ...     receipt = model.act([1.0, float(label == "a")])
@@ -374,7 +375,8 @@ class Online:
         [0, 1]
         """
         is_table = hasattr(X, "tocsr") or (self.encoder is not None and hasattr(X, "columns"))
-        given, now = self._taken_many(X if is_table else list(X)), time.time()
+        rows = X if is_table else list(X)
+        given, now = self._growing(lambda: self._parts.taken_many(rows)), time.time()
         if isinstance(given, Vectors):
             receipts = self._act_together(given, graph, now)
         else:
@@ -440,25 +442,6 @@ class Online:
         if self.encoder is not None:
             self.encoder.encode_many(["word"])
 
-    def _taken_many(self, X: Any) -> list[Vector] | Vectors:
-        """Rows for a call that learns, checked: few as single vectors, many together."""
-        if self.encoder is not None and (not isinstance(X, list) or len(X) >= TOGETHER):
-            X = self.encoder.matrix(X)
-        if hasattr(X, "tocsr"):
-            matrix = X.tocsr()
-            before = self.features
-            found = self._player.take_many(matrix, self.feature_limit) if matrix.shape[0] >= TOGETHER else None
-            if self.features != before:
-                self._log_growth()
-            if found is not None:
-                return found
-            ends = matrix.indptr.tolist()
-            pairs = [(matrix.indices[a:b], matrix.data[a:b]) for a, b in itertools.pairwise(ends)]
-            vectors = [self._taken_vector(pair) for pair in pairs]
-        else:
-            vectors = [self._taken(x) for x in X]
-        return vectors if len(vectors) < TOGETHER else Vectors.joined(vectors)
-
     def _act_together(self, rows: Vectors, graph: FeedbackGraph | None, now: float) -> list[Receipt]:
         """Play many rounds in one call of compiled code. Signals wait until all are written down, so there is nothing
         to settle.
@@ -489,7 +472,7 @@ class Online:
         :param action: what the other model did.
         :param probabilities: with which the other drew it, of all actions; those of its receipt.
 
-        >>> from gappletron import FeedbackGraph, Online
+        >>> from gappletron import UNSEEN, FeedbackGraph, Online
         >>> champion, challenger = (
         ...     Online(name, FeedbackGraph.bandit(["a", "b", "c"]), features=2) for name in ("auto", "gapsmh")
         ... )
@@ -503,7 +486,7 @@ class Online:
         vector, position = self._taken(x), self.graph.action_index(action)
         now = time.time()
         self._acting = turn = self._prepared(vector, graph, now, True)
-        self._player.follow(turn, vector, position, probabilities)
+        self._player.follow_turn(turn, vector, position, probabilities)
         return self._issued(turn, now)
 
     def _prepared(self, vector: Vector, graph: FeedbackGraph | None, now: float, followed: bool) -> Turn:
@@ -615,8 +598,8 @@ class Online:
         with self._lock:
             try:
                 self._begin_call()
-                waiting = self._found(receipt)
-                self._learn(waiting, self._position(waiting, label), time.time())
+                waiting = self._parts.found(receipt)
+                self._learn(waiting, self._parts.position(waiting, label), time.time())
                 self._publish()
             finally:
                 self._is_idle = self._held_by is not None
@@ -628,7 +611,7 @@ class Online:
 
         All are checked before the first is learned from: where one is refused, nothing is learned.
 
-        >>> from gappletron import FeedbackGraph, Online
+        >>> from gappletron import UNSEEN, FeedbackGraph, Online
         >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
         >>> first, second = model.act_many([[0.5, 1.0], [1.0, 0.0]])
         >>> model.learn_many([(second, UNSEEN), (first.id, first.action)])
@@ -639,10 +622,10 @@ class Online:
         now = time.time()
         found: dict[int, tuple[Receipt, int]] = {}
         for receipt, label in given:
-            waiting = self._found(receipt)
+            waiting = self._parts.found(receipt)
             if waiting.serial in found:
                 raise SpentReceipt(f"the receipt {waiting.id!r} stands twice in the feedback: feedback counts once")
-            found[waiting.serial] = waiting, self._position(waiting, label)
+            found[waiting.serial] = waiting, self._parts.position(waiting, label)
         if len(found) < TOGETHER:
             for waiting, position in found.values():
                 self._learn(waiting, position, now)
@@ -719,7 +702,7 @@ class Online:
         >>> model.pending
         ()
         """
-        waiting = self._found(receipt)
+        waiting = self._parts.found(receipt)
         self._learning_what = (events.FORGOTTEN, time.time())
         self._learning = waiting
         if self._journal is not None:
@@ -739,38 +722,7 @@ class Online:
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            return self._found(id)
-
-    def _position(self, waiting: Receipt, label: Label | Unseen) -> int:
-        """The position of a label that the action of a receipt reveals, or that of none."""
-        turn = waiting._turn
-        graph, action = turn.graph, turn.action
-        if label is UNSEEN:
-            position = UNSEEN_LABEL
-            # A class that was added since the action is one that the action did not reveal.
-            if graph.arrays.revealing.item(action) and graph.n_classes == self.graph.n_classes:
-                raise UserError(
-                    f"the action {waiting.action!r} reveals every label, so there is one to learn: give it, or leave "
-                    "the receipt alone if the label is not known"
-                )
-        else:
-            position = self.graph.class_index(label)
-            if position >= graph.n_classes:
-                raise UserError(
-                    f"the class {label!r} was added after the action of receipt {waiting.id!r}, which does not reveal "
-                    "it: pass UNSEEN"
-                )
-            if not graph.visible.item(action, position):
-                raise UserError(
-                    f"the action {waiting.action!r} does not reveal the label {label!r}, so learning from it would be "
-                    "biased: pass UNSEEN"
-                )
-        return position
-
-    def _found(self, receipt: Receipt | str) -> Receipt:
-        """The waiting receipt that is meant."""
-        found = self._receipts.get(receipt)
-        return self._receipts.find(receipt, self.rounds) if found is None else found
+            return self._parts.found(id)
 
     def predict(self, x: Any, graph: FeedbackGraph | None = None) -> Label:
         """The greedy class for x; draws nothing and changes nothing.
@@ -780,11 +732,14 @@ class Online:
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            if self.encoder is not None:
-                return self.graph.classes[self._player.predict(self.encoder.encode(x), graph)]
-            if self.feature_limit is None:
-                return self.graph.classes[self._player.predict(x, graph)]
-            return self.graph.classes[self._player.predict_on(self._vector(x, MOST_FEATURES), graph)]
+            parts, player = self._parts, self._player
+            if parts.encoder is not None:
+                position = player.predict(parts.encoder.encode(x), graph)
+            elif parts.feature_limit is None:
+                position = player.predict(x, graph)
+            else:
+                position = player.predict_on(parts.vector(x, MOST_FEATURES), graph)
+            return self.graph.classes[position]
 
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> list[Label]:
         """The greedy class of every row of a dense array, a sparse matrix or a frame of numbers; with an encoder, of
@@ -797,14 +752,14 @@ class Online:
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            return [self.graph.classes[k] for k in self._player.predict_many(self._rows(X), graph)]
+            return [self.graph.classes[k] for k in self._player.predict_many(self._parts.matrix(X), graph)]
 
     def scores(self, X: Any) -> Floats:
         """The scores of every row, one column per class of the graph; most learners predict that of the largest."""
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            return self._player.scores(self._rows(X))
+            return self._player.scores(self._parts.matrix(X))
 
     def predict_proba(self, X: Any) -> Floats:
         """The probability of every label, one column per class of the graph; see :meth:`Player.predict_proba`.
@@ -816,14 +771,14 @@ class Online:
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            return self._player.predict_proba(self._rows(X))
+            return self._player.predict_proba(self._parts.matrix(X))
 
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """The probability of every action, one column per action of the graph, if the row came next."""
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            return self._player.probabilities(self._rows(X), graph)
+            return self._player.probabilities(self._parts.matrix(X), graph)
 
     # ---------------------------------------------------------------------------------------------------------- growing
 
@@ -904,27 +859,19 @@ class Online:
                 self._journal.add("limited", -1, event.to_bytes())
         self._player.compile_rounds()
 
-    def _rows(self, X: Any) -> Any:
-        """A batch of records as the rows of a sparse matrix; other batches as they are."""
-        return X if self.encoder is None else self.encoder.matrix(X)
-
-    def _vector(self, x: Any, limit: int) -> Vector:
-        """x, checked, with indices below the limit."""
-        return self._player.checker.vector(tuple(sparse_parts(x, None)), limit)
-
     def _taken(self, x: Any) -> Vector:
         """x for a call that learns, checked, and the model grown for it where it grows."""
-        return self._taken_vector(x if self.encoder is None else self.encoder.encode(x))
+        if self._parts.feature_limit is None:
+            return self._parts.taken(x)
+        return self._growing(lambda: self._parts.taken(x))
 
-    def _taken_vector(self, x: Any) -> Vector:
-        """The same for a vector, or a record that was encoded."""
-        if self.feature_limit is None:
-            return self._player.take(x)
+    def _growing(self, take: Callable[[], T]) -> T:
+        """What a function returns that takes in rows; where the model grows for them, that is logged."""
         before = self.features
-        vector = self._player.take(x, self.feature_limit)
+        found = take()
         if self.features != before:  # also where the call is refused after this
             self._log_growth()
-        return vector
+        return found
 
     # ----------------------------------------------------------------------------------------------------------- copies
 
@@ -938,14 +885,12 @@ class Online:
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            kept = {name: copy.copy(self.__dict__[name]) for name in ("_player", "_receipts", "_answers")}
-            return kept | {"encoder": self.encoder, "feature_limit": self.feature_limit, "_marks": []}
+            return {"parts": copy.copy(self._parts)}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         # A copy or an unpickled model is another model: its new receipts must not be taken for those of the first.
-        self.__dict__.update(saved)
+        self._adopt(saved["parts"])
         self._start_session()
-        self._bind()
 
     # ---------------------------------------------------------------------------------------------------------- journal
 
@@ -1009,25 +954,21 @@ class Online:
                 f"there is no model in {str(folder)!r} yet, and a new one needs a graph: give one, for example "
                 "graph=FeedbackGraph.filtering(['ham', 'spam'])"
             )
+        beginning = None if start is None else _copied(start)
         store = folder if isinstance(folder, Store) else FolderStore(folder)
         try:
-            settings, changes = store.settings(), {}
+            settings = store.settings()
+            limits: dict[str, Any] = {}
             if settings is None:
-                made = {"monitor": True, **given}
-                model = cls(**made) if start is None else _copied(start, given)
-                store.put_snapshot(0, FORMAT, *model._snapshot())
-                store.put_settings({"options": settings_of(_options(made) if start is None else model._made_of())})
+                parts = opening.begun(store, given, beginning)
+            elif start is None:
+                parts, limits = opening.resumed(store, settings, given, tuple(pieces))
             else:
-                if start is not None:
-                    raise UserError(f"{store.name!r} holds a model already: omit start, or use another folder")
-                changes = {name: given.pop(name) for name in CHANGEABLE if name in given}
-                check_settings(store.name, settings.get("options", {}), given)
-                model = cls._recovered(store, tuple(pieces), store.snapshots())
-                waiting = model._receipts
-                waiting.set_limits(*(changes.get(name, getattr(waiting, kept)) for name, kept in WAITING.items()))
+                raise UserError(f"{store.name!r} holds a model already: omit start, or use another folder")
+            model = cls._of(parts)
             model._attach(Journal(store, policy))
-            if settings is not None and not changes.keys().isdisjoint(("min_propensity", "budget")):
-                model.set_limits(**{name: changes[name] for name in ("min_propensity", "budget") if name in changes})
+            if limits:
+                model.set_limits(**limits)
         except BaseException:
             store.close()
             raise
@@ -1059,52 +1000,7 @@ class Online:
         >>> bool((copy.weights == model.weights).all())
         True
         """
-        if replay not in ("last", "first"):
-            raise UserError(f"replay={replay!r} is not known: choose 'last' or 'first'")
-        reader = FolderReader(folder)
-        found = reader.snapshots()
-        chosen = found[:1] if replay == "first" else [at for at in found if stop is None or at <= stop]
-        return cls._recovered(reader, tuple(pieces), chosen, stop)
-
-    @classmethod
-    def _recovered(
-        cls, store: Store | FolderReader, pieces: tuple[type[Piece], ...], found: list[int], stop: int | None = None
-    ) -> Online:
-        """The model of a journal: the newest of these snapshots that is whole, and what was logged since then."""
-        problem = UserError(f"the journal in {store.name!r} has no snapshot left: restore the folder from a copy")
-        for at in reversed(found):
-            try:
-                model = store.read_snapshot(at, FORMAT, lambda header, arrays: cls._restored(header, arrays, pieces))
-                model._receipts.resume_session()
-                model._replay(store, at, stop)
-            except UserError as error:  # then the one before it, and more of the log, lead to the same state
-                problem = error
-                continue
-            model._start_session()
-            return model
-        raise problem
-
-    def _replay(self, store: Store | FolderReader, start: int, stop: int | None) -> None:
-        """Do again what was logged from event number `start` on, to before `stop`."""
-        parts = Parts(self._player, self._receipts, self._answers, self.feature_limit)
-        try:
-            changed = replay(parts, store.groups(start), start, stop)
-        except events.Damaged:
-            raise UserError(
-                f"an event in the journal in {store.name!r} does not fit those before it: restore the folder from a "
-                "copy"
-            ) from None
-        if changed:
-            warnings.warn(
-                f"{changed:,} decisions of the journal in {store.name!r} have other probabilities when they are "
-                "computed again, as after a change of versions or of the machine: those of the log were kept",
-                stacklevel=4,
-            )
-
-    def _made_of(self) -> dict[str, Any]:
-        """The arguments that a model like this one is made with."""
-        found = {"learner": self.learner, "graph": self.graph, "features": self.features, "encoder": self.encoder}
-        return found | {"monitor": not isinstance(self._player.watch, NoWatch)}
+        return cls._of(opening.read(folder, replay, stop, tuple(pieces)))
 
     def _attach(self, journal: Journal) -> None:
         """Log from now on. The session is new, so its name is logged first."""
@@ -1214,15 +1110,15 @@ class Online:
             assert journal is not None
             self._publish()
             at = journal.begin_part()
-            self._marks.append((at, self.rounds))
+            self._parts.marks.append((at, self.rounds))
             header, arrays = self._player.snapshot()
             copied = {name: array.copy() for name, array in arrays.items()}
-            about, receipts = self._about_receipts()
+            about, receipts = self._parts.beside_player()
             stop = None
             if journal.policy.keep_rows is not None:
                 last = self.rounds - journal.policy.keep_rows
-                stop = max((place for place, rounds in self._marks if rounds <= last), default=0)
-                self._marks = [mark for mark in self._marks if mark[0] >= stop]
+                stop = max((place for place, rounds in self._parts.marks if rounds <= last), default=0)
+                self._parts.marks = [mark for mark in self._parts.marks if mark[0] >= stop]
             answers = copy.copy(self._answers)
             return Snapshot(at, FORMAT, header | about, copied | receipts, answers.to_arrays, stop)
 
@@ -1260,24 +1156,7 @@ class Online:
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            model_files.write(path, FORMAT, *self._snapshot())
-
-    def _snapshot(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Everything that the model is, as a JSON-ready header and named arrays."""
-        header, arrays = self._player.snapshot()
-        about, receipts = self._about_receipts()
-        return header | about, arrays | receipts | self._answers.to_arrays()
-
-    def _about_receipts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What the model is beside its player and its answers."""
-        graphs, arrays = self._receipts.to_arrays(self.graph)
-        header = self._receipts.header(self.rounds) | {
-            "feature_limit": self.feature_limit,
-            "encoder": None if self.encoder is None else self.encoder.to_dict(),
-            "graphs": graphs,
-            "marks": list(self._marks),
-        }
-        return header, arrays
+            model_files.write(path, FORMAT, *self._parts.snapshot())
 
     def differences(self, other: Online) -> list[str]:
         """The names of the parts of the state in which another model differs, bit for bit; none where they are equal.
@@ -1290,18 +1169,15 @@ class Online:
         >>> first.differences(second)[:2]
         ['rounds', 'random']
         """
-        ours, theirs = self._parts(), other._parts()
+        ours, theirs = self._comparable(), other._comparable()
         names = dict.fromkeys([*ours, *theirs])
         return [name for name in names if ours.get(name) != theirs.get(name)]
 
-    def _parts(self) -> dict[str, Any]:
-        """Everything that the model is, by name, for comparing."""
+    def _comparable(self) -> dict[str, Any]:
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            header, arrays = self._snapshot()
-            del header["sessions"], header["marks"], header["now"], arrays["times"]
-            return header | {name: (array.shape, array.tobytes()) for name, array in arrays.items()}
+            return self._parts.comparable()
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, pieces: Iterable[type[Piece]] = ()) -> Online:
@@ -1318,51 +1194,12 @@ class Online:
         >>> again.rounds
         1
         """
-        return model_files.read(path, FORMAT, lambda header, arrays: cls._restored(header, arrays, pieces))
-
-    @classmethod
-    def _restored(
-        cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], pieces: Iterable[type[Piece]]
-    ) -> Online:
-        model = cls.__new__(cls)
-        model._player = Player.restored(header, arrays, pieces)
-        limit = header["feature_limit"]
-        if limit is not None:
-            limit = whole(limit, "feature_limit", least=model.features, most=MOST_FEATURES)
-        model.feature_limit = limit
-        saved = header.get("encoder")  # absent in files of version 0.1
-        model.encoder = None if saved is None else Encoder.from_dict(saved)
-        if model.encoder is not None and (model.encoder.features != model.features or limit is not None):
-            raise UserError("the encoder does not fit the number of features: the file is damaged")
-        model._answers = Answers.from_arrays(arrays)
-        model._marks = [(whole(at, "a mark"), whole(rounds, "a mark")) for at, rounds in header.get("marks", ())]
-        model._receipts, model._forks = Waiting.restored(header, arrays, model._player), forks[0]
-        model._bind()
-        return model
+        parts = model_files.read(path, FORMAT, lambda header, arrays: Parts.restored(header, arrays, pieces))
+        return cls._of(parts)
 
 
-def _encoded_features(encoder: Any, features: Any) -> int:
-    """The features of a model with this encoder."""
-    if not isinstance(encoder, Encoder):
-        raise UserError(f"{encoder!r} is not an encoder: give Encoder(), or one with your columns")
-    if features not in ("grow", encoder.features):
-        raise UserError(
-            f"features={features!r} was given beside an encoder with {encoder.features} features: say it there, as in "
-            "Encoder(features=2**16)"
-        )
-    return encoder.features
-
-
-def _options(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a new model, with the defaults of those that were not given."""
-    known = inspect.signature(Online).parameters.values()
-    return {each.name: each.default for each in known if each.name not in CHANGEABLE} | given
-
-
-def _copied(start: Any, given: dict[str, Any]) -> Online:
-    """A model to begin a journal with, which others may go on to use."""
+def _copied(start: Any) -> Parts:
+    """The parts of a model to begin a journal with, which others may go on to use."""
     if not isinstance(start, Online):
         raise UserError(f"start is {start!r}, not a model: give one, for example Online.load('model.npz')")
-    if given:
-        raise UserError(f"{next(iter(given))} was given beside start, which has its own: omit it")
-    return copy.copy(start)
+    return copy.copy(start)._parts

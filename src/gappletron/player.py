@@ -885,26 +885,38 @@ class Player:
         self._is_drawing = False
         return Turns(here, self.width, at, ends, records)
 
-    def follow(self, turn: Turn, vector: Vector, action: int, probabilities: Any, greedy: int | None = None) -> int:
-        """As :meth:`draw`, but the decision is another's: a model in the shadow of one that acts, or a logged round.
+    def follow(
+        self,
+        x: Any,
+        action: int,
+        probabilities: Any,
+        graph: FeedbackGraph | None = None,
+        greedy: int | None = None,
+    ) -> Turn:
+        """As :meth:`act`, but the decision is another's: a model in the shadow of one that acts, or a logged round.
 
         The learner learns from the given action and its propensities, and a watch estimates what the learner's own
         distribution, and its own greedy class, would have led to.
 
-        :param turn: a :meth:`new_turn` for this vector.
+        :param x, graph: as those of :meth:`act`.
         :param action: the position of the action that was played.
         :param probabilities: of all actions, when it was drawn.
         :param greedy: the position of the greedy class of that decision, where it is to stand for the learner's own.
 
-        >>> import numpy as np
         >>> player = Player("auto", FeedbackGraph.bandit(3), features=2)
-        >>> vector = player.checker.vector([1.0, 0.5], 2)
-        >>> turn = player.new_turn(vector)
-        >>> player.follow(turn, vector, action=1, probabilities=[0.1, 0.8, 0.1])
-        0
+        >>> turn = player.follow([1.0, 0.5], action=1, probabilities=[0.1, 0.8, 0.1])
         >>> turn.action, turn.probabilities.tolist(), turn.own_probabilities.round(2).tolist()
         (1, [0.1, 0.8, 0.1], [0.33, 0.33, 0.33])
         """
+        vector = self.checker.vector(x, self.features)
+        turn = self.new_turn(vector, graph)
+        self.follow_turn(turn, vector, action, probabilities, greedy)
+        return turn
+
+    def follow_turn(
+        self, turn: Turn, vector: Vector, action: int, probabilities: Any, greedy: int | None = None
+    ) -> int:
+        """As :meth:`follow`, for a :meth:`new_turn` and its vector; the number of the round."""
         given = _distribution(probabilities, self.graph.n_actions)
         action = whole(action, "the position of an action", most=self.graph.n_actions - 1)
         if given[action] <= 0.0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,23 +17,12 @@ from gappletron.receipts import Receipt, is_distribution
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gappletron.answers import Answers
     from gappletron.graphs import FeedbackGraph
     from gappletron.inputs import Vector
     from gappletron.journal.store import Group
-    from gappletron.player import Player
-    from gappletron.waiting import Waiting
+    from gappletron.parts import Parts
 
-__all__ = ["Parts", "replay"]
-
-
-class Parts(NamedTuple):
-    """What of a model a journal leads to. `feature_limit` is that of a growing model, else None."""
-
-    player: Player
-    waiting: Waiting
-    answers: Answers
-    feature_limit: int | None
+__all__ = ["replay"]
 
 
 def replay(parts: Parts, groups: Iterable[Group], start: int, stop: int | None = None) -> int:
@@ -98,7 +87,7 @@ def _redo_decision(parts: Parts, event: events.Decided, graph: FeedbackGraph) ->
     if player.needs_time:
         player.now = event.time
     if event.followed:
-        player.follow(turn, vector, event.action, event.probabilities)
+        player.follow_turn(turn, vector, event.action, event.probabilities)
     else:
         player.draw(turn, vector)
     drawn = turn.record[HEAD : HEAD + N]

@@ -140,7 +140,7 @@ def _saved():
         receipt = model.act(([t % 4], [1.0 + t]))
         if t % 3:
             model.learn(receipt, "ham" if "ham" in receipt.reveals else UNSEEN)
-    return model._snapshot()
+    return model._parts.snapshot()
 
 
 def _mutated(value, reader):

@@ -448,7 +448,7 @@ def _hash_records(
             filled += 1
             cell += 1
         for _ in range(texts.counts[row]):
-            begin, hashing = filled, (texts.seeds[text], ngrams, features)
+            begin, hashing = filled, (int(texts.seeds[text]), ngrams, features)
             first, last = texts.offsets[text], texts.offsets[text + 1]
             filled = hash_text(texts.data, first, last, hashing, room, out.indices, out.values, begin)
             filled = settle(out.indices, out.values, begin, filled, begin)

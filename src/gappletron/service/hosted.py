@@ -70,8 +70,11 @@ encoded = msgspec.json.Encoder().encode
 class Model(Protocol):
     """What the service needs of a model: :meth:`gappletron.Online.open` returns one."""
 
-    encoder: Encoder | None
-    feature_limit: int | None
+    @property
+    def encoder(self) -> Encoder | None: ...
+
+    @property
+    def feature_limit(self) -> int | None: ...
 
     @property
     def graph(self) -> FeedbackGraph: ...

@@ -1,0 +1,239 @@
+"""What a model is: its player, its encoder, the receipts that wait and the answers that are kept; also in files.
+
+:class:`gappletron.Online` adds what makes it safe to use: a lock, care for signals and forks, and a journal.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from gappletron._validate import Label, UserError, whole
+from gappletron.answers import Answers
+from gappletron.inputs import Vector, Vectors, sparse_parts
+from gappletron.learners.learner import Learner
+from gappletron.limits import Limits
+from gappletron.numerics import UNSEEN_LABEL
+from gappletron.player import Player, for_records
+from gappletron.receipts import UNSEEN, Receipt
+from gappletron.records.encoder import Encoder
+from gappletron.streams.stream import MOST_FEATURES
+from gappletron.waiting import PENDING, PENDING_BYTES, Waiting
+from gappletron.watching import NoWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from gappletron._dispatch import Piece
+    from gappletron.graphs import FeedbackGraph
+    from gappletron.limits import Budget
+    from gappletron.normalization import Normalization
+    from gappletron.receipts import Unseen
+    from gappletron.watching import Watch
+
+__all__ = ["FORMAT", "TOGETHER", "Parts"]
+
+FORMAT = "gappletron.Online"
+"""The kind of a file."""
+FIRST_FEATURES = 1024
+TOGETHER = 32
+"""So many rows are played together; below that, holding signals back takes longer."""
+
+
+class Parts:
+    """A model without a lock and without a journal.
+
+    `feature_limit` is the most features of a growing model, else None. `marks` are places in the log of a journal with
+    the number of rounds up to there.
+
+    >>> from gappletron import FeedbackGraph, Player
+    >>> parts = Parts(Player("auto", FeedbackGraph.bandit(3), features=2))
+    >>> len(parts.waiting.pending), parts.encoder
+    (0, None)
+    """
+
+    def __init__(
+        self,
+        player: Player,
+        encoder: Encoder | None = None,
+        feature_limit: int | None = None,
+        waiting: Waiting | None = None,
+        answers: Answers | None = None,
+    ) -> None:
+        self.player, self.encoder, self.feature_limit = player, encoder, feature_limit
+        self.waiting = Waiting(player.rounds) if waiting is None else waiting
+        self.answers = Answers() if answers is None else answers
+        self.marks: list[tuple[int, int]] = []
+        player.may_have_more = feature_limit is not None
+
+    @classmethod
+    def made(
+        cls,
+        learner: Learner | str = "auto",
+        graph: FeedbackGraph | None = None,
+        features: int | str = "grow",
+        *,
+        encoder: Encoder | None = None,
+        seed: int = 0,
+        normalize: Normalization | str | None = "auto",
+        bias: bool | str = "auto",
+        pending: int = PENDING,
+        pending_bytes: int = PENDING_BYTES,
+        pending_age: float | None = None,
+        feature_limit: int = 2**24,
+        monitor: bool | Watch = False,
+        min_propensity: float = 0.0,
+        budget: Budget | None = None,
+    ) -> Parts:
+        """A new model; the arguments are those of :class:`gappletron.Online`."""
+        if not isinstance(learner, Learner | str) and graph is None:
+            raise UserError(f"{learner!r} is not a learner, which comes first: write Online(graph=...)")
+        if graph is None:
+            raise UserError(
+                "there is no feedback graph: say what is seen after which prediction, for example "
+                "graph=FeedbackGraph.filtering(['ham', 'spam']), where only what is predicted as ham is looked at"
+            )
+        limit: int | None = None
+        first: Any = features
+        if encoder is not None:
+            first = _encoded_features(encoder, features)
+            normalize, bias = for_records(normalize, bias)
+        elif isinstance(features, str):
+            if features != "grow":
+                raise UserError(f"features={features!r} is neither a number nor 'grow': give one of them")
+            limit = whole(feature_limit, "feature_limit", least=1, most=MOST_FEATURES)
+            first = min(FIRST_FEATURES, limit)
+        limits = Limits(min_propensity, budget)
+        player = Player(learner, graph, first, seed, normalize=normalize, bias=bias, watch=monitor, limits=limits)
+        return cls(player, encoder, limit, Waiting(player.rounds, pending, pending_bytes, pending_age))
+
+    def __copy__(self) -> Parts:
+        """A copy that shares nothing that changes; its marks are those of no journal."""
+        player, waiting, answers = copy.copy(self.player), copy.copy(self.waiting), copy.copy(self.answers)
+        return Parts(player, self.encoder, self.feature_limit, waiting, answers)
+
+    def made_of(self) -> dict[str, Any]:
+        """The arguments that a model like this one is made with."""
+        player = self.player
+        found = {"learner": player.learner, "graph": player.graph, "features": player.features}
+        return found | {"encoder": self.encoder, "monitor": not isinstance(player.watch, NoWatch)}
+
+    # ------------------------------------------------------------------------------------------------------------- rows
+
+    def vector(self, x: Any, limit: int) -> Vector:
+        """x, checked, with indices below the limit."""
+        return self.player.checker.vector(tuple(sparse_parts(x, None)), limit)
+
+    def matrix(self, X: Any) -> Any:
+        """A batch of records as the rows of a sparse matrix; other batches as they are."""
+        return X if self.encoder is None else self.encoder.matrix(X)
+
+    def taken(self, x: Any) -> Vector:
+        """x for a call that learns, checked, and the player grown for it where it grows."""
+        return self.player.take(x if self.encoder is None else self.encoder.encode(x), self.feature_limit)
+
+    def taken_many(self, X: Any) -> list[Vector] | Vectors:
+        """Rows for a call that learns, checked: few as single vectors, many together.
+
+        :param X: a list of rows, a sparse matrix, or with an encoder a table.
+        """
+        if self.encoder is not None and (not isinstance(X, list) or len(X) >= TOGETHER):
+            X = self.encoder.matrix(X)
+        if not hasattr(X, "tocsr"):
+            vectors = [self.taken(x) for x in X]
+        else:
+            matrix = X.tocsr()
+            together = self.player.take_many(matrix, self.feature_limit) if matrix.shape[0] >= TOGETHER else None
+            if together is not None:
+                return together
+            pairs = ((matrix.indices[a:b], matrix.data[a:b]) for a, b in itertools.pairwise(matrix.indptr.tolist()))
+            vectors = [self.player.take(pair, self.feature_limit) for pair in pairs]
+        return vectors if len(vectors) < TOGETHER else Vectors.joined(vectors)
+
+    # --------------------------------------------------------------------------------------------------------- receipts
+
+    def found(self, receipt: Receipt | str) -> Receipt:
+        """The waiting receipt that is meant."""
+        found = self.waiting.get(receipt)
+        return self.waiting.find(receipt, self.player.rounds) if found is None else found
+
+    def position(self, receipt: Receipt, label: Label | Unseen) -> int:
+        """The position of a label that the action of a receipt reveals, or that of none."""
+        turn, own = receipt._turn, self.player.graph
+        graph, action = turn.graph, turn.action
+        if label is UNSEEN:
+            # A class that was added since the action is one that the action did not reveal.
+            if graph.arrays.revealing.item(action) and graph.n_classes == own.n_classes:
+                raise UserError(
+                    f"the action {receipt.action!r} reveals every label, so there is one to learn: give it, or leave "
+                    "the receipt alone if the label is not known"
+                )
+            return UNSEEN_LABEL
+        position = own.class_index(label)
+        if position >= graph.n_classes:
+            raise UserError(
+                f"the class {label!r} was added after the action of receipt {receipt.id!r}, which does not reveal "
+                "it: pass UNSEEN"
+            )
+        if not graph.visible.item(action, position):
+            raise UserError(
+                f"the action {receipt.action!r} does not reveal the label {label!r}, so learning from it would be "
+                "biased: pass UNSEEN"
+            )
+        return position
+
+    # --------------------------------------------------------------------------------------------------------- in files
+
+    def snapshot(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Everything that the model is, as a JSON-ready header and named arrays."""
+        header, arrays = self.player.snapshot()
+        about, receipts = self.beside_player()
+        return header | about, arrays | receipts | self.answers.to_arrays()
+
+    def beside_player(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What the model is beside its player and its answers; the arrays are its own."""
+        graphs, arrays = self.waiting.to_arrays(self.player.graph)
+        header = self.waiting.header(self.player.rounds) | {
+            "feature_limit": self.feature_limit,
+            "encoder": None if self.encoder is None else self.encoder.to_dict(),
+            "graphs": graphs,
+            "marks": list(self.marks),
+        }
+        return header, arrays
+
+    def comparable(self) -> dict[str, Any]:
+        """Everything that the model is, by name; times and sessions, in which equal models differ, are left out."""
+        header, arrays = self.snapshot()
+        del header["sessions"], header["marks"], header["now"], arrays["times"]
+        return header | {name: (array.shape, array.tobytes()) for name, array in arrays.items()}
+
+    @classmethod
+    def restored(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], pieces: Iterable[type[Piece]]) -> Parts:
+        """The model of a :meth:`snapshot`, checked; `pieces` are classes that its learner is made of."""
+        player = Player.restored(header, arrays, pieces)
+        limit = header["feature_limit"]
+        if limit is not None:
+            limit = whole(limit, "feature_limit", least=player.features, most=MOST_FEATURES)
+        saved = header.get("encoder")  # absent in files of version 0.1
+        encoder = None if saved is None else Encoder.from_dict(saved)
+        if encoder is not None and (encoder.features != player.features or limit is not None):
+            raise UserError("the encoder does not fit the number of features: the file is damaged")
+        waiting, answers = Waiting.restored(header, arrays, player), Answers.from_arrays(arrays)
+        parts = cls(player, encoder, limit, waiting, answers)
+        parts.marks = [(whole(at, "a mark"), whole(rounds, "a mark")) for at, rounds in header.get("marks", ())]
+        return parts
+
+
+def _encoded_features(encoder: Any, features: Any) -> int:
+    """The features of a model with this encoder."""
+    if not isinstance(encoder, Encoder):
+        raise UserError(f"{encoder!r} is not an encoder: give Encoder(), or one with your columns")
+    if features not in ("grow", encoder.features):
+        raise UserError(
+            f"features={features!r} was given beside an encoder with {encoder.features} features: say it there, as in "
+            "Encoder(features=2**16)"
+        )
+    return encoder.features
