@@ -25,7 +25,7 @@ from gappletron.graphs import open_graph
 from gappletron.state import Sizes, State
 from gappletron.streams import open_stream
 from gappletron.streams.prepared import prepared_chunks
-from gappletron.watching import ALARM_SINCE, BLOCKS, SLOTS, class_total_between, share_of_window, total_between
+from gappletron.watching import ALARM_SINCE, BLOCKS, SLOTS, Played, class_total_between, share_of_window, total_between
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, PICTURE = ROOT / "docs" / "monitoring.md", ROOT / "docs" / "monitoring.png"
@@ -51,14 +51,14 @@ def cover(watch, watched, sight, graph, P, greedy, labels, draws, adaptive, dela
         if t % size == 0:
             for i in range(2):
                 recent[t // size % BLOCKS, i] = 0.0
-        watch.note_action(watched, sight, graph, t, P[t], own, greedy[t], a)
+        watch.note_action(watched, sight, graph, Played(t, P[t], own, greedy[t], a))
         if not sight.shows[a]:
             add_truth(graph, a, greedy[t], labels[t], truth, recent[t // size % BLOCKS])
         s = t - delay
         if s >= 0 and sight.shows[actions[s]]:
             y = labels[s]
             seen = y if graph.visible[actions[s], y] else -1
-            watch.note_feedback(watched, sight, graph, s, P[s], own, greedy[s], actions[s], seen)
+            watch.note_feedback(watched, sight, graph, Played(s, P[s], own, greedy[s], actions[s]), seen)
             slot = s // size % BLOCKS if s // size > t // size - BLOCKS else BLOCKS
             add_truth(graph, actions[s], greedy[s], y, truth, recent[slot])
         check_totals(watched, graph, watch.alpha, max(0, t // size - (BLOCKS - 1)), truth, recent, missed)

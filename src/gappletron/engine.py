@@ -25,7 +25,7 @@ from gappletron.learners.learner import Decision, Round, cost_of
 from gappletron.limits import NoLimits
 from gappletron.normalization import squared_size
 from gappletron.numerics import UNSEEN_LABEL, Row
-from gappletron.watching import NoWatch
+from gappletron.watching import NoWatch, Played
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -342,9 +342,8 @@ def play_until(
         losses += record.measure(learner, desk.scores, decision.greedy, y)
         costs += cost_of(plan, action, y)
         tally.confusion[action, y] += 1
-        desk.watch.note_round(
-            desk.watched, desk.sight, graph, first + t, desk.probabilities, own, decision.greedy, action, label
-        )
+        played = Played(first + t, desk.probabilities, own, decision.greedy, action)
+        desk.watch.note_round(desk.watched, desk.sight, graph, played, label)
 
         learner.update(state, plan, x, Round(desk.scores, desk.probabilities, decision.greedy, action, label))
     tally.counts[MISTAKES] += mistakes
@@ -491,7 +490,8 @@ def end_decision(plan: Plan, desk: Desk, at: int, greedy: int, action: int, reco
     record[GREEDY] = greedy
     desk.limits.settle(desk.limited, desk.bounds, at, desk.now[0], greedy, action)
     probabilities, own = record[HEAD : HEAD + N], record[own_start(record, N) : row_start(record)]
-    desk.watch.note_action(desk.watched, desk.sight, plan.graph, at, probabilities, own, greedy, action)
+    played = Played(at, probabilities, own, greedy, action)
+    desk.watch.note_action(desk.watched, desk.sight, plan.graph, played)
     record[ROUND] = at
     desk.clock[PLAYED] = at + 1
 
@@ -523,9 +523,8 @@ def end_round(learner: Learner, state: Any, plan: Plan, desk: Desk, record: Floa
     at = int(record[ROUND])
     if record[DONE] == 0.0:
         own = record[own_start(record, N) : start]
-        desk.watch.note_feedback(
-            desk.watched, desk.sight, plan.graph, at, played.probabilities, own, played.greedy, played.action, label
-        )
+        noted = Played(at, played.probabilities, own, played.greedy, played.action)
+        desk.watch.note_feedback(desk.watched, desk.sight, plan.graph, noted, label)
         record[DONE] = 1.0
     desk.clock[LEARNED] = at
 

@@ -105,6 +105,18 @@ class Sight(NamedTuple):
     shows: NDArray[np.bool_]
 
 
+class Played(NamedTuple):
+    """A round that was played: its number, the probabilities of the actions, the learner's own distribution where it
+    follows another's decision (else empty), the greedy class, and the action.
+    """
+
+    at: int
+    probabilities: Floats
+    own: Floats
+    greedy: int
+    action: int
+
+
 class Watching(Piece, abstract=True):
     """The family of what is written down of every round."""
 
@@ -123,17 +135,7 @@ class Watching(Piece, abstract=True):
 
     @abstractmethod
     @compiled
-    def note_action(
-        self,
-        watched: Any,
-        sight: Any,
-        graph: GraphArrays,
-        at: int,
-        probabilities: Floats,
-        own: Floats,
-        greedy: int,
-        action: int,
-    ) -> None:
+    def note_action(self, watched: Any, sight: Any, graph: GraphArrays, played: Played) -> None:
         """The action of a round whose feedback comes later; judges the round if the action shows nothing.
 
         `own` is the learner's own distribution where it follows the decisions of another, and else empty.
@@ -141,34 +143,12 @@ class Watching(Piece, abstract=True):
 
     @abstractmethod
     @compiled
-    def note_feedback(
-        self,
-        watched: Any,
-        sight: Any,
-        graph: GraphArrays,
-        at: int,
-        probabilities: Floats,
-        own: Floats,
-        greedy: int,
-        action: int,
-        label: int,
-    ) -> None:
+    def note_feedback(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
         """The feedback of a round: its label, or -1 where the action hid it."""
 
     @abstractmethod
     @compiled
-    def note_round(
-        self,
-        watched: Any,
-        sight: Any,
-        graph: GraphArrays,
-        at: int,
-        probabilities: Floats,
-        own: Floats,
-        greedy: int,
-        action: int,
-        label: int,
-    ) -> None:
+    def note_round(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
         """The action and the feedback of a round at once."""
 
 
@@ -182,45 +162,13 @@ class NoWatch(Watching):
     def open_round(self, watched: Any, at: int, now: float) -> None:
         pass
 
-    def note_action(
-        self,
-        watched: Any,
-        sight: Any,
-        graph: GraphArrays,
-        at: int,
-        probabilities: Floats,
-        own: Floats,
-        greedy: int,
-        action: int,
-    ) -> None:
+    def note_action(self, watched: Any, sight: Any, graph: GraphArrays, played: Played) -> None:
         pass
 
-    def note_feedback(
-        self,
-        watched: Any,
-        sight: Any,
-        graph: GraphArrays,
-        at: int,
-        probabilities: Floats,
-        own: Floats,
-        greedy: int,
-        action: int,
-        label: int,
-    ) -> None:
+    def note_feedback(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
         pass
 
-    def note_round(
-        self,
-        watched: Any,
-        sight: Any,
-        graph: GraphArrays,
-        at: int,
-        probabilities: Floats,
-        own: Floats,
-        greedy: int,
-        action: int,
-        label: int,
-    ) -> None:
+    def note_round(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
         pass
 
 
@@ -301,58 +249,28 @@ class Watch(Watching):
         if at % stride == 0 and at > watched.place[SINCE]:
             draw_point(watched, at, now, self.alpha)
 
-    def note_action(
-        self,
-        watched: Any,
-        sight: Any,
-        graph: GraphArrays,
-        at: int,
-        probabilities: Floats,
-        own: Floats,
-        greedy: int,
-        action: int,
-    ) -> None:
-        count_action(watched, sight, graph, own, greedy, action)
-        if sight.shows[action]:
-            wait(watched, sight, graph, at // (self.window // BLOCKS), probabilities, own, greedy, action, 1)
+    def note_action(self, watched: Any, sight: Any, graph: GraphArrays, played: Played) -> None:
+        count_action(watched, sight, graph, played)
+        block = played.at // (self.window // BLOCKS)
+        if sight.shows[played.action]:
+            wait(watched, sight, graph, block, played, 1)
         else:
-            judge(watched, sight, graph, at // (self.window // BLOCKS), probabilities, own, greedy, action, -1)
+            judge(watched, sight, graph, block, played, -1)
 
-    def note_feedback(
-        self,
-        watched: Any,
-        sight: Any,
-        graph: GraphArrays,
-        at: int,
-        probabilities: Floats,
-        own: Floats,
-        greedy: int,
-        action: int,
-        label: int,
-    ) -> None:
-        block = at // (self.window // BLOCKS)
+    def note_feedback(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
+        at, action, since = played.at, played.action, watched.place[SINCE]
         seen = label >= 0 and graph.visible[action, label]
-        if watched.place[SINCE] < 0 or at < watched.place[SINCE] or not sight.shows[action]:
+        if since < 0 or at < since or not sight.shows[action]:
             return  # of before the watch, or judged when the action was played
         if graph.revealing[action] and not seen:
             return  # the label is of a class that was added since: it is none of the round's
-        wait(watched, sight, graph, block, probabilities, own, greedy, action, -1)
-        judge(watched, sight, graph, block, probabilities, own, greedy, action, label if seen else -1)
+        block = at // (self.window // BLOCKS)
+        wait(watched, sight, graph, block, played, -1)
+        judge(watched, sight, graph, block, played, label if seen else -1)
 
-    def note_round(
-        self,
-        watched: Any,
-        sight: Any,
-        graph: GraphArrays,
-        at: int,
-        probabilities: Floats,
-        own: Floats,
-        greedy: int,
-        action: int,
-        label: int,
-    ) -> None:
-        count_action(watched, sight, graph, own, greedy, action)
-        judge(watched, sight, graph, at // (self.window // BLOCKS), probabilities, own, greedy, action, label)
+    def note_round(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
+        count_action(watched, sight, graph, played)
+        judge(watched, sight, graph, played.at // (self.window // BLOCKS), played, label)
 
 
 def watch_of(given: Any) -> Watching:
@@ -393,17 +311,17 @@ def slot_of(watched: Any, block: int) -> int:
 
 
 @helper
-def count_action(watched: Any, sight: Any, graph: GraphArrays, own: Floats, greedy: int, action: int) -> None:
+def count_action(watched: Any, sight: Any, graph: GraphArrays, played: Played) -> None:
     """Count the decision of the present round; from the first graph with costs on, costs are kept apart."""
     if graph.has_costs and watched.costly[0] == 0:
         begin_costs(watched)
     slot = watched.place[BLOCK] % BLOCKS
     watched.counts[slot, DECIDED] += 1
-    watched.counts[slot, EXPLORED] += action != greedy
-    watched.actions[action] += 1
+    watched.counts[slot, EXPLORED] += played.action != played.greedy
+    watched.actions[played.action] += 1
     if watched.costly[0] > 0:
         for who in range(2):
-            note_scale(watched.scales[slot, who], scale_of(sight, graph, own, who == POLICY, True))
+            note_scale(watched.scales[slot, who], scale_of(sight, graph, played.own, who == POLICY, True))
 
 
 @helper
@@ -510,48 +428,36 @@ def largest_x(graph: GraphArrays, probabilities: Floats) -> float:
 
 
 @seldom
-def wait(
-    watched: Any,
-    sight: Any,
-    graph: GraphArrays,
-    block: int,
-    probabilities: Floats,
-    own: Floats,
-    greedy: int,
-    action: int,
-    sign: int,
-) -> None:
+def wait(watched: Any, sight: Any, graph: GraphArrays, block: int, played: Played, sign: int) -> None:
     """Add to what may be hidden, or lost, in rounds that wait for feedback; or (sign -1) take it away."""
-    slot, largest = slot_of(watched, block), largest_x(graph, probabilities)
+    action, slot, largest = played.action, slot_of(watched, block), largest_x(graph, played.probabilities)
     first = first_stake(largest)
     if first < BETS:
         watched.due[slot, first] += sign * math.ceil(largest * DUE_UNIT)
     if graph.revealing[action]:
         return
     for q in range(4 if watched.costly[0] > 0 else 2):
-        low, high = range_played(watched, graph, q, own, greedy, action)
+        low, high = range_played(watched, graph, q, played)
         if high > low:
-            scale = scale_of(sight, graph, own, q % 2 == 0, q >= POLICY_COST)
+            scale = scale_of(sight, graph, played.own, q % 2 == 0, q >= POLICY_COST)
             watched.waiting[slot, q] += sign * in_units((high - low) / scale)
     for k in range(graph.visible.shape[1]):
         if not graph.visible[action, k]:
             for who in range(2):
-                share = predicted_share(k, action, greedy, own, who)
+                share = predicted_share(k, played, who)
                 watched.class_waiting[k, who, 0] += sign * in_units(max(0.0, 1.0 - share))
                 watched.class_waiting[k, who, 1] += sign * in_units(share)
 
 
 @helper
-def range_played(
-    watched: Any, graph: GraphArrays, q: int, own: Floats, greedy: int, action: int
-) -> tuple[float, float]:
+def range_played(watched: Any, graph: GraphArrays, q: int, played: Played) -> tuple[float, float]:
     """(m_a, M_a) of a quantity, for the action a that was played."""
     is_policy, by_cost = q % 2 == 0, q >= POLICY_COST and graph.has_costs
-    by_expected = is_policy and own.size > 0
+    by_expected = is_policy and played.own.size > 0
     if by_expected:
-        expect(watched, graph, own, by_cost)
-    target = action if is_policy else greedy
-    return value_range(graph, action, target, watched.expected, by_expected, by_cost)
+        expect(watched, graph, played.own, by_cost)
+    target = played.action if is_policy else played.greedy
+    return value_range(graph, played.action, target, watched.expected, by_expected, by_cost)
 
 
 @helper
@@ -560,33 +466,23 @@ def in_units(amount: float) -> int:
 
 
 @helper
-def predicted_share(k: int, action: int, greedy: int, own: Floats, who: int) -> float:
+def predicted_share(k: int, played: Played, who: int) -> float:
     """How much of the round's prediction is class k: 0 or 1, but for the own policy of one that follows another."""
     if who == GREEDY:
-        return 1.0 * (greedy == k)
-    return own[k] if own.size > 0 else 1.0 * (action == k)
+        return 1.0 * (played.greedy == k)
+    return played.own[k] if played.own.size > 0 else 1.0 * (played.action == k)
 
 
 @seldom
-def judge(
-    watched: Any,
-    sight: Any,
-    graph: GraphArrays,
-    block: int,
-    probabilities: Floats,
-    own: Floats,
-    greedy: int,
-    action: int,
-    label: int,
-) -> None:
+def judge(watched: Any, sight: Any, graph: GraphArrays, block: int, played: Played, label: int) -> None:
     """Take in what is known of a round: its label, or -1, that the action hid it."""
     slot = slot_of(watched, block)
     watched.counts[slot, JUDGED] += 1
     watched.counts[slot, SEEN] += label >= 0
-    first = first_stake(largest_x(graph, probabilities))
+    first = first_stake(largest_x(graph, played.probabilities))
     for q in range(4 if watched.costly[0] > 0 else 2):
-        judge_quantity(watched, sight, graph, slot, q, first, probabilities, own, greedy, action, label)
-    judge_classes(watched, graph, first, probabilities, own, greedy, action, label)
+        judge_quantity(watched, sight, graph, slot, q, first, played, label)
+    judge_classes(watched, graph, first, played, label)
 
 
 @helper
@@ -597,21 +493,19 @@ def judge_quantity(
     slot: int,
     q: int,
     first: int,
-    probabilities: Floats,
-    own: Floats,
-    greedy: int,
-    action: int,
+    played: Played,
     label: int,
 ) -> None:
     """The known part of a value, and the bets on what stayed hidden of it; those on the excess itself from the first
     stake on.
     """
     expected, sums = watched.expected, watched.sums
+    probabilities, own, greedy = played.probabilities, played.own, played.greedy
     is_policy, by_cost = q % 2 == 0, q >= POLICY_COST and graph.has_costs
     by_expected = is_policy and own.size > 0
     scale = scale_of(sight, graph, own, is_policy, by_cost)
     if label < 0:
-        low, high = range_played(watched, graph, q, own, greedy, action)
+        low, high = range_played(watched, graph, q, played)
         sums[slot, q, KNOWN_LOW] += low
         sums[slot, q, KNOWN_HIGH] += high
         if high > low:
@@ -619,7 +513,7 @@ def judge_quantity(
         return
     if by_expected:
         expect(watched, graph, own, by_cost)
-    target = action if is_policy else greedy
+    target = played.action if is_policy else greedy
     value = value_at(graph, target, label, expected, by_expected, by_cost)
     sums[slot, q, KNOWN_LOW] += value
     sums[slot, q, KNOWN_HIGH] += value
@@ -644,30 +538,21 @@ def judge_quantity(
 
 
 @helper
-def judge_classes(
-    watched: Any,
-    graph: GraphArrays,
-    first: int,
-    probabilities: Floats,
-    own: Floats,
-    greedy: int,
-    action: int,
-    label: int,
-) -> None:
+def judge_classes(watched: Any, graph: GraphArrays, first: int, played: Played, label: int) -> None:
     """The same for the values 1[y = k, missed] and 1[y = k, hit] of every class k. Their least values are 0."""
-    count_predictions(watched, graph, own, greedy, action, label)
+    count_predictions(watched, graph, played, label)
     sums = watched.class_sums
     if label >= 0:
         for who in range(2):
-            share = predicted_share(label, action, greedy, own, who)
+            share = predicted_share(label, played, who)
             sums[label, who, MISSED] += max(0.0, 1.0 - share)
             sums[label, who, HIT] += share
-        bet_on_classes(watched, graph, first, probabilities, own, greedy, action, label)
+        bet_on_classes(watched, graph, first, played, label)
     else:
         for k in range(graph.visible.shape[1]):
-            if not graph.visible[action, k]:
+            if not graph.visible[played.action, k]:
                 for who in range(2):
-                    share = predicted_share(k, action, greedy, own, who)
+                    share = predicted_share(k, played, who)
                     if share < 1.0:
                         watched.class_opened[k, who, 0, first] += 1.0 - share
                     if share > 0.0:
@@ -675,8 +560,9 @@ def judge_classes(
 
 
 @helper
-def count_predictions(watched: Any, graph: GraphArrays, own: Floats, greedy: int, action: int, label: int) -> None:
+def count_predictions(watched: Any, graph: GraphArrays, played: Played, label: int) -> None:
     """How often each class was predicted, and how often with a label that was seen."""
+    own, greedy, action = played.own, played.greedy, played.action
     sums, K, seen = watched.class_sums, graph.visible.shape[1], 1.0 * (label >= 0)
     sums[greedy, GREEDY, PREDICTED] += 1.0
     sums[greedy, GREEDY, SEEN_PREDICTED] += seen
@@ -690,17 +576,9 @@ def count_predictions(watched: Any, graph: GraphArrays, own: Floats, greedy: int
 
 
 @helper
-def bet_on_classes(
-    watched: Any,
-    graph: GraphArrays,
-    first: int,
-    probabilities: Floats,
-    own: Floats,
-    greedy: int,
-    action: int,
-    label: int,
-) -> None:
+def bet_on_classes(watched: Any, graph: GraphArrays, first: int, played: Played, label: int) -> None:
     """The bets of a round whose label was seen: on hidden labels of its class, and against those of the others."""
+    probabilities = played.probabilities
     propensity = hide(watched, graph, probabilities, label)
     if watched.hiding[label] <= 0.0:
         return
@@ -708,12 +586,12 @@ def bet_on_classes(
         hiding = watched.hiding[k] / propensity
         if hiding > 0.0:
             for who in range(2):
-                if who == POLICY and own.size == 0:
+                if who == POLICY and played.own.size == 0:
                     # Of the actions that hide the label and k, only k itself would hit.
                     hides = not graph.visible[k, k] and not graph.visible[k, label]
                     hit = min(hiding, probabilities[k] / propensity) if hides else 0.0
                 else:
-                    hit = hiding * predicted_share(k, action, greedy, own, who)
+                    hit = hiding * predicted_share(k, played, who)
                 missed = max(0.0, hiding - hit)
                 bet_on_class(watched.class_wealth[k, who], watched.class_logs[k, who], missed, hit, k == label)
                 if k == label:
