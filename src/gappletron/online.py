@@ -22,6 +22,7 @@ from gappletron._forks import forks, guard
 from gappletron._signals import held_back
 from gappletron._validate import Label, SpentReceipt, Unavailable, UserError, number, whole
 from gappletron.answers import Answers
+from gappletron.cures import GIVE_LABEL, OPEN_AGAIN, PASS_UNSEEN
 from gappletron.engine import HEAD
 from gappletron.inputs import Vector, Vectors, sparse_parts
 from gappletron.journal import events
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
     from gappletron._dispatch import Piece
     from gappletron.graphs import FeedbackGraph
+    from gappletron.journal.presence import Trouble
     from gappletron.limits import Budget
     from gappletron.normalization import Normalization
     from gappletron.numerics import Floats
@@ -325,6 +327,30 @@ class Online:
             return Monitor(self._player)
 
     @property
+    def trouble(self) -> Trouble | None:
+        """What is wrong with the journal, also where no call has failed yet: a snapshot in the background that could
+        not be stored, or files that were removed. None where all is well, or where there is no journal.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> Online(graph=FeedbackGraph.bandit(3), features=2).trouble is None
+        True
+        """
+        return None if self._journal is None else self._journal.trouble
+
+    @property
+    def spent(self) -> float | None:
+        """What exploration has cost in the present window of the budget; None without a budget.
+
+        >>> from gappletron import Budget, FeedbackGraph, Online
+        >>> Online(graph=FeedbackGraph.bandit(3), features=2, budget=Budget(50, per=1000)).spent
+        0.0
+        """
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
+            return self.limits.spent_in_window(self._player._limited.tuple, self.rounds, time.time())
+
+    @property
     def pending_limit(self) -> int:
         """How many receipts may wait."""
         return self._receipts.limit
@@ -397,7 +423,8 @@ class Online:
             if self._journal.rounds not in (-1, self.rounds):
                 raise Unavailable(
                     f"a round of the model in {self._journal.store.name!r} was played and not logged, after an error "
-                    "in the middle of it: open the folder again"
+                    "in the middle of it",
+                    OPEN_AGAIN,
                 )
 
     def _refuse_copies(self) -> None:
@@ -752,20 +779,21 @@ class Online:
             # A class that was added since the action is one that the action did not reveal.
             if turn.graph.arrays.revealing[turn.action] and turn.graph.n_classes == self.graph.n_classes:
                 raise UserError(
-                    f"the action {waiting.action!r} reveals every label, so there is one to learn: give it, or leave "
-                    "the receipt alone if the label is not known"
+                    f"the action {waiting.action!r} reveals every label, so there is one to learn", GIVE_LABEL
                 )
         else:
             position = self.graph.class_index(label)
             if position >= turn.graph.n_classes:
                 raise UserError(
                     f"the class {label!r} was added after the action of receipt {waiting.id!r}, which does not reveal "
-                    "it: pass UNSEEN"
+                    "it",
+                    PASS_UNSEEN,
                 )
             if not turn.graph.arrays.visible[turn.action, position]:
                 raise UserError(
                     f"the action {waiting.action!r} does not reveal the label {label!r}, so learning from it would be "
-                    "biased: pass UNSEEN"
+                    "biased",
+                    PASS_UNSEEN,
                 )
         return position
 
