@@ -193,8 +193,7 @@ def serve(
 
 
 def graph_of(graph: str, classes: str, revealing: str | None) -> FeedbackGraph:
-    """The graph of the options: those of a preset say its classes, since decisions of a wrong number of classes would be
-    real ones.
+    """The graph of the options. A preset needs its classes: a number that nobody has chosen would stay for ever.
 
     >>> graph_of("bandit", "", None)
     Traceback (most recent call last):

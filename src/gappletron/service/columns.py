@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gappletron._validate import UserError, listing, shortened
-from gappletron.records.cells import DROP, MOST_DEPTH
+from gappletron.records.cells import CATEGORICAL, DROP, MOST_DEPTH, NUMERIC, TEXT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from gappletron.records.encoder import Encoder
 
-__all__ = ["Columns"]
+__all__ = ["Columns", "example_vector"]
 
 MOST_NAMES = 50
 """So many names of columns are counted, so that records of any columns cannot fill the memory."""
+MOST_DENSE = 8
+"""A vector of so many numbers is written as a list."""
 MISSING, UNDECLARED = "missing", "undeclared"
 
 
@@ -49,6 +50,7 @@ class Columns:
         self.kinds: Mapping[str, str] = {} if encoder is None else encoder.kinds
         self.needed = frozenset(name for name, kind in self.kinds.items() if kind != DROP)
         self.is_strict = is_strict
+        self._last: dict[str, Any] = {"message": "some words", "length": 2}
         self.records: Counter[str] = Counter({MISSING: 0, UNDECLARED: 0})
         """How many records lacked a declared column, and how many had one that was not declared."""
         self.names: dict[str, Counter[str]] = {MISSING: Counter(), UNDECLARED: Counter()}
@@ -71,6 +73,9 @@ class Columns:
 
     def count(self, rows: Sequence[Any]) -> None:
         """Count the rows with other columns than those declared."""
+        last = rows[-1]
+        if isinstance(last, dict) and 0 < len(last) <= MOST_NAMES:
+            self._last = last
         if not self.needed:
             return
         for row in rows:
@@ -87,6 +92,18 @@ class Columns:
         """
         counts = {kind: {"records": self.records[kind], "columns": dict(self.names[kind])} for kind in self.records}
         return {"strict": self.is_strict, **counts}
+
+    def example(self) -> dict[str, Any]:
+        """A record with the declared columns; where none are declared, with those of the last record. Its values are
+        made up.
+
+        >>> from gappletron import Encoder
+        >>> Columns(Encoder(text="message", numeric="links")).example()
+        {'message': 'some words', 'links': 1.5}
+        """
+        if self.needed:
+            return {name: EXAMPLES[kind] for name, kind in self.kinds.items() if kind != DROP}
+        return {name: _like(value) for name, value in self._last.items()}
 
     def _differences(self, row: Any) -> tuple[list[str], list[str]]:
         """The columns that a row lacks, and those that it should not have."""
@@ -115,6 +132,31 @@ class Columns:
                 f"declared columns ({declared}) and no others"
             )
         return f"{where} lacks the column {missing[0]!r}: send it, as null where there is no value"
+
+
+EXAMPLES: dict[str, Any] = {TEXT: "some words", NUMERIC: 1.5, CATEGORICAL: "some category"}
+
+
+def _like(value: Any) -> Any:
+    """A value of the same type: those of others are nobody else's business."""
+    if isinstance(value, dict):
+        return {name: _like(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_like(item) for item in value[:3]]
+    if isinstance(value, bool) or value is None:
+        return value
+    return "some words" if isinstance(value, str) else 1.5
+
+
+def example_vector(features: int) -> list[float] | dict[str, list[float]]:
+    """A vector for a model without an encoder: all numbers where they are few, else a sparse one.
+
+    >>> example_vector(3), example_vector(1024)
+    ([1.0, 0.5, 0.0], {'indices': [0, 2], 'values': [1.0, 0.5]})
+    """
+    if features <= MOST_DENSE:
+        return [1.0, 0.5, *[0.0] * features][:features]
+    return {"indices": [0, 2], "values": [1.0, 0.5]}
 
 
 def _names(row: Any, kinds: Mapping[str, str], prefix: str = "", depth: int = 0) -> Iterator[str]:

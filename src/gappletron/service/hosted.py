@@ -26,7 +26,7 @@ from gappletron._version import __version__
 from gappletron.inputs import Checker, sparse_parts
 from gappletron.receipts import UNSEEN, Unseen
 from gappletron.records.encoder import joined_rows
-from gappletron.service.columns import Columns
+from gappletron.service.columns import Columns, example_vector
 from gappletron.service.commits import Commits
 from gappletron.service.schemas import (
     Decision,
@@ -406,6 +406,7 @@ class Hosted:
             features=model.features,
             encoder=None if model.encoder is None else model.encoder.to_dict(),
             columns=self.columns.to_dict() if self.columns.needed else None,
+            example=self.columns.example() if model.encoder is not None else example_vector(model.features),
             rounds=model.rounds,
             waiting=model.waiting,
             limits=self._limits(),

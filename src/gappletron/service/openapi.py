@@ -111,6 +111,7 @@ MODEL = {
         "missing": {"records": 2, "columns": {"message": 2}},
         "undeclared": {"records": 2, "columns": {"mesage": 2}},
     },
+    "example": {"message": "some words"},
     "rounds": 1200,
     "waiting": 30,
     "limits": {
@@ -232,8 +233,8 @@ OF_MODELS = (
         "forget",
         "/forget",
         "Forget a decision",
-        "Stops waiting for its feedback, since none will come; nothing is learned. Where the action hid the label, send "
-        "that it stayed unseen instead: from that the model learns.",
+        "Stops waiting for its feedback, since none will come; nothing is learned. Where the action hid the label, say "
+        "that it stayed unseen instead (/learn): from that the model learns.",
         "Forgotten",
         {"forgotten": 1},
         "Forget",

@@ -206,6 +206,8 @@ class ModelInfo(Struct, frozen=True):
     encoder: dict[str, Any] | None
     columns: dict[str, Any] | None
     """Since the start of the server: records that lacked declared columns, and that had others; null without any."""
+    example: Any
+    """An x that the model takes."""
     rounds: int
     waiting: int
     limits: LimitsInfo
