@@ -381,6 +381,15 @@ def test_token_files(tmp_path):
         access.read_tokens(tmp_path / "nothing")
 
 
+def test_a_token_file_of_another_user(tmp_path, monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(access.Path, "read_text", refused)
+    with pytest.raises(UserError, match=r"may not be read by the user of this process .*: let it belong to that user"):
+        access.read_tokens(tmp_path / "tokens")
+
+
 # ----------------------------------------------------------------------------------------------------- several models
 
 

@@ -44,7 +44,8 @@ DRIVER = """
     seen.before = [text("rate-more"), text("waiting"), text("seen"), text("error"), text("error-more")];
     seen.curve = document.querySelectorAll("#curve path").length;
     seen.actions = document.querySelectorAll("#actions .name").length;
-    seen.ticks = [...document.querySelectorAll('#curve text[text-anchor="end"]')].map(each => each.textContent).filter(each => each.endsWith("%"));
+    seen.ticks = [...document.querySelectorAll("#curve text")].map(
+      each => each.textContent).filter(each => each.endsWith("%"));
     const box = document.querySelector("#curve clipPath rect").getBBox();
     const lines = [...document.querySelectorAll('#curve g path[fill="none"]')].filter(each => each.getAttribute("d"));
     seen.cut = lines.filter(each => each.getBBox().y < box.y - 1 || each.getBBox().x < box.x - 1).length;
@@ -135,14 +136,17 @@ ASKING = """
 <script>
 (async () => {
   const text = name => document.getElementById(name).textContent;
-  for (let time = 0; time < 400 && document.getElementById("x").value === ""; time++) await new Promise(done => setTimeout(done, 25));
+  const until = async test => {
+    for (let time = 0; time < 400 && !test(); time++) await new Promise(done => setTimeout(done, 25));
+  };
+  await until(() => document.getElementById("x").value !== "");
   const seen = {example: document.getElementById("x").value, problem: text("problem-text")};
   document.getElementById("act").click();
-  for (let time = 0; time < 400 && !text("outcome").startsWith("Decided"); time++) await new Promise(done => setTimeout(done, 25));
+  await until(() => text("outcome").startsWith("Decided"));
   seen.asked = text("outcome");
   seen.buttons = [...document.querySelectorAll("#outcome button")].map(each => each.textContent);
   document.querySelector("#outcome button:last-child").click();
-  for (let time = 0; time < 400 && !text("outcome").startsWith("Noted"); time++) await new Promise(done => setTimeout(done, 25));
+  await until(() => text("outcome").startsWith("Noted"));
   seen.done = text("outcome");
   document.getElementById("report").textContent = JSON.stringify(seen);
 })();
