@@ -419,12 +419,17 @@ class Hosted:
         model = self.model
         return LimitsInfo(
             **model.limits.to_dict(),
-            spent=model.spent,
+            spent=self.spent,
             pending=model.pending_limit,
             pending_bytes=model.pending_bytes,
             pending_age=model.pending_age,
             max_waiting=self.max_waiting,
         )
+
+    @property
+    def spent(self) -> float | None:
+        """What exploration has cost in the present window of the budget; a shadow decides nothing, and pays nothing."""
+        return None if self.champion is not None else self.model.spent
 
     @property
     def problem(self) -> str | None:

@@ -133,7 +133,8 @@ class Metrics:
             if limits.budget is not None:
                 labels = [hosted.name, str(limits.budget.per)]
                 budget.add_metric(labels, limits.budget.limit)
-                spent.add_metric(labels, model.spent or 0.0)
+                if hosted.spent is not None:
+                    spent.add_metric(labels, hosted.spent)
             most = model.pending_limit if hosted.max_waiting is None else min(model.pending_limit, hosted.max_waiting)
             limit.add_metric([hosted.name], most)
         yield from (least, budget, spent, limit)
