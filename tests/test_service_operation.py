@@ -243,6 +243,27 @@ def test_columns_that_do_not_fit_are_counted(tmp_path):
         assert shown["gappletron_records_with_other_columns_total", "m", "undeclared"] == 4
 
 
+def test_examples_fit_and_tell_nothing_of_what_was_sent(tmp_path):
+    with Online.open(tmp_path / "m", graph=FILTER, encoder=Encoder(), durability="os") as model:
+        browser = Browser(create_app([Hosted("m", model)]))
+        sent = {"name": "Eve", "age": 41, "member": True, "tags": ["a", "b"], "home": {"zip": 53111}}
+        for x in (browser.get("/v1/model").json["example"], sent):
+            assert browser.post("/v1/predict", {"x": x}).status == 200
+            assert browser.post("/v1/act", {"x": x}).status == 200
+        example = browser.get("/v1/model").json["example"]
+        assert example.keys() == sent.keys()
+        assert "Eve" not in str(example)
+        assert "41" not in str(example)
+        assert "53111" not in str(example)
+    with columns_model(tmp_path / "declared") as model:
+        browser = Browser(create_app([Hosted("m", model, strict=True)]))
+        assert browser.post("/v1/act", {"x": browser.get("/v1/model").json["example"]}).status == 200
+    for features in (1, 2, 8, 9, "grow"):
+        with Online.open(tmp_path / str(features), graph=FILTER, features=features, durability="os") as model:
+            browser = Browser(create_app([Hosted("m", model)]))
+            assert browser.post("/v1/act", {"x": browser.get("/v1/model").json["example"]}).status == 200
+
+
 def test_names_of_columns_cannot_fill_the_memory(tmp_path):
     with columns_model(tmp_path / "m") as model:
         browser = Browser(create_app([Hosted("m", model)]))
