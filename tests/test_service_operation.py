@@ -114,16 +114,34 @@ def test_a_shadow_that_cannot_be_stored_does_not_stop_its_champion(tmp_path, mon
             shadow.close()
 
 
-def test_the_log_of_the_server_tells_of_a_problem_once(mail, caplog):
-    mail._journal.background_error = "the disk is full"
-
-    async def for_a_while():
-        task = asyncio.create_task(upkeep.look_after([Hosted("mail", mail)], every=0.01))
+def look_after_for_a_while(hosted):
+    async def story():
+        task = asyncio.create_task(upkeep.look_after([hosted], every=0.01))
         await asyncio.sleep(0.2)
+        assert not task.done()
         task.cancel()
 
-    asyncio.run(for_a_while())
+    asyncio.run(story())
+
+
+def test_the_log_of_the_server_tells_of_a_problem_once(mail, caplog):
+    mail._journal.background_error = "the disk is full"
+    look_after_for_a_while(Hosted("mail", mail))
     assert caplog.text.count("the disk is full") == 1
+
+
+def test_after_a_full_disk_the_service_is_well_again_without_a_request(tmp_path, monkeypatch):
+    with mail_model(tmp_path / "mail", durability="os") as model:
+        hosted = Hosted("mail", model)
+        browser = Browser(create_app([hosted]))
+        with monkeypatch.context() as patch:
+            patch.setattr("gappletron.journal.folder._write_all", no_space)
+            assert browser.post("/v1/act", {"x": "a"}).status == 503
+            look_after_for_a_while(hosted)
+            assert browser.get("/v1/health").status == 503
+        look_after_for_a_while(hosted)
+        assert browser.get("/v1/health").json == {"status": "ok"}
+        assert Online.from_journal(tmp_path / "mail").rounds == 1
 
 
 # --------------------------------------------------------------------------------------------------------------- expiry
@@ -139,13 +157,7 @@ def test_receipts_expire_although_no_request_comes(tmp_path):
         assert metrics(browser)["gappletron_waiting_receipts", "mail"] == 0
         browser.post("/v1/act", {"x": "c"})
         time.sleep(0.6)
-
-        async def for_a_while():
-            task = asyncio.create_task(upkeep.look_after([hosted], every=0.01))
-            await asyncio.sleep(0.2)
-            task.cancel()
-
-        asyncio.run(for_a_while())
+        look_after_for_a_while(hosted)
         assert model.waiting == 0
         # It is in the log, and not only in the memory of this process.
         again = Online.from_journal(tmp_path / "mail", replay="first")

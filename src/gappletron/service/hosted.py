@@ -447,12 +447,9 @@ class Hosted:
 
     async def expire(self) -> None:
         """Let receipts expire that have waited too long, also when no request comes; it is logged, as ever."""
-        if self.model.pending_age is None or not self.is_storing:
-            return
-        before = self.model.waiting
-        with self.model.hold():
-            pass
-        if self.model.waiting != before:
+        if self.model.pending_age is not None and self.model.waiting and self.is_storing:
+            with self.model.hold():  # every call lets them expire
+                pass
             await self.commits.durable()
 
     async def report(self) -> dict[str, Any]:

@@ -1,8 +1,11 @@
-"""What a server does when no request comes: receipts expire, and problems of the journals are written to the log."""
+"""What a server does when no request comes: receipts expire, what could not be stored is tried again, and problems of
+the journals are written to the log.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -26,10 +29,11 @@ async def look_after(models: Sequence[Hosted], every: float = EVERY) -> None:
     said: dict[str, str | None] = {}
     while True:
         for hosted in models:
-            try:
+            with contextlib.suppress(UserError, OSError):  # what is left of it is the problem that is told next
+                if hosted.commits.failure is not None:
+                    # Where a proxy sends nothing to a server that is not well, no request would try it again.
+                    await hosted.commits.durable()
                 await hosted.expire()
-            except (UserError, OSError) as error:  # requests tell of it, too
-                log.warning("receipts of %r could not expire: %s", hosted.name, error)
             problem = hosted.problem
             if problem is not None and problem != said.get(hosted.name):
                 log.warning("the model %r: %s", hosted.name, problem)
