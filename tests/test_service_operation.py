@@ -412,6 +412,9 @@ def test_cures_are_those_of_http(mail, tmp_path):
         sentences["expired"] = browser.post("/v1/learn", {"id": first["id"], "label": "a"}).error
         sentences["shape"] = browser.post("/v1/act", {"x": [1.0]}).error
         sentences["outside"] = browser.post("/v1/act", {"x": {"indices": [7], "values": [1.0]}}).error
+    with Online.open(tmp_path / "unwatched", graph=FILTER, features=2, monitor=False) as model:
+        sentences["unwatched"] = Browser(create_app([Hosted("m", model)])).get("/v1/model").error
+    assert "gappletron serve makes folders that are monitored" in sentences["unwatched"]
     assert sentences["hidden"].endswith(
         'so learning from it would be biased: send {"unseen": true} in place of the label'
     )

@@ -22,7 +22,7 @@ from gappletron._forks import forks, guard
 from gappletron._signals import held_back
 from gappletron._validate import Label, SpentReceipt, Unavailable, UserError, number, whole
 from gappletron.answers import Answers
-from gappletron.cures import GIVE_LABEL, OPEN_AGAIN, PASS_UNSEEN
+from gappletron.cures import GIVE_LABEL, MONITOR_IT, OPEN_AGAIN, PASS_UNSEEN
 from gappletron.engine import HEAD
 from gappletron.inputs import Vector, Vectors, sparse_parts
 from gappletron.journal import events
@@ -323,7 +323,7 @@ class Online:
         with self._lock:
             self._look(is_nested)
             if isinstance(self._player.watch, NoWatch):
-                raise UserError("the model is not monitored: make it with Online(..., monitor=True)")
+                raise UserError("the model is not monitored", MONITOR_IT)
             return Monitor(self._player)
 
     @property
