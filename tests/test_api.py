@@ -51,6 +51,27 @@ def test_public_methods_have_docstrings():
                     assert inspect.getdoc(member), f"{name}.{key}"
 
 
+IMPORTING_ALL = """
+from importlib.machinery import PathFinder
+
+found = PathFinder.find_spec
+hidden = {hidden}
+PathFinder.find_spec = lambda name, *args: None if name.partition(".")[0] in hidden else found(name, *args)
+from gappletron import *
+print("Online" in globals(), "RiverClassifier" in globals())
+"""
+
+
+@pytest.mark.parametrize(("hidden", "names"), [(["river"], "True False"), ([], "True True")])
+def test_everything_can_be_imported_without_packages_that_are_optional(hidden, names):
+    if importlib.util.find_spec("river") is None and not hidden:
+        pytest.skip("River is not installed")
+    script = IMPORTING_ALL.format(hidden=hidden)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == names
+
+
 def test_unknown_names_are_attribute_errors():
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         gappletron.nonsense  # noqa: B018

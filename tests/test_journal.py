@@ -423,10 +423,14 @@ def test_foreign_folders_and_other_arguments_are_refused(tmp_path):
     model.add_class("later")
     model.close()
     for options, words in [
-        ({"learner": "gaphin"}, "learner is not what the model in .* was made with, which is another one: omit it"),
-        ({"graph": FULL}, "graph is not what"),
-        ({"features": 6}, "which is 5: omit it"),
-        ({"normalize": "unit"}, "normalize is not what .* which is 'auto': omit it"),
+        ({"learner": "gaphin"}, r"the model in .* was made with another value of learner \('gapsmh', not 'gaphin'\)"),
+        ({"learner": "gapsmh:gamma=3"}, r"learner \(exploration\.gamma 1\.0, not 3\.0\): omit it"),
+        ({"graph": FULL}, r"graph \(name 'filtering', not 'full'\): omit it"),
+        ({"graph": FeedbackGraph.filtering(["a", "b"])}, r"\(classes \['ham', 'spam', 'odd'\], not \['a', 'b'\]\)"),
+        ({"graph": FeedbackGraph.filtering(GRAPH.classes, revealing="odd")}, r"graph \(other edges\)"),
+        ({"features": 6}, r"features \(5, not 6\): omit it"),
+        ({"normalize": "unit"}, r"normalize \('auto', not 'unit'\)"),
+        ({"encoder": Encoder(text="a")}, r"encoder \(None, not .*'text'"),
         ({"speed": 3}, "speed was given, and nothing is known of it"),
         ({"durability": "paper"}, "choose 'disk' or 'os'"),
         ({"pending": 0}, "pending must be at least 1"),

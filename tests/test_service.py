@@ -128,11 +128,21 @@ def test_feedback_is_all_or_nothing(browser, mail):
         ("/v1/act", b'{"x": 3}', 400, "Expected `str | object`, got `int` - at `$.x`"),
         ("/v1/act", b'{"x": {"a": 1e60}}', 422, "the column 'a' has the value 1e+60"),
         ("/v1/act", b'{"x": ' + b'{"a":' * 20 + b"1" + b"}" * 21, 422, "nested more than 8 deep"),
-        ("/v1/models/vectors/act", b'{"x": {"indices": [1, 2], "values": [1]}}', 422, "two flat sequences"),
+        (
+            "/v1/models/vectors/act",
+            b'{"x": {"indices": [1, 2], "values": [1]}}',
+            422,
+            "1 values: send two lists of one length",
+        ),
         ("/v1/models/vectors/act", b'{"x": {"indices": [-1], "values": [1]}}', 422, "x has the index -1"),
         ("/v1/models/vectors/act", b'{"x": {"indices": [' + b"9" * 40 + b'], "values": [1]}}', 422, "x has the index"),
         ("/v1/models/vectors/act", b'{"x": "text"}', 400, "Expected `object | array`"),
-        ("/v1/models/vectors/predict", b'{"x": {"indices": [1], "values": []}}', 422, "two flat sequences"),
+        (
+            "/v1/models/vectors/predict",
+            b'{"x": {"indices": [1], "values": []}}',
+            422,
+            "0 values: send two lists of one length",
+        ),
         ("/v1/models/nobody/act", b'{"x": {}}', 404, "there is no model 'nobody': choose one of 'mail', 'vectors'"),
         ("/v1/learn", b'{"id": "nobody-1", "label": "ham"}', 404, "is not from this model"),
         ("/v1/learn", b'{"id": "a"}', 400, 'either a "label" or "unseen": true'),
@@ -371,6 +381,15 @@ def test_token_files(tmp_path):
         access.read_tokens(tmp_path / "nothing")
 
 
+def test_a_token_file_of_another_user(tmp_path, monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(access.Path, "read_text", refused)
+    with pytest.raises(UserError, match=r"may not be read by the user of this process .*: let it belong to that user"):
+        access.read_tokens(tmp_path / "tokens")
+
+
 # ----------------------------------------------------------------------------------------------------- several models
 
 
@@ -552,16 +571,20 @@ def test_the_command_serves_stops_gracefully_and_goes_on(tmp_path):
     ("arguments", "sentence"),
     [
         (["new"], "there is no model in 'new' yet, and a new one needs a graph"),
-        (["new", "--graph", "bandit", "--host", "0.0.0.0"], "there is no token: give --token-file"),
+        (["new", "--graph", "bandit", "--classes", "a,b", "--host", "0.0.0.0"], "there is no token: give --token-file"),
         (["a", "b/a"], "two models are called 'a'"),
         (["a", "b=c", "--shadow", "c=a"], "there is no model for --shadow NAME=CHAMPION called 'c'"),
         (["a", "b=c", "--shadow", "a=b"], "the first model 'a' is the one that decides"),
         (["a", "b=c", "d=e", "--shadow", "b=d", "--shadow", "d=a"], "which is a shadow itself"),
-        (["a", "--graph", "bandit", "--vectors", "--text", "m"], "--vectors takes numbers"),
-        (["a", "--graph", "bandit", "--alpha", "1"], "--alpha 1.0 is not between 0 and 1"),
-        (["a", "--graph", "bandit", "--durability", "never"], "there is no durability 'never'"),
+        (["a", "--graph", "bandit", "--classes", "a,b", "--vectors", "--text", "m"], "--vectors takes numbers"),
+        (["a", "--graph", "bandit", "--classes", "a,b", "--alpha", "1"], "--alpha 1.0 is not between 0 and 1"),
+        (["a", "--graph", "bandit", "--classes", "a,b", "--durability", "never"], "there is no durability 'never'"),
         (["a", "--host", "nowhere.invalid", "--token-file", "tokens"], "cannot listen on 'nowhere.invalid'"),
         (["a b", "--graph", "bandit"], "has no name for an address"),
+        (["a", "--graph", "bandit"], "the preset 'bandit' does not say which labels there are: give --classes"),
+        (["a", "--graph", "apple-tasting:revealing=ham"], "does not say which labels there are: give --classes"),
+        (["a", "--graph", "bandit", "--classes", "a,b", "--vectors", "--strict"], "no model takes records: omit it"),
+        (["a", "--graph", "bandit", "--classes", "a,b", "--strict"], "the model 'a' declares no columns"),
     ],
 )
 def test_what_the_command_refuses(tmp_path, monkeypatch, arguments, sentence):

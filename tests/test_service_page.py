@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -9,7 +10,7 @@ import subprocess
 
 import pytest
 
-from gappletron import UNSEEN
+from gappletron import UNSEEN, Budget, FeedbackGraph, Online
 from gappletron.client import Client
 from gappletron.service.app import create_app
 from gappletron.service.hosted import Hosted
@@ -32,6 +33,10 @@ DRIVER = """
     if (location.search === "?token") {
       await until("the login", () => !hidden("login"));
       seen.shown = !hidden("content");
+      seen.complaint = !hidden("login-wrong");
+      document.getElementById("token").value = "another-token-of-mine";
+      document.querySelector("#login-form button").click();
+      await until("the complaint", () => !hidden("login-wrong"));
       document.getElementById("token").value = "TOKEN";
       document.querySelector("#login-form button").click();
     }
@@ -39,6 +44,16 @@ DRIVER = """
     seen.before = [text("rate-more"), text("waiting"), text("seen"), text("error"), text("error-more")];
     seen.curve = document.querySelectorAll("#curve path").length;
     seen.actions = document.querySelectorAll("#actions .name").length;
+    seen.ticks = [...document.querySelectorAll("#curve text")].map(
+      each => each.textContent).filter(each => each.endsWith("%"));
+    const box = document.querySelector("#curve clipPath rect").getBBox();
+    const lines = [...document.querySelectorAll('#curve g path[fill="none"]')].filter(each => each.getAttribute("d"));
+    seen.cut = lines.filter(each => each.getBBox().y < box.y - 1 || each.getBBox().x < box.x - 1).length;
+    seen.bars = [...document.querySelectorAll("#actions .fill")].map(each => parseFloat(each.style.width));
+    seen.example = document.getElementById("x").value;
+    seen.limits = [text("explored-limits"), text("waiting-limits")];
+    seen.columns = hidden("columns") ? null : text("columns-about");
+    seen.problem = hidden("problem") ? null : text("problem-text");
     document.getElementById("x").value = JSON.stringify({message: "see you at five"});
     document.getElementById("predict").click();
     await until("a prediction", () => text("outcome").startsWith("Predicted"));
@@ -76,8 +91,8 @@ DRIVER = """
 class Driven:
     """The application, and its page with a script that uses it; in a frame of the width of a phone at /phone."""
 
-    def __init__(self, app):
-        self.app = app
+    def __init__(self, app, driver=DRIVER):
+        self.app, self.driver = app, driver
 
     async def __call__(self, scope, receive, send):
         if scope["path"] not in ("/driven", "/phone"):
@@ -89,7 +104,7 @@ class Driven:
             sent.append(message)
 
         await self.app({**scope, "path": "/"}, receive, collect)
-        body = sent[1]["body"] + DRIVER.replace("TOKEN", TOKEN).encode()
+        body = sent[1]["body"] + self.driver.replace("TOKEN", TOKEN).encode()
         if scope["path"] == "/phone":
             body = b'<!doctype html><iframe src="/driven" style="width: 360px; height: 800px; border: 0"></iframe>'
         headers = [(b"content-type", b"text/html"), (b"content-length", str(len(body)).encode())]
@@ -111,8 +126,48 @@ def shown(address, folder):
 
 @pytest.fixture
 def model(tmp_path):
-    with mail_model(tmp_path / "mail", durability="os") as model:
+    limits = {"min_propensity": 0.02, "budget": Budget(5, per="day", prices={"spam": 0.0, "ham": 0.0})}
+    with mail_model(tmp_path / "mail", durability="os", **limits) as model:
         yield model
+
+
+ASKING = """
+<pre id="report"></pre>
+<script>
+(async () => {
+  const text = name => document.getElementById(name).textContent;
+  const until = async test => {
+    for (let time = 0; time < 400 && !test(); time++) await new Promise(done => setTimeout(done, 25));
+  };
+  await until(() => document.getElementById("x").value !== "");
+  const seen = {example: document.getElementById("x").value, problem: text("problem-text")};
+  document.getElementById("act").click();
+  await until(() => text("outcome").startsWith("Decided"));
+  seen.asked = text("outcome");
+  seen.buttons = [...document.querySelectorAll("#outcome button")].map(each => each.textContent);
+  document.querySelector("#outcome button:last-child").click();
+  await until(() => text("outcome").startsWith("Noted"));
+  seen.done = text("outcome");
+  document.getElementById("report").textContent = JSON.stringify(seen);
+})();
+</script>
+"""
+
+
+def test_questions_fit_the_graph(tmp_path):
+    """On a bandit graph an action shows only whether it is right; and the example fits a model of two numbers."""
+    with Online.open(tmp_path / "m", graph=FeedbackGraph.bandit(["a", "b", "c"]), features=2, durability="os") as model:
+        model._journal.background_error = "the disk is full"
+        with running(Driven(create_app([Hosted("m", model)]), ASKING)) as address:
+            dumped = shown(f"{address}/driven", tmp_path / "browser")
+        seen = json.loads(re.findall(r'<pre id="report">(.+?)</pre>', dumped, re.DOTALL)[-1])
+        assert json.loads(seen["example"]) == [1, 0.5]
+        action = re.match("Decided: ([abc])", seen["asked"])[1]
+        assert f"shows only whether the label is {action}. Was it?" in seen["asked"]
+        assert seen["buttons"] == [f"Yes, {action}", "No", "Forget it: no feedback will come"]
+        assert seen["done"] == "Noted: no feedback will come."
+        assert (model.rounds, model.waiting) == (1, 0)
+        assert "the disk is full" in seen["problem"]
 
 
 def play(address, rounds, token=None):
@@ -138,6 +193,18 @@ def test_the_page_shows_and_does_what_it_says(model, tmp_path, path, token):
     assert re.fullmatch(r"\d+\.\d+%", error)
     assert re.fullmatch(r"\d+\.\d+% to \d+\.\d+%", interval)
     assert seen["curve"] >= 5  # two bands, three lines
+    assert seen["cut"] == 0
+    ticks = [float(text.rstrip("%")) for text in seen["ticks"]]
+    steps = {round(b - a, 6) for a, b in itertools.pairwise(ticks)}
+    assert ticks[0] == 0
+    assert len(steps) == 1
+    assert steps <= {0.1, 0.2, 0.5, 1, 2, 5, 10, 20}
+    assert sum(seen["bars"]) == pytest.approx(100)  # shares of the whole, not of the largest
+    assert json.loads(seen["example"]).keys() == {"message"}  # what the encoder declares
+    assert seen["limits"] == ["each label at least 2%; budget 0 of 5 per day", "at most 10,000"]
+    assert seen["columns"].startswith("All records since the start")
+    assert seen["problem"] is None
+    assert seen.get("complaint", False) is False  # only after a wrong token
     assert seen["actions"] == 2
     assert seen["predicted"].startswith(f"Predicted: {model.predict({'message': 'see you at five'})}")
     assert seen["during"] == ["46 in all", "1"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from gappletron._version import __version__
+from gappletron._version import __version__ as __version__
 
 if TYPE_CHECKING:  # the same list for type checkers and editors; a test compares the two
     from gappletron._dispatch import Piece as Piece, compiled as compiled, helper as helper, interpreted as interpreted
@@ -192,10 +192,21 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["__version__", *sorted(_HOME_OF)]  # noqa: PLE0604
+_NEEDS = {"river": "river"}
+"""Modules of which the names need another package, and which one: where it is not installed, `import *` omits them."""
+
+
+def _exported() -> list[str]:
+    """The names of `import *`."""
+    from importlib.util import find_spec
+
+    absent = {home for home, package in _NEEDS.items() if find_spec(package) is None}
+    return ["__version__", *sorted(name for name, home in _HOME_OF.items() if home not in absent)]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__all__":  # only `import *` asks for it, and looking for packages takes time
+        return globals().setdefault("__all__", _exported())
     if name not in _HOME_OF:
         raise AttributeError(f"module 'gappletron' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"gappletron.{_HOME_OF[name]}"), name)
@@ -204,4 +215,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF})
+    return sorted({*globals(), "__all__", *_HOME_OF})

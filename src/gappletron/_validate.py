@@ -13,7 +13,7 @@ import operator
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,8 +24,22 @@ Label: TypeAlias = str | int | bool | None
 """What a class or an action may be called: it must survive a JSON file and compare without surprises."""
 
 
+class Cure(NamedTuple):
+    """What to do about an error, where that is said in other words in Python and over HTTP.
+
+    >>> Cure("pass UNSEEN", 'send {"unseen": true}').python
+    'pass UNSEEN'
+    """
+
+    python: str
+    http: str
+
+
 class UserError(ValueError):
     """Input that cannot be used. Its text is one sentence: what is wrong, where, what to do.
+
+    :param sentence: the whole; or only what is wrong, and where, if a `cure` follows.
+    :param cure: what to do, for errors that also come over HTTP, where there are no arguments and no methods.
 
     >>> from gappletron import FeedbackGraph
     >>> FeedbackGraph.bandit(1)
@@ -33,6 +47,21 @@ class UserError(ValueError):
         ...
     gappletron._validate.UserError: a graph needs at least 2 classes, but 1 was given: name two or more
     """
+
+    def __init__(self, sentence: object = "", cure: Cure | None = None) -> None:
+        super().__init__(sentence if cure is None else f"{sentence}: {cure.python}")
+        self._over_http = None if cure is None else f"{sentence}: {cure.http}"
+
+    @property
+    def over_http(self) -> str:
+        """The sentence for those who send requests.
+
+        >>> error = UserError("the label is hidden", Cure("pass UNSEEN", 'send {"unseen": true}'))
+        >>> print(error, error.over_http, sep=chr(10))
+        the label is hidden: pass UNSEEN
+        the label is hidden: send {"unseen": true}
+        """
+        return str(self) if self._over_http is None else self._over_http
 
 
 class UnknownReceipt(UserError):

@@ -143,6 +143,14 @@ class Client:
         """Give feedback for many decisions, as pairs of decision and label: all of it is learned, or none."""
         self._post("/learn/batch", {"feedback": [_feedback(decision, label) for decision, label in feedback]})
 
+    def forget(self, decision: Decision | str) -> None:
+        """No feedback will come for a decision: nothing is learned from it, and it waits no more."""
+        self._post("/forget", {"id": _id(decision)})
+
+    def forget_many(self, decisions: Iterable[Decision | str]) -> None:
+        """The same for many decisions: all are forgotten, or none."""
+        self._post("/forget/batch", {"ids": [_id(decision) for decision in decisions]})
+
     # ------------------------------------------------------------------------------------------------------- looking on
 
     def predict(self, x: Any) -> Prediction:
@@ -172,7 +180,7 @@ class Client:
         return self._request("GET", "/v1/models")["models"]
 
     def health(self) -> dict[str, Any]:
-        """``{"status": "ok"}``, or an error."""
+        """``{"status": "ok"}``; ``"degraded"`` with a list of `problems`; or an error where nothing can be stored."""
         return self._request("GET", "/v1/health")
 
     # --------------------------------------------------------------------------------------------------------- requests
@@ -223,8 +231,12 @@ def _decision(answer: dict[str, Any]) -> Decision:
     return Decision(**{**answer, "reveals": tuple(answer["reveals"])})
 
 
+def _id(decision: Decision | str) -> str:
+    return decision.id if isinstance(decision, Decision) else decision
+
+
 def _feedback(decision: Decision | str, label: Any) -> dict[str, Any]:
-    name = decision.id if isinstance(decision, Decision) else decision
+    name = _id(decision)
     # UNSEEN is known by its name: importing it would load NumPy and Numba, which the client does not need.
     return {"id": name, "unseen": True} if getattr(label, "name", None) == "UNSEEN" else {"id": name, "label": label}
 

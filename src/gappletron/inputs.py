@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import entry
-from gappletron._validate import UserError
+from gappletron._validate import Cure, UserError
 from gappletron.numerics import LARGEST_VALUE
 from gappletron.records.cells import is_record
 from gappletron.records.encoder import joined_rows
@@ -157,11 +157,12 @@ class Checker:
             )
         if indices.ndim != 1 or indices.shape != values.shape:
             raise UserError(
-                f"x has {indices.shape} indices and {values.shape} values: give two flat sequences of one length"
+                f"x has {_count(indices)} indices and {_count(values)} values",
+                Cure("give two flat sequences of one length", "send two lists of one length"),
             )
         if indices.dtype.kind == "O" and all(type(index) is int for index in indices):
             beyond = max(indices, key=abs)  # Python's ints of any size
-            raise UserError(_outside(beyond if abs(beyond) < 10**30 else "of more than 30 digits", features))
+            raise _outside(beyond if abs(beyond) < 10**30 else "of more than 30 digits", features)
         if indices.size and indices.dtype.kind not in "iu":
             raise UserError(f"x has indices of type {indices.dtype}: they must be whole numbers")
         wide = np.ascontiguousarray(indices, dtype=np.int64)
@@ -171,7 +172,7 @@ class Checker:
             unique, inverse = np.unique(wide, return_inverse=True)
             return self._converted((unique, np.bincount(inverse, weights=values)), features)
         if problem == OUTSIDE:
-            raise UserError(_outside(indices[position], features))
+            raise _outside(indices[position], features)
         if problem == TOO_LARGE:
             raise UserError(
                 f"x has the value {values[position]} at index {wide[position]}: features must be finite, and at most "
@@ -185,10 +186,13 @@ class Checker:
         return squared if problem == FINE else None
 
 
-def _outside(index: Any, features: int) -> str:
-    return (
-        f"x has the index {index}, and the model takes indices from 0 to {features - 1}: hash or drop what is outside, "
-        "or make the model with more features (or a larger feature_limit)"
+def _outside(index: Any, features: int) -> UserError:
+    return UserError(
+        f"x has the index {index}, and the model takes indices from 0 to {features - 1}",
+        Cure(
+            "hash or drop what is outside, or make the model with more features (or a larger feature_limit)",
+            "hash or drop what is outside; --features is for a new model",
+        ),
     )
 
 
@@ -212,7 +216,11 @@ def sparse_parts(x: Any, features: int | None) -> tuple[Any, Any]:
     dense = plain_numbers(_array(x))
     if not _is_one_row(dense.shape, features):
         raise UserError(
-            f"x has the shape {dense.shape}: give {_how_many(features)} numbers, or a pair (indices, values)"
+            f"x has the shape {dense.shape}",
+            Cure(
+                f"give {_how_many(features)} numbers, or a pair (indices, values)",
+                f'send {_how_many(features)} numbers, or {{"indices": [...], "values": [...]}}',
+            ),
         )
     if dense.dtype.kind not in "biuf":
         raise UserError(f"x has entries of type {dense.dtype}: give numbers")
@@ -224,6 +232,11 @@ def sparse_parts(x: Any, features: int | None) -> tuple[Any, Any]:
 def _is_one_row(shape: tuple[int, ...], features: int | None) -> bool:
     """Whether this is the shape of one vector, of the right length where there is one."""
     return len(shape) in (1, 2) and shape[:-1] in ((), (1,)) and features in (None, shape[-1])
+
+
+def _count(given: NDArray[Any]) -> int | tuple[int, ...]:
+    """How many there are; the shape, where it is not flat."""
+    return given.size if given.ndim == 1 else given.shape
 
 
 def _how_many(features: int | None) -> str:

@@ -156,6 +156,23 @@ class Limits:
             array.flags.writeable = False
         return Bounds(shares, prices)
 
+    def spent_in_window(self, limited: Any, rounds: int, now: float) -> float | None:
+        """What was spent in the window of the next round, of a state that :meth:`piece` declared; None without a
+        budget.
+
+        :param rounds: decided so far.
+        :param now: in seconds since 1970.
+
+        >>> Limits().spent_in_window((), 0, 0.0) is None
+        True
+        """
+        if self.budget is None:
+            return None
+        per = self.budget.per
+        window = math.floor(now / SECONDS[per]) if isinstance(per, str) else rounds // per
+        found = limited.spending
+        return float(found.spent[0]) if window <= found.window[0] else 0.0
+
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON.
 

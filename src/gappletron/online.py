@@ -18,6 +18,7 @@ from gappletron import model_files, opening
 from gappletron._forks import forks, guard
 from gappletron._signals import held_back
 from gappletron._validate import Label, SpentReceipt, Unavailable, UserError, number, whole
+from gappletron.cures import MONITOR_IT, OPEN_AGAIN
 from gappletron.inputs import NO_VECTOR, Vector, Vectors
 from gappletron.journal import events
 from gappletron.journal.folder import FolderStore
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from gappletron._dispatch import Piece
     from gappletron.graphs import FeedbackGraph
+    from gappletron.journal.presence import Trouble
     from gappletron.learners.learner import Learner
     from gappletron.limits import Budget
     from gappletron.normalization import Normalization
@@ -321,8 +323,32 @@ class Online:
         with self._lock:
             self._look(is_nested)
             if isinstance(self._player.watch, NoWatch):
-                raise UserError("the model is not monitored: make it with Online(..., monitor=True)")
+                raise UserError("the model is not monitored", MONITOR_IT)
             return Monitor(self._player)
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """What is wrong with the journal, also where no call has failed yet: a snapshot in the background that could
+        not be stored, or files that were removed. None where all is well, or where there is no journal.
+
+        >>> from gappletron import FeedbackGraph, Online
+        >>> Online(graph=FeedbackGraph.bandit(3), features=2).trouble is None
+        True
+        """
+        return None if self._journal is None else self._journal.trouble
+
+    @property
+    def spent(self) -> float | None:
+        """What exploration has cost in the present window of the budget; None without a budget.
+
+        >>> from gappletron import Budget, FeedbackGraph, Online
+        >>> Online(graph=FeedbackGraph.bandit(3), features=2, budget=Budget(50, per=1000)).spent
+        0.0
+        """
+        is_nested = self._is_busy_here()
+        with self._lock:
+            self._look(is_nested)
+            return self.limits.spent_in_window(self._player._limited.tuple, self.rounds, time.time())
 
     @property
     def pending_limit(self) -> int:
@@ -398,7 +424,8 @@ class Online:
             if self._journal.rounds not in (-1, self.rounds):
                 raise Unavailable(
                     f"a round of the model in {self._journal.store.name!r} was played and not logged, after an error "
-                    "in the middle of it: open the folder again"
+                    "in the middle of it",
+                    OPEN_AGAIN,
                 )
 
     def _refuse_copies(self) -> None:

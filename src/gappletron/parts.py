@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gappletron._validate import Label, UserError, whole
 from gappletron.answers import Answers
+from gappletron.cures import GIVE_LABEL, PASS_UNSEEN
 from gappletron.inputs import Vector, Vectors, sparse_parts
 from gappletron.learners.learner import Learner
 from gappletron.limits import Limits
@@ -168,20 +169,20 @@ class Parts:
             # A class that was added since the action is one that the action did not reveal.
             if graph.arrays.revealing.item(action) and graph.n_classes == own.n_classes:
                 raise UserError(
-                    f"the action {receipt.action!r} reveals every label, so there is one to learn: give it, or leave "
-                    "the receipt alone if the label is not known"
+                    f"the action {receipt.action!r} reveals every label, so there is one to learn", GIVE_LABEL
                 )
             return UNSEEN_LABEL
         position = own.class_index(label)
         if position >= graph.n_classes:
             raise UserError(
-                f"the class {label!r} was added after the action of receipt {receipt.id!r}, which does not reveal "
-                "it: pass UNSEEN"
+                f"the class {label!r} was added after the action of receipt {receipt.id!r}, which does not reveal it",
+                PASS_UNSEEN,
             )
         if not graph.visible.item(action, position):
             raise UserError(
                 f"the action {receipt.action!r} does not reveal the label {label!r}, so learning from it would be "
-                "biased: pass UNSEEN"
+                "biased",
+                PASS_UNSEEN,
             )
         return position
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gappletron._validate import SpentReceipt, UnknownReceipt, UserError, number, whole
+from gappletron._validate import Cure, SpentReceipt, UnknownReceipt, UserError, number, whole
 from gappletron.receipts import (
     MOST_DIGITS,
     Receipt,
@@ -164,8 +164,12 @@ class Waiting:
         past = self.past.get(session)
         if past is not None and serial >= past.stop:
             raise UnknownReceipt(
-                f"the receipt {name!r} was issued after this model was saved or copied, by the one that went on: learn "
-                "from it there; if that one is lost, so is what happened in between, so save more often"
+                f"the receipt {name!r} was issued after this model was saved or copied, by the one that went on",
+                Cure(
+                    "learn from it there; if that one is lost, so is what happened in between, so save more often",
+                    "send it to the server that has the other copy; if there is none, what happened after the copy was "
+                    "made is lost, and so is this receipt",
+                ),
             )
         known = self.session._replace(stop=rounds) if session == self.session.name else past
         if known is None or not known.first <= serial < known.stop:
@@ -173,18 +177,21 @@ class Waiting:
         if found is not None:
             return found
         if serial in self.expired:
-            raise SpentReceipt(self._why_expired(name))
+            raise self._has_expired(name)
         raise SpentReceipt(
             f"the receipt {name!r} was already learned from, forgotten, or expired long ago: feedback counts once"
         )
 
-    def _why_expired(self, name: str) -> str:
+    def _has_expired(self, name: str) -> SpentReceipt:
         too_long = "" if self.age is None else f", or it waited for more than {self.age:g} seconds"
-        or_age = "" if self.age is None else " or pending_age="
-        return (
+        or_age, or_option = ("", "") if self.age is None else (" or pending_age=", " or --pending-age")
+        return SpentReceipt(
             f"the receipt {name!r} has expired, since more than {self.limit} others, or more than "
-            f"{self.most_bytes:,} bytes, were waiting{too_long}: give the feedback sooner, or make the model with a "
-            f"larger pending= or pending_bytes={or_age}"
+            f"{self.most_bytes:,} bytes, were waiting{too_long}",
+            Cure(
+                f"give the feedback sooner, or make the model with a larger pending= or pending_bytes={or_age}",
+                f"send the feedback sooner, or start the server with a larger --pending{or_option}",
+            ),
         )
 
     # ------------------------------------------------------------------------------------------------------- sessions
@@ -236,7 +243,11 @@ class Waiting:
 
 def _foreign(name: str) -> UnknownReceipt:
     return UnknownReceipt(
-        f"the receipt {name!r} is not from this model: learn from the receipts that its own act() returned"
+        f"the receipt {name!r} is not from this model",
+        Cure(
+            "learn from the receipts that its own act() returned",
+            'send the "id" of a decision of this model, and of a server that has its folder',
+        ),
     )
 
 

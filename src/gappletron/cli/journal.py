@@ -91,12 +91,30 @@ def _show(folder: Path, found: Summary) -> None:
         ("rows compacted", f"{found.compacted:,}"),
         ("first, last", " to ".join(_moment(time) for time in (found.first, found.last))),
         ("size", f"{found.bytes / 1e6:,.1f} MB, {found.events:,} events, {found.snapshots} snapshots"),
+        ("since the last", f"{found.since_snapshot:,} events, to be done again when it is opened"),
+        ("exploration", _limits(found)),
+        *([] if found.waiting is None else [("may wait", _waiting(*found.waiting))]),
         ("last opened with", ", ".join(f"{name} {version}" for name, version in found.versions.items())),
     ]
     width = max(len(name) for name, _ in rows)
     say(f"journal in {folder}")
     for name, value in rows:
         say(f"{name:<{width}}  {value}")
+
+
+def _limits(found: Summary) -> str:
+    """The limits on exploration, and what of the budget is spent."""
+    least, budget = found.limits.min_propensity, found.limits.budget
+    parts = [] if least == 0.0 else [f"every label is seen with probability {least:g} or more"]
+    if budget is not None:
+        per = f"{budget.per:,} decisions" if isinstance(budget.per, int) else budget.per
+        spent = "" if found.spent is None else f", {found.spent:g} spent in all up to the last snapshot"
+        parts.append(f"a budget of {budget.limit:g} per {per}{spent}")
+    return "; ".join(parts) or "no limits"
+
+
+def _waiting(most: int, size: int, age: float | None) -> str:
+    return f"{most:,} receipts, {size / 1e6:,.0f} MB" + ("" if age is None else f", {age:g} seconds")
 
 
 def _moment(time: float | None) -> str:

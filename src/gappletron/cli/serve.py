@@ -17,6 +17,7 @@ from gappletron.progress import progress
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gappletron.graphs import FeedbackGraph
     from gappletron.service.hosted import Hosted, Model
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -69,6 +70,14 @@ def serve(
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="For a new model: the seed of its draws. Default: 0.")] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Refuse records that lack a declared column (--text, --numeric, --categorical) or have another one. "
+            "Default: they are taken, and counted.",
+        ),
+    ] = False,
     shadow: Annotated[
         list[str] | None,
         typer.Option(
@@ -154,7 +163,7 @@ def serve(
     tokens = [] if token_file is None else access.read_tokens(token_file)
     access.check_host(host, tokens)
     given: dict[str, Any] = {
-        "graph": None if graph is None else with_costs(named_graph(graph, classes, revealing), cost),
+        "graph": None if graph is None else with_costs(graph_of(graph, classes, revealing), cost),
         **rows_of(vectors, features, {"text": text, "numeric": numeric, "categorical": categorical, "drop": drop}),
         "seed": seed,
         "durability": durability,
@@ -171,7 +180,9 @@ def serve(
             models = {place.name: opened(place.folder, learners[place.name], options) for place in places}
             if vectors and any(model.encoder is not None for model in models.values()):
                 raise UserError("--vectors was given, and a model takes records: omit it, or use another folder")
-            hosted = hosted_models(models, champions, max_waiting, alpha)
+            if strict and all(model.encoder is None for model in models.values()):
+                raise UserError("--strict is about the columns of records, and no model takes records: omit it")
+            hosted = hosted_models(models, champions, max_waiting, alpha, strict=strict)
             application = app.create_app(hosted, tokens=tokens, max_body=max_body)
         number = listening.getsockname()[1]
         address = f"http://{f'[{host}]' if ':' in host else host}:{number}/"
@@ -179,6 +190,25 @@ def serve(
     if application.service.failures:
         raise UserError(f"stopped, and not everything was stored: {application.service.failures[0]}")
     tell("stopped: everything is stored")
+
+
+def graph_of(graph: str, classes: str, revealing: str | None) -> FeedbackGraph:
+    """The graph of the options. A preset needs its classes: a number that nobody has chosen would stay for ever.
+
+    >>> graph_of("bandit", "", None)
+    Traceback (most recent call last):
+        ...
+    gappletron._validate.UserError: the preset 'bandit' does not say which labels there are: give --classes, as in \
+--classes ham,spam; for a model that is there already, omit --graph
+    """
+    from gappletron.graphs import FeedbackGraph
+
+    if not classes and not graph.endswith(".json") and graph.partition(":")[0] in FeedbackGraph.PRESETS:
+        raise UserError(
+            f"the preset {graph!r} does not say which labels there are: give --classes, as in --classes ham,spam; for "
+            "a model that is there already, omit --graph"
+        )
+    return named_graph(graph, classes, revealing)
 
 
 class Place(NamedTuple):
@@ -283,9 +313,9 @@ def opened(folder: Path, learner: str | None, options: dict[str, Any]) -> Model:
 
 
 def hosted_models(
-    models: dict[str, Model], champions: dict[str, str], max_waiting: int | None, alpha: float
+    models: dict[str, Model], champions: dict[str, str], max_waiting: int | None, alpha: float, *, strict: bool
 ) -> list[Hosted]:
-    """The models in the order given, each with its shadows."""
+    """The models in the order given, each with its shadows, which take what their champions take."""
     from gappletron.service.hosted import Hosted
 
     shadows = {name: Hosted(name, models[name], alpha=alpha) for name in champions}
@@ -298,6 +328,7 @@ def hosted_models(
             shadows=[shadows[each] for each, champion in champions.items() if champion == name],
             max_waiting=max_waiting,
             alpha=alpha,
+            strict=strict,
         )
         for name, model in models.items()
     ]

@@ -14,11 +14,14 @@ import hashlib
 import itertools
 import json
 import threading
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from gappletron._signals import held_back
-from gappletron._validate import UserError
+from gappletron._validate import Unavailable, UserError
+from gappletron.cures import OPEN_AGAIN
 from gappletron.journal.events import GraphMade, without_features
+from gappletron.journal.presence import Trouble, lost
 from gappletron.journal.store import Group
 from gappletron.model_files import graph_document
 
@@ -40,6 +43,10 @@ KEPT_SNAPSHOTS = 2
 SMALL, WORTH = 2**20, 4
 """A snapshot of more bytes than the first waits until the log has grown by so many times its size: it then takes some
 percent of the time at most, also where decisions come by the thousand."""
+LOOK_EVERY = 0.1
+"""Seconds after which a write looks again whether the files of the journal are still there."""
+
+
 MOST_GRAPHS = 1024
 """So many graphs are remembered as logged."""
 
@@ -128,6 +135,31 @@ class Journal:
         """The number of rounds whose decisions were added; -1 before the first."""
         self.background_error: str | None = None
         """Why the last snapshot in the background failed; None where it did not."""
+        self._looked = time.monotonic()
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """What is wrong with the journal, also where no call has failed yet; None where all is well.
+
+        >>> from gappletron.journal.store import MemoryStore
+        >>> journal = Journal(MemoryStore(), Policy())
+        >>> journal.background_error = "the disk is full"
+        >>> journal.trouble.sentence.partition(": ")[0]
+        "the last snapshot of the journal in 'memory' could not be stored (the disk is full)"
+        """
+        if self.is_closed:
+            return None
+        gone = lost(self.store)
+        if gone is not None:
+            return Trouble(gone, stops_writes=True)
+        if self.background_error is not None:
+            sentence = (
+                f"the last snapshot of the journal in {self.store.name!r} could not be stored "
+                f"({self.background_error}): nothing is lost, but opening it takes longer; remove the cause, and it "
+                "is tried again by itself"
+            )
+            return Trouble(sentence, stops_writes=False)
+        return None
 
     # ----------------------------------------------------------------------------------------------------------- events
 
@@ -177,7 +209,7 @@ class Journal:
     def check(self) -> None:
         """Before a call that changes the model: what an earlier call could not write is written now, or an error."""
         if self.is_closed:
-            raise UserError(f"the journal in {self.store.name!r} was closed: open the folder again")
+            raise UserError(f"the journal in {self.store.name!r} was closed", OPEN_AGAIN)
         if self._is_stuck:
             self.commit()
 
@@ -218,10 +250,18 @@ class Journal:
     def _store(self, group: Group) -> None:
         self._bytes_since += len(group.events)
         try:
+            if time.monotonic() - self._looked > LOOK_EVERY:
+                self._refuse_lost()
+                self._looked = time.monotonic()
             self.store.append(group, durable=self.policy.durability == "disk")
         except BaseException:
             self._is_stuck = True
             raise
+
+    def _refuse_lost(self) -> None:
+        gone = lost(self.store)
+        if gone is not None:
+            raise Unavailable(gone)
 
     def _forget_stored(self) -> None:
         """Remove the entries of the last write if it has succeeded."""
@@ -287,6 +327,7 @@ class Journal:
         """Store a snapshot, remove those that are not needed any more, and compact the log."""
         at, kind, header, copied, more, stop = snapshot
         arrays = copied | more()
+        self._refuse_lost()
         with self._writing:
             self.store.synchronise()  # a snapshot must not outlive the log that leads to it
         self.store.put_snapshot(at, kind, header, arrays)

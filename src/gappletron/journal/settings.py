@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gappletron._validate import UserError, printable
+from gappletron._validate import LETTERS_SHOWN, UserError, printable, shortened
 from gappletron._version import __version__
 from gappletron.model_files import graph_document
 from gappletron.player import learner_of
-from gappletron.spelling import spelled
+from gappletron.spelling import rebuilt, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,12 +60,51 @@ def check_settings(where: str, made: Mapping[str, Any], given: Mapping[str, Any]
     for name, value in settings_of(given).items():
         if name not in made:
             raise UserError(f"{name} was given, and nothing is known of it in {where!r}: omit it")
-        if _comparable(made[name]) != _comparable(value):
-            shown = "another one" if isinstance(made[name], dict) else printable(repr(made[name]))
+        old, new = _comparable(made[name]), _comparable(value)
+        if old != new:
             raise UserError(
-                f"{name} is not what the model in {where!r} was made with, which is {shown}: omit it, or use another "
-                "folder"
+                f"the model in {where!r} was made with another value of {name} ({_difference(name, old, new)}): omit "
+                "it, or use another folder"
             )
+
+
+def _difference(name: str, old: Any, new: Any) -> str:
+    """In what two values of an argument differ, in short.
+
+    >>> _difference("encoder", {"text": ["message"], "features": 64}, {"text": ["subject"], "features": 64})
+    "text ['message'], not ['subject']"
+    >>> _difference("seed", 0, 1)
+    '0, not 1'
+    """
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return f"{_shown(old)}, not {_shown(new)}"
+    if name == "learner" and _learner_name(old) != _learner_name(new):
+        return f"{_learner_name(old)!r}, not {_learner_name(new)!r}"
+    path = []
+    while isinstance(old, dict) and isinstance(new, dict):
+        # The first parts of a graph say more of it than what follows from them.
+        part = next(part for part in (*FIRST, *old, *new) if old.get(part) != new.get(part))
+        path.append(part)
+        old, new = old.get(part), new.get(part)
+    where = ".".join(path)
+    return f"other {where}" if where in MATRICES else f"{where} {_shown(old)}, not {_shown(new)}"
+
+
+FIRST = ("piece", "name", "classes", "actions", "edges", "costs")
+MATRICES = ("edges", "costs")
+"""Parts of a graph that are too large to be shown."""
+
+
+def _learner_name(data: dict[str, Any]) -> str:
+    """What a learner is called; the name of its class where that is not known here, since it is one of a user."""
+    try:
+        return str(rebuilt(data).name)
+    except (UserError, AttributeError):
+        return str(data.get("piece"))
+
+
+def _shown(value: Any) -> str:
+    return shortened(printable(repr(value)), LETTERS_SHOWN)
 
 
 def _comparable(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import functools
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +14,7 @@ from gappletron import _files
 from gappletron._validate import UserError
 from gappletron.journal import events
 from gappletron.journal.folder import FolderReader
+from gappletron.limits import Limits
 from gappletron.model_files import graph_from
 
 if TYPE_CHECKING:
@@ -225,8 +227,21 @@ def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
+class Kept(NamedTuple):
+    """Of the newest snapshot: the number of events before it, the limits on exploration, and what that had cost."""
+
+    at: int
+    limits: Limits
+    spent: float | None
+
+
 class Summary(NamedTuple):
-    """What a journal holds."""
+    """What a journal holds.
+
+    `since_snapshot` events were logged after the newest snapshot. `limits` are those on exploration, and `spent` what
+    that had cost at the newest snapshot, where there is a budget. `waiting` are the limits of receipts that wait: their
+    number, their bytes, their age in seconds.
+    """
 
     rounds: int
     statuses: dict[str, int]
@@ -238,6 +253,10 @@ class Summary(NamedTuple):
     first: float | None
     last: float | None
     versions: dict[str, str]
+    since_snapshot: int
+    limits: Limits
+    spent: float | None
+    waiting: tuple[int, int, float | None] | None
 
 
 def summary(folder: str | os.PathLike[str]) -> Summary:
@@ -247,16 +266,19 @@ def summary(folder: str | os.PathLike[str]) -> Summary:
     compacted = taught = count = 0
     first = last = None
     versions: dict[str, str] = {}
-    for event in _events(reader):
-        count += 1
+    kept, waiting = _kept(reader), None
+    limits = kept.limits
+    for count, event in enumerate(_events(reader), 1):
         match event:
             case events.Decided():
                 first, last = (event.time if first is None else first), event.time
                 compacted += bool(event.features.digest)
             case events.Taught():
                 taught += 1
-            case events.Opened(versions=found):
-                versions = found
+            case events.Opened(versions=found, waiting=(most, size, age)):
+                versions, waiting = found, (most, size, age)
+            case events.Limited(limits=found) if count > kept.at:
+                limits = Limits.from_dict(found)
     numbers = np.bincount(feedback.status, minlength=len(STATUSES)).tolist()
     return Summary(
         len(feedback.status),
@@ -269,4 +291,27 @@ def summary(folder: str | os.PathLike[str]) -> Summary:
         first,
         last,
         versions,
+        max(0, count - kept.at),
+        limits,
+        kept.spent if limits.budget == kept.limits.budget else None,
+        waiting,
     )
+
+
+MODEL = "gappletron.Online"
+"""The kind of saved model that snapshots are."""
+
+
+def _kept(reader: FolderReader) -> Kept:
+    """What the newest snapshot that is whole tells."""
+    for at in reversed(reader.snapshots()):
+        try:
+            return reader.read_snapshot(at, MODEL, functools.partial(_kept_of, at))
+        except UserError:  # then the one before it
+            continue
+    return Kept(0, Limits(), None)
+
+
+def _kept_of(at: int, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Kept:
+    limits = Limits.from_dict(header["limits"])
+    return Kept(at, limits, None if limits.budget is None else float(arrays["limits.spending.spent"][1]))

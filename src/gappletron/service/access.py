@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,11 @@ def read_tokens(path: str | PathLike[str]) -> list[str]:
     """The tokens of a file, one in each line; empty lines and those that start with # are left out."""
     try:
         text = Path(path).read_text(encoding="utf-8")
+    except PermissionError:
+        raise UserError(
+            f"the token file {str(path)!r} may not be read by the user of this process (number {os.getuid()}): let it "
+            "belong to that user, with mode 0400"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"the token file {str(path)!r} cannot be read ({error}): correct --token-file") from None
     tokens = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]

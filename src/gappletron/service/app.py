@@ -7,6 +7,7 @@ answer: a type in the OpenAPI description, and in clients made from it, is then 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import time
@@ -33,9 +34,12 @@ from gappletron.service.schemas import (
     Failure,
     Feedback,
     Feedbacks,
+    Forget,
+    ForgetMany,
     Health,
     Models,
 )
+from gappletron.service.upkeep import look_after
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -118,10 +122,13 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        """Close the models at the end."""
+        """Look after the models meanwhile, and close them at the end."""
+        care = asyncio.create_task(look_after(list(self.models.values())))
         try:
             yield
         finally:
+            care.cancel()
+            await asyncio.wait([care])
             for hosted in self.models.values():
                 try:
                     await hosted.close()
@@ -137,6 +144,8 @@ class Service:
             "/learn/batch": self.learn_many,
             "/predict": self.predict,
             "/predict/batch": self.predict_many,
+            "/forget": self.forget,
+            "/forget/batch": self.forget_many,
         }
         gets = {"/model": self.model, "/estimates": self.estimates}
         found = []
@@ -209,6 +218,16 @@ class Service:
             check_feedback(each, f" in feedback[{place}]")
         return answer(await hosted.learn(asked, key_of(request, "learn/batch", body)))
 
+    async def forget(self, request: Request) -> Response:
+        hosted = self.hosted(request)
+        body = await self.body(request)
+        return answer(await hosted.forget([FORGET(body).id], key_of(request, "forget", body)))
+
+    async def forget_many(self, request: Request) -> Response:
+        hosted = self.hosted(request)
+        body = await self.body(request)
+        return answer(await hosted.forget(FORGET_MANY(body).ids, key_of(request, "forget/batch", body)))
+
     async def predict(self, request: Request) -> Response:
         hosted = self.hosted(request)
         body = await self.body(request)
@@ -233,10 +252,15 @@ class Service:
     # ------------------------------------------------------------------------------------------------------- the others
 
     async def health(self, request: Request) -> Response:
-        for hosted in self.models.values():
-            if hosted.commits.failure is not None:
-                raise Unavailable(hosted.commits.failure)
-        return answer(encoded(Health("ok")))
+        """503 only where decisions cannot be stored: a probe that restarts the server on other problems would not cure
+        them. A shadow decides nothing.
+        """
+        found = [(hosted, hosted.problem) for hosted in self.models.values()]
+        problems = [problem for _, problem in found if problem is not None]
+        for hosted, problem in found:
+            if problem is not None and hosted.champion is None and not hosted.is_storing:
+                raise Unavailable(problem)
+        return answer(encoded(Health("degraded", problems) if problems else Health("ok")))
 
     async def show_metrics(self, request: Request) -> Response:
         return Response(await self.metrics.text(), media_type=CONTENT_TYPE)
@@ -287,6 +311,7 @@ def reading(kind: type[Any]) -> Callable[[bytes], Any]:
 ACT_RECORD, ACT_RECORDS = reading(ActRecord), reading(ActRecords)
 ACT_VECTOR, ACT_VECTORS = reading(ActVector), reading(ActVectors)
 FEEDBACK, FEEDBACKS = reading(Feedback), reading(Feedbacks)
+FORGET, FORGET_MANY = reading(Forget), reading(ForgetMany)
 
 
 def check_feedback(feedback: Feedback, where: str) -> None:
@@ -336,7 +361,7 @@ async def on_refusal(_: Request, error: Exception) -> Response:
 
 async def on_model_error(_: Request, error: Exception) -> Response:
     status = next(status for kind, status in STATUS if isinstance(error, kind))
-    return failure(status, str(error))
+    return failure(status, error.over_http if isinstance(error, UserError) else str(error))
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:

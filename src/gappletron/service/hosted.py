@@ -26,14 +26,17 @@ from gappletron._version import __version__
 from gappletron.inputs import Checker, sparse_parts
 from gappletron.receipts import UNSEEN, Unseen
 from gappletron.records.encoder import joined_rows
+from gappletron.service.columns import Columns, example_vector
 from gappletron.service.commits import Commits
 from gappletron.service.schemas import (
     Decision,
     Decisions,
     Estimates,
     Feedback,
+    Forgotten,
     GraphInfo,
     Learned,
+    LimitsInfo,
     ModelInfo,
     Prediction,
     Predictions,
@@ -47,7 +50,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gappletron.graphs import FeedbackGraph
+    from gappletron.journal.presence import Trouble
     from gappletron.learners.learner import Learner
+    from gappletron.limits import Limits
     from gappletron.monitor import Monitor
     from gappletron.numerics import Floats
     from gappletron.receipts import Receipt
@@ -94,6 +99,29 @@ class Model(Protocol):
     @property
     def waiting(self) -> int:
         """How many receipts wait for feedback."""
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """What is wrong with the journal."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def spent(self) -> float | None: ...
+
+    @property
+    def pending_limit(self) -> int: ...
+
+    @property
+    def pending_bytes(self) -> int: ...
+
+    @property
+    def pending_age(self) -> float | None: ...
+
+    def receipt(self, id: str) -> Receipt: ...
+
+    def forget(self, receipt: str) -> None: ...
 
     def hold(self) -> AbstractContextManager[object]:
         """Take the model's lock; calls inside do not wait for the disk, and are logged together."""
@@ -154,6 +182,7 @@ class Hosted:
     :param max_waiting: so many receipts may wait for feedback; then decisions are refused. By default they are not:
         the oldest receipts expire.
     :param alpha: the intervals of the estimates hold with probability 1 - alpha.
+    :param strict: refuse records whose columns are not those that the encoder declares; by default they are counted.
     """
 
     def __init__(
@@ -164,6 +193,7 @@ class Hosted:
         shadows: Iterable[Hosted] = (),
         max_waiting: int | None = None,
         alpha: float = 0.05,
+        strict: bool = False,
     ) -> None:
         self.name, self.model, self.max_waiting, self.alpha = name, model, max_waiting, alpha
         self.shadows = list(shadows)
@@ -177,6 +207,7 @@ class Hosted:
         self._estimating = asyncio.Lock()
         self._complained = -math.inf
         self._checker = Checker()
+        self.columns = Columns(model.encoder, is_strict=strict, name=name)
         for shadow in self.shadows:
             _check_shadow(self, shadow)
             shadow.champion = self
@@ -202,22 +233,38 @@ class Hosted:
 
     async def learn(self, feedback: Sequence[Feedback], key: Key | None = None) -> bytes:
         """Learn from all pieces of feedback, or from none; durable."""
-        pairs = [(each.id, each.label if each.unseen is msgspec.UNSET else UNSEEN) for each in feedback]
+        pairs = [(each.id, _label(each)) for each in feedback]
 
         def learned() -> bytes:
-            self.model.learn_many(pairs)  # type: ignore[arg-type]  # one of the two is set: the border checks it
+            self.model.learn_many(pairs)
             self.feedback += len(pairs)
             for shadow in self.shadows:
-                shadow._learn_too(pairs)  # type: ignore[arg-type]
+                shadow._learn_too(pairs)
             return encoded(Learned(len(pairs)))
 
         return await self._once(learned, key)
 
+    async def forget(self, ids: Sequence[str], key: Key | None = None) -> bytes:
+        """Wait no more for the feedback of all these decisions, or of none; durable."""
+
+        def forgotten() -> bytes:
+            for name in ids:
+                self.model.receipt(name)  # all are there, before the first is forgotten
+            for name in dict.fromkeys(ids):
+                self.model.forget(name)
+            for shadow in self.shadows:
+                shadow._forget_too(ids)
+            return encoded(Forgotten(len(set(ids))))
+
+        return await self._once(forgotten, key)
+
     async def _decided(self, rows: Sequence[Any], answer: Callable[[list[Decision]], bytes], key: Key | None) -> bytes:
         def decided() -> bytes:
             self._refuse_too_many(len(rows))
+            self.columns.check(rows)
             given = self._given(rows)
             receipts = self.model.act_many(given)
+            self.columns.count(rows)
             decisions = [self._decision(receipt) for receipt in receipts]
             self.decisions += len(rows)
             self.activity.count(len(rows))
@@ -276,6 +323,7 @@ class Hosted:
     def _follow(self, rows: Sequence[Any], receipts: Sequence[Receipt]) -> None:
         """Take the decisions of the champion for one's own; what goes wrong here is no concern of its clients."""
         model = self.model
+        self.columns.count(rows)
         with self._shielded(), model.hold():
             for x, receipt in zip(rows, receipts, strict=True):
                 own = model.follow(x, receipt.action, receipt.probabilities)
@@ -295,6 +343,15 @@ class Hosted:
                 model.learn_many([(own.decode(), label)])
                 self.feedback += 1
 
+    def _forget_too(self, ids: Sequence[str]) -> None:
+        """Forget what the champion forgets, where the decision was followed."""
+        model = self.model
+        for name in dict.fromkeys(ids):
+            with self._shielded(), model.hold():
+                own = model.recall(*_shadow_key(name))
+                if own is not None:
+                    model.forget(own.decode())
+
     async def _durable_if_possible(self) -> None:
         with self._shielded():
             await self.commits.durable()
@@ -313,11 +370,13 @@ class Hosted:
 
     def predict(self, x: Any) -> bytes:
         """The class of x, and the probability of each."""
+        self.columns.check([x])
         ((label, row),) = self._predictions([x])
         return encoded(Prediction(label, self.model.graph.classes, row))
 
     def predict_many(self, rows: Sequence[Any]) -> bytes:
         """The same for many rows."""
+        self.columns.check(rows)
         found = [RowPrediction(label, row) for label, row in self._predictions(rows)]
         return encoded(Predictions(self.model.graph.classes, found))
 
@@ -349,11 +408,52 @@ class Hosted:
             ),
             features=model.features,
             encoder=None if model.encoder is None else model.encoder.to_dict(),
+            columns=self.columns.to_dict() if self.columns.needed else None,
+            example=self.columns.example() if model.encoder is not None else example_vector(model.features),
             rounds=model.rounds,
             waiting=model.waiting,
+            limits=self._limits(),
+            problem=self.problem,
             versions={"gappletron": __version__, "python": platform.python_version(), "numpy": np.__version__},
             estimates=await self.report(),
         )
+
+    def _limits(self) -> LimitsInfo:
+        model = self.model
+        return LimitsInfo(
+            **model.limits.to_dict(),
+            spent=self.spent,
+            pending=model.pending_limit,
+            pending_bytes=model.pending_bytes,
+            pending_age=model.pending_age,
+            max_waiting=self.max_waiting,
+        )
+
+    @property
+    def spent(self) -> float | None:
+        """What exploration has cost in the present window of the budget; a shadow decides nothing, and pays nothing."""
+        return None if self.champion is not None else self.model.spent
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with storing what the model does, in one sentence: a commit that failed, or its journal."""
+        if self.commits.failure is not None:
+            return self.commits.failure
+        trouble = self.model.trouble
+        return None if trouble is None else trouble.sentence
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether decisions can be made durable at present."""
+        trouble = self.model.trouble
+        return self.commits.failure is None and (trouble is None or not trouble.stops_writes)
+
+    async def expire(self) -> None:
+        """Let receipts expire that have waited too long, also when no request comes; it is logged, as ever."""
+        if self.model.pending_age is not None and self.model.waiting and self.is_storing:
+            with self.model.hold():  # every call lets them expire
+                pass
+            await self.commits.durable()
 
     async def report(self) -> dict[str, Any]:
         """The monitor's report, not older than a second."""
@@ -407,6 +507,11 @@ class Activity:
         present = int(time.monotonic() if now is None else now)
         found = dict(self._seconds)
         return [found.get(second, 0) for second in range(present - seconds, present)]
+
+
+def _label(feedback: Feedback) -> Label | Unseen:
+    """The label of feedback that was checked: it has one, or it says that the label stayed unseen."""
+    return UNSEEN if feedback.label is msgspec.UNSET else feedback.label
 
 
 def _pair(x: Sparse | list[float]) -> Any:

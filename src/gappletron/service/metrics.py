@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.process_collector import ProcessCollector
+
+from gappletron._validate import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,6 +54,9 @@ class Metrics:
 
     async def text(self) -> bytes:
         """The whole page."""
+        for hosted in self.models:
+            with contextlib.suppress(UserError, OSError):  # /v1/health tells of it
+                await hosted.expire()
         self.reports = {hosted.name: await hosted.report() for hosted in self.models}
         return generate_latest(self._registry)
 
@@ -92,6 +98,46 @@ class Metrics:
             rounds.add_metric([hosted.name], hosted.model.rounds)
             waiting.add_metric([hosted.name], hosted.model.waiting)
         yield from (rounds, waiting)
+        yield from self._of_limits()
+        problem = GaugeMetricFamily(
+            "gappletron_storage_problem",
+            "1 while something is wrong with the journal: /v1/health says what.",
+            labels=["model"],
+        )
+        columns = CounterMetricFamily(
+            "gappletron_records_with_other_columns",
+            "Records since the start that lacked a declared column (missing), or had another (undeclared).",
+            labels=["model", "columns"],
+        )
+        for hosted in self.models:
+            problem.add_metric([hosted.name], float(hosted.problem is not None))
+            for kind, number in hosted.columns.records.items() if hosted.columns.needed else ():
+                columns.add_metric([hosted.name, kind], number)
+        yield from (problem, columns)
+
+    def _of_limits(self) -> Iterator[Metric]:
+        least = GaugeMetricFamily(
+            "gappletron_min_propensity", "Every label is seen at least with this probability.", labels=["model"]
+        )
+        budget = GaugeMetricFamily(
+            "gappletron_budget_limit", "What exploration may cost in a window.", labels=["model", "per"]
+        )
+        spent = GaugeMetricFamily(
+            "gappletron_budget_spent", "What it has cost in the present window.", labels=["model", "per"]
+        )
+        limit = GaugeMetricFamily("gappletron_waiting_limit", "So many receipts may wait.", labels=["model"])
+        for hosted in self.models:
+            model = hosted.model
+            limits = model.limits
+            least.add_metric([hosted.name], limits.min_propensity)
+            if limits.budget is not None:
+                labels = [hosted.name, str(limits.budget.per)]
+                budget.add_metric(labels, limits.budget.limit)
+                if hosted.spent is not None:
+                    spent.add_metric(labels, hosted.spent)
+            most = model.pending_limit if hosted.max_waiting is None else min(model.pending_limit, hosted.max_waiting)
+            limit.add_metric([hosted.name], most)
+        yield from (least, budget, spent, limit)
 
     def _of_estimates(self) -> Iterator[Metric]:
         rate_labels = ["model", "of", "figure"]

@@ -69,6 +69,10 @@ REQUESTS = {
     **{f"Many{kind}": _batch("rows", kind) for kind in X},
     "Feedback": FEEDBACK,
     "FeedbackBatch": _batch("feedback", "Feedback"),
+    "Forget": _body("id", {"type": "string"}),
+    "ForgetBatch": _body(
+        "ids", {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": schemas.MOST_ROWS}
+    ),
 }
 """Requests by hand, since what x may be depends on the model, and feedback is one of two kinds."""
 
@@ -102,8 +106,24 @@ MODEL = {
     },
     "features": 262144,
     "encoder": {"text": ["message"]},
+    "columns": {
+        "strict": False,
+        "missing": {"records": 2, "columns": {"message": 2}},
+        "undeclared": {"records": 2, "columns": {"mesage": 2}},
+    },
+    "example": {"message": "some words"},
     "rounds": 1200,
     "waiting": 30,
+    "limits": {
+        "min_propensity": 0.02,
+        "budget": {"limit": 50.0, "per": 1000, "prices": None},
+        "spent": 7.0,
+        "pending": 1000000,
+        "pending_bytes": 268435456,
+        "pending_age": None,
+        "max_waiting": None,
+    },
+    "problem": None,
     "versions": {"gappletron": __version__},
     "estimates": REPORT,
 }
@@ -210,6 +230,31 @@ OF_MODELS = (
         keyed=True,
     ),
     Operation(
+        "forget",
+        "/forget",
+        "Forget a decision",
+        "Stops waiting for its feedback, since none will come; nothing is learned. Where the action hid the label, say "
+        "that it stayed unseen instead (/learn): from that the model learns.",
+        "Forgotten",
+        {"forgotten": 1},
+        "Forget",
+        {"id": DECISION["id"]},
+        LEARNING,
+        keyed=True,
+    ),
+    Operation(
+        "forgetBatch",
+        "/forget/batch",
+        "Forget many decisions",
+        "Either all of them are forgotten, or, where one cannot be, none.",
+        "Forgotten",
+        {"forgotten": 2},
+        "ForgetBatch",
+        {"ids": [DECISION["id"], "5f2b9c01a7de-42"]},
+        LEARNING,
+        keyed=True,
+    ),
+    Operation(
         "predictBatch",
         "/predict/batch",
         "Predict many rows",
@@ -243,7 +288,8 @@ OF_SERVER = (
         "health",
         "/v1/health",
         "Is it well?",
-        "Needs no token. 503 if what was asked last could not be stored.",
+        "Needs no token. 503 if decisions cannot be stored. `degraded` if they can, and something else is wrong, such "
+        "as a snapshot that failed: starting the server again would not help.",
         "Health",
         {"status": "ok"},
         failures=(503,),
@@ -308,6 +354,7 @@ def _components() -> dict[str, Any]:
         schemas.Decision,
         schemas.Decisions,
         schemas.Learned,
+        schemas.Forgotten,
         schemas.Prediction,
         schemas.Predictions,
         schemas.ModelInfo,

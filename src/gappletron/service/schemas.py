@@ -23,9 +23,13 @@ __all__ = [
     "Failure",
     "Feedback",
     "Feedbacks",
+    "Forget",
+    "ForgetMany",
+    "Forgotten",
     "GraphInfo",
     "Health",
     "Learned",
+    "LimitsInfo",
     "ModelInfo",
     "Models",
     "Prediction",
@@ -96,6 +100,18 @@ class Feedbacks(Request, frozen=True):
     feedback: Annotated[list[Feedback], Rows]
 
 
+class Forget(Request, frozen=True):
+    """The decision for which no feedback will come."""
+
+    id: str
+
+
+class ForgetMany(Request, frozen=True):
+    """Decisions for which no feedback will come: all are forgotten, or none."""
+
+    ids: Annotated[list[str], Rows]
+
+
 class Decision(Struct, frozen=True):
     """What to do, and what is needed to give feedback later."""
 
@@ -116,6 +132,12 @@ class Learned(Struct, frozen=True):
     """How many pieces of feedback were learned from."""
 
     learned: int
+
+
+class Forgotten(Struct, frozen=True):
+    """How many receipts wait no more."""
+
+    forgotten: int
 
 
 class Prediction(Struct, frozen=True, rename={"label": "class"}):
@@ -140,10 +162,13 @@ class Predictions(Struct, frozen=True):
     predictions: list[RowPrediction]
 
 
-class Health(Struct, frozen=True):
-    """The service answers, and what it acknowledged is stored."""
+class Health(Struct, frozen=True, omit_defaults=True):
+    """The service answers, and what it acknowledged is stored: `ok`, or `degraded` where something else needs looking
+    after, with one sentence for each problem.
+    """
 
     status: str
+    problems: list[str] = []
 
 
 class GraphInfo(Struct, frozen=True):
@@ -153,6 +178,20 @@ class GraphInfo(Struct, frozen=True):
     classes: tuple[Label, ...]
     actions: tuple[Label, ...]
     reveals: list[tuple[Label, ...]]
+
+
+class LimitsInfo(Struct, frozen=True):
+    """Limits on exploration, and on receipts that wait; null where there is none."""
+
+    min_propensity: float
+    budget: dict[str, Any] | None
+    """What exploration may cost: `limit`, `per` so many decisions, "hour" or "day", and the `prices` of actions."""
+    spent: float | None
+    """What it has cost in the present window of the budget; that of all windows is in the estimates."""
+    pending: int
+    pending_bytes: int
+    pending_age: float | None
+    max_waiting: int | None
 
 
 class ModelInfo(Struct, frozen=True):
@@ -165,8 +204,15 @@ class ModelInfo(Struct, frozen=True):
     graph: GraphInfo
     features: int
     encoder: dict[str, Any] | None
+    columns: dict[str, Any] | None
+    """Since the start of the server: records that lacked declared columns, and that had others; null without any."""
+    example: Any
+    """An x that the model takes."""
     rounds: int
     waiting: int
+    limits: LimitsInfo
+    problem: str | None
+    """What is wrong with its journal, if anything is."""
     versions: dict[str, str]
     estimates: dict[str, Any]
 

@@ -1,0 +1,41 @@
+"""What a server does when no request comes: receipts expire, what could not be stored is tried again, and problems of
+the journals are written to the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from gappletron._validate import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gappletron.service.hosted import Hosted
+
+__all__ = ["look_after"]
+
+EVERY = 5.0
+"""Seconds between two looks at the models."""
+
+log = logging.getLogger("gappletron.service")
+
+
+async def look_after(models: Sequence[Hosted], every: float = EVERY) -> None:
+    """Look at the models again and again, until the task is cancelled."""
+    said: dict[str, str | None] = {}
+    while True:
+        for hosted in models:
+            with contextlib.suppress(UserError, OSError):  # what is left of it is the problem that is told next
+                if hosted.commits.failure is not None:
+                    # Where a proxy sends nothing to a server that is not well, no request would try it again.
+                    await hosted.commits.durable()
+                await hosted.expire()
+            problem = hosted.problem
+            if problem is not None and problem != said.get(hosted.name):
+                log.warning("the model %r: %s", hosted.name, problem)
+            said[hosted.name] = problem
+        await asyncio.sleep(every)

@@ -1,0 +1,427 @@
+"""What an operator sees of a service: problems of the journal, limits, columns that do not fit, forgotten receipts."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gappletron import Budget, Encoder, FeedbackGraph, Online, UserError, read_decisions
+from gappletron.client import Client
+from gappletron.journal import journal as journals
+from gappletron.service import upkeep
+from gappletron.service.app import create_app
+from gappletron.service.hosted import Hosted
+from problems import ended
+from servers import FILTER, Browser, mail_model, running, served
+
+
+@pytest.fixture
+def mail(tmp_path):
+    with mail_model(tmp_path / "mail", durability="os") as model:
+        yield model
+
+
+def metrics(browser):
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(browser.get("/metrics").body.decode())
+        for sample in family.samples
+    }
+
+
+def shadowed(folder, **options):
+    """A champion and its shadow, and a browser that talks to them."""
+    champion = mail_model(folder / "a", durability="os")
+    shadow = Online.open(
+        folder / "b", "gapsmh", FILTER, encoder=Encoder(text="message", features=2**12), durability="os"
+    )
+    follower = Hosted("b", shadow)
+    return champion, shadow, Browser(create_app([Hosted("a", champion, shadows=[follower], **options), follower]))
+
+
+# ------------------------------------------------------------------------------------------------------------- problems
+
+
+def test_a_snapshot_that_failed_is_told_and_the_service_goes_on(tmp_path, monkeypatch):
+    with mail_model(tmp_path / "mail", durability="os", snapshot_every=3) as model:
+        browser = Browser(create_app([Hosted("mail", model)]))
+        assert metrics(browser)["gappletron_storage_problem", "mail"] == 0
+        with monkeypatch.context() as patch:
+            patch.setattr("gappletron.model_files.write", no_space)
+            for n in range(4):
+                assert browser.post("/v1/act", {"x": f"text {n}"}).status == 200
+            model._journal.wait()
+        health = browser.get("/v1/health")
+        assert (health.status, health.json["status"]) == (200, "degraded")  # to start it again would not help
+        assert "No space left on device" in health.json["problems"][0]
+        assert browser.get("/v1/model").json["problem"] == health.json["problems"][0]
+        assert metrics(browser)["gappletron_storage_problem", "mail"] == 1
+        for n in range(4):  # the next snapshot succeeds
+            browser.post("/v1/act", {"x": f"text {n}"})
+        model._journal.wait()
+        assert browser.get("/v1/health").json == {"status": "ok"}
+        assert browser.get("/v1/model").json["problem"] is None
+
+
+def no_space(*_):
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("how", ["removed", "moved", "log removed"])
+def test_files_that_are_gone_are_noticed(tmp_path, monkeypatch, how):
+    monkeypatch.setattr(journals, "LOOK_EVERY", 0.0)
+    folder = tmp_path / "mail"
+    model = mail_model(folder, durability="os")
+    browser = Browser(create_app([Hosted("mail", model)]))
+    decision = browser.post("/v1/act", {"x": "a"}).json
+    if how == "removed":
+        shutil.rmtree(folder)
+    elif how == "moved":
+        folder.rename(tmp_path / "elsewhere")
+    else:
+        next(folder.glob("log-*.gap")).unlink()
+    health = browser.get("/v1/health")
+    assert health.status == 503
+    assert "was removed or moved while it was open" in health.error
+    refused = browser.post("/v1/learn", {"id": decision["id"], "label": "ham"})
+    assert refused.status == 503
+    assert "was removed or moved" in refused.error
+    if how == "moved":  # and back: what could not be stored is stored now
+        (tmp_path / "elsewhere").rename(folder)
+        assert browser.post("/v1/act", {"x": "b"}).status == 200
+        assert browser.get("/v1/health").json == {"status": "ok"}
+        model.close()
+        assert Online.from_journal(folder).rounds == 2
+        assert Online.from_journal(folder).waiting == 1
+    else:
+        with pytest.raises(UserError, match="was removed or moved"):
+            model.close()
+
+
+def test_a_shadow_that_cannot_be_stored_does_not_stop_its_champion(tmp_path, monkeypatch):
+    monkeypatch.setattr(journals, "LOOK_EVERY", 0.0)
+    champion, shadow, browser = shadowed(tmp_path)
+    with champion:
+        shutil.rmtree(tmp_path / "b")
+        assert browser.post("/v1/act", {"x": "a"}).status == 200
+        health = browser.get("/v1/health")
+        assert (health.status, health.json["status"]) == (200, "degraded")
+        with pytest.raises(UserError, match="was removed"):
+            shadow.close()
+
+
+def look_after_for_a_while(hosted):
+    async def story():
+        task = asyncio.create_task(upkeep.look_after([hosted], every=0.01))
+        await asyncio.sleep(0.2)
+        assert not task.done()
+        task.cancel()
+
+    asyncio.run(story())
+
+
+def test_the_log_of_the_server_tells_of_a_problem_once(mail, caplog):
+    mail._journal.background_error = "the disk is full"
+    look_after_for_a_while(Hosted("mail", mail))
+    assert caplog.text.count("the disk is full") == 1
+
+
+def test_after_a_full_disk_the_service_is_well_again_without_a_request(tmp_path, monkeypatch):
+    with mail_model(tmp_path / "mail", durability="os") as model:
+        hosted = Hosted("mail", model)
+        browser = Browser(create_app([hosted]))
+        with monkeypatch.context() as patch:
+            patch.setattr("gappletron.journal.folder._write_all", no_space)
+            assert browser.post("/v1/act", {"x": "a"}).status == 503
+            look_after_for_a_while(hosted)
+            assert browser.get("/v1/health").status == 503
+        look_after_for_a_while(hosted)
+        assert browser.get("/v1/health").json == {"status": "ok"}
+        assert Online.from_journal(tmp_path / "mail").rounds == 1
+
+
+# --------------------------------------------------------------------------------------------------------------- expiry
+
+
+def test_receipts_expire_although_no_request_comes(tmp_path):
+    with mail_model(tmp_path / "mail", durability="os", pending_age=0.5) as model:
+        hosted = Hosted("mail", model)
+        browser = Browser(create_app([hosted]))
+        browser.post("/v1/act/batch", {"rows": ["a", "b"]})
+        assert metrics(browser)["gappletron_waiting_receipts", "mail"] == 2
+        time.sleep(0.6)
+        assert metrics(browser)["gappletron_waiting_receipts", "mail"] == 0
+        browser.post("/v1/act", {"x": "c"})
+        time.sleep(0.6)
+        look_after_for_a_while(hosted)
+        assert model.waiting == 0
+        # It is in the log, and not only in the memory of this process.
+        again = Online.from_journal(tmp_path / "mail", replay="first")
+        assert again.waiting == 0
+        assert not again.differences(model)
+        statuses = [row["status"] for batch in read_decisions(tmp_path / "mail") for row in batch.to_pylist()]
+        assert statuses == ["expired"] * 3
+
+
+# --------------------------------------------------------------------------------------------------------------- limits
+
+
+def test_limits_are_shown(tmp_path):
+    graph = FeedbackGraph.label_efficient(["bug", "praise"])
+    limits = {"min_propensity": 0.2, "budget": Budget(5, per=100), "pending": 70, "pending_age": 3600.0}
+    with Online.open(tmp_path / "m", graph=graph, features=3, durability="os", **limits) as model:
+        browser = Browser(create_app([Hosted("m", model, max_waiting=60)]))
+        asked = 0
+        for n in range(50):
+            decision = browser.post("/v1/act", {"x": [1.0, n % 2, 0.5]}).json
+            asked += decision["action"] not in graph.classes  # what has a price by default
+        found = browser.get("/v1/model").json["limits"]
+        assert found == {
+            "min_propensity": 0.2,
+            "budget": {"limit": 5.0, "per": 100, "prices": None},
+            "spent": asked,
+            "pending": 70,
+            "pending_bytes": model.pending_bytes,
+            "pending_age": 3600.0,
+            "max_waiting": 60,
+        }
+        assert 0 < asked <= 5
+        shown = metrics(browser)
+        assert shown["gappletron_min_propensity", "m"] == 0.2
+        assert shown["gappletron_budget_limit", "100", "m"] == 5
+        assert shown["gappletron_budget_spent", "100", "m"] == asked
+        assert shown["gappletron_waiting_limit", "m"] == 60
+        for n in range(50):
+            browser.post("/v1/act", {"x": [1.0, n % 2, 0.5]})
+            browser.post("/v1/forget", {"id": model.pending[0].id})
+        assert browser.get("/v1/model").json["limits"]["spent"] == 0  # the next round opens a window
+        assert model.monitor.report().spent >= asked
+    code, out, _ = ended("journal", str(tmp_path / "m"))
+    assert code == 0
+    assert "every label is seen with probability 0.2 or more; a budget of 5 per 100 decisions, " in out
+    assert f"{model.monitor.report().spent:g} spent in all" in out
+    assert "70 receipts, " in out
+    assert "3600 seconds" in out
+
+
+def test_limits_without_any_and_after_a_change(tmp_path):
+    with Online.open(tmp_path / "m", graph=FILTER, features=3, snapshot_every=10**6) as model:
+        model.act([1.0, 0.0, 0.0])
+        _, out, _ = ended("journal", str(tmp_path / "m"))
+        assert "no limits" in out
+        assert "2 events, to be done again" in out or "3 events, to be done again" in out  # the opening, the graph
+        model.set_limits(min_propensity=0.25, budget=Budget(2.5, per="day"))
+        _, out, _ = ended("journal", str(tmp_path / "m"))
+        assert "probability 0.25 or more; a budget of 2.5 per day" in out
+        browser = Browser(create_app([Hosted("m", model)]))
+        assert browser.get("/v1/model").json["limits"]["budget"] == {"limit": 2.5, "per": "day", "prices": None}
+
+
+# -------------------------------------------------------------------------------------------------------------- columns
+
+
+def columns_model(folder):
+    encoder = Encoder(text="message", numeric=["links", "sender.age"], drop="note", features=2**12)
+    return Online.open(folder, graph=FILTER, encoder=encoder, durability="os")
+
+
+FITTING = {"message": "hello", "links": 3, "sender": {"age": None}}
+
+
+def test_columns_that_do_not_fit_are_counted(tmp_path):
+    with columns_model(tmp_path / "m") as model:
+        browser = Browser(create_app([Hosted("m", model)]))
+        for x in (
+            FITTING,
+            {**FITTING, "note": "ignored"},
+            {"mesage": "hello", "links": 3, "sender": {"age": 4}},
+            {**FITTING, "sender": {"age": 4, "name": "Eve"}},
+            "a text",
+        ):
+            assert browser.post("/v1/act", {"x": x}).status == 200
+        browser.post("/v1/act/batch", {"rows": [FITTING, {**FITTING, "tags": [1, 2]}]})
+        found = browser.get("/v1/model").json["columns"]
+        assert found == {
+            "strict": False,
+            "missing": {"records": 2, "columns": {"message": 2, "links": 1, "sender.age": 1}},
+            "undeclared": {"records": 4, "columns": {"mesage": 1, "sender.name": 1, "": 1, "tags": 1}},
+        }
+        shown = metrics(browser)
+        assert shown["gappletron_records_with_other_columns_total", "m", "missing"] == 2
+        assert shown["gappletron_records_with_other_columns_total", "m", "undeclared"] == 4
+
+
+def test_examples_fit_and_tell_nothing_of_what_was_sent(tmp_path):
+    with Online.open(tmp_path / "m", graph=FILTER, encoder=Encoder(), durability="os") as model:
+        browser = Browser(create_app([Hosted("m", model)]))
+        sent = {"name": "Eve", "age": 41, "member": True, "tags": ["a", "b"], "home": {"zip": 53111}}
+        for x in (browser.get("/v1/model").json["example"], sent):
+            assert browser.post("/v1/predict", {"x": x}).status == 200
+            assert browser.post("/v1/act", {"x": x}).status == 200
+        example = browser.get("/v1/model").json["example"]
+        assert example.keys() == sent.keys()
+        assert "Eve" not in str(example)
+        assert "41" not in str(example)
+        assert "53111" not in str(example)
+    with columns_model(tmp_path / "declared") as model:
+        browser = Browser(create_app([Hosted("m", model, strict=True)]))
+        assert browser.post("/v1/act", {"x": browser.get("/v1/model").json["example"]}).status == 200
+    for features in (1, 2, 8, 9, "grow"):
+        with Online.open(tmp_path / str(features), graph=FILTER, features=features, durability="os") as model:
+            browser = Browser(create_app([Hosted("m", model)]))
+            assert browser.post("/v1/act", {"x": browser.get("/v1/model").json["example"]}).status == 200
+
+
+def test_names_of_columns_cannot_fill_the_memory(tmp_path):
+    with columns_model(tmp_path / "m") as model:
+        browser = Browser(create_app([Hosted("m", model)]))
+        browser.post("/v1/act/batch", {"rows": [{f"c{n}": 1} for n in range(500)]})
+        found = browser.get("/v1/model").json["columns"]["undeclared"]
+        assert found["records"] == 500
+        assert len(found["columns"]) == 50
+
+
+@pytest.mark.parametrize(
+    ("x", "sentence"),
+    [
+        ({**FITTING, "mesage": 1}, "x has the column 'mesage', which the model was not told of"),
+        (
+            {"mesage": "a", "links": 1, "sender": {"age": 1}},
+            "x has the column 'mesage', which the model was not told of, did you mean 'message'? Send the declared",
+        ),
+        (
+            {"message": "a", "sender": {"age": 1}},
+            "x lacks the column 'links': send it, as null where there is no value",
+        ),
+        ("a text", "x is a text without a column, and the model was told of 'links', 'message', 'sender.age'"),
+        ({**FITTING, "deep": {"a": {"b": 1}}}, "x has the column 'deep.a.b'"),
+    ],
+)
+def test_strict_columns(tmp_path, x, sentence):
+    with columns_model(tmp_path / "m") as model:
+        browser = Browser(create_app([Hosted("m", model, strict=True)]))
+        for path in ("/v1/act", "/v1/predict"):
+            refused = browser.post(path, {"x": x})
+            assert refused.status == 422
+            assert sentence in refused.error
+        refused = browser.post("/v1/act/batch", {"rows": [FITTING, x]})
+        assert refused.status == 422
+        assert sentence.replace("x ", "rows[1] ", 1) in refused.error
+        assert model.rounds == 0
+        for each in (FITTING, {**FITTING, "note": "ignored"}, {**FITTING, "message": None}):
+            assert browser.post("/v1/act", {"x": each}).status == 200
+            assert browser.post("/v1/predict/batch", {"rows": [each]}).status == 200
+
+
+def test_strict_columns_of_deep_records_are_no_error_of_ours(tmp_path):
+    with columns_model(tmp_path / "m") as model:
+        browser = Browser(create_app([Hosted("m", model, strict=True)]))
+        body = b'{"x": ' + b'{"a":' * 400 + b"1" + b"}" * 401
+        assert browser("POST", "/v1/act", body).status == 422
+
+
+def test_models_without_declared_columns_have_nothing_to_compare(tmp_path):
+    with Online.open(tmp_path / "m", graph=FILTER, encoder=Encoder(), durability="os") as model:
+        browser = Browser(create_app([Hosted("m", model)]))
+        browser.post("/v1/act", {"x": {"anything": 1}})
+        assert browser.get("/v1/model").json["columns"] is None
+        assert not [name for name, *_ in metrics(browser) if "columns" in name]
+
+
+def test_the_command_can_be_strict(tmp_path):
+    options = ["--graph", "filtering", "--classes", "ham,spam", "--text", "message"]
+    with served(tmp_path / "mail", *options, "--strict") as (address, _), Client(address) as client:
+        client.act({"message": "hello"})
+        with pytest.raises(UserError, match="did you mean 'message'"):
+            client.act({"mesage": "hello"})
+
+
+# ----------------------------------------------------------------------------------------------------------- forgetting
+
+
+def test_a_receipt_can_be_forgotten(mail, tmp_path):
+    browser = Browser(create_app([Hosted("mail", mail)]))
+    first, second, third = (
+        each["id"] for each in browser.post("/v1/act/batch", {"rows": ["a", "b", "c"]}).json["decisions"]
+    )
+    weights = mail.weights.copy()
+    answers = [browser.post("/v1/forget", {"id": first}, key="k") for _ in range(2)]
+    assert answers[0].json == answers[1].json == {"forgotten": 1}
+    again = browser.post("/v1/forget", {"id": first})
+    assert again.status == 409
+    assert "was already learned from, forgotten" in again.error
+    assert browser.post("/v1/learn", {"id": first, "label": "ham"}).status == 409
+    assert browser.post("/v1/forget", {"id": "nobody-1"}).status == 404
+    refused = browser.post("/v1/forget/batch", {"ids": [second, first]})
+    assert refused.status == 409
+    assert mail.waiting == 2  # all or none
+    assert browser.post("/v1/forget/batch", {"ids": [second, third, second]}).json == {"forgotten": 2}
+    assert mail.waiting == 0
+    assert (mail.weights == weights).all()
+    statuses = [row["status"] for batch in read_decisions(tmp_path / "mail") for row in batch.to_pylist()]
+    assert statuses == ["forgotten"] * 3
+
+
+def test_a_shadow_forgets_what_its_champion_forgets(tmp_path):
+    champion, shadow, browser = shadowed(tmp_path)
+    with champion, shadow:
+        ids = [each["id"] for each in browser.post("/v1/act/batch", {"rows": ["a", "b", "c"]}).json["decisions"]]
+        browser.post("/v1/forget", {"id": ids[0]})
+        browser.post("/v1/forget/batch", {"ids": ids[1:]})
+        assert (champion.waiting, shadow.waiting) == (0, 0)
+        refused = browser.post("/v1/models/b/forget", {"id": ids[0]})
+        assert refused.status == 409
+        assert "shadows 'a'" in refused.error
+
+
+def test_the_client_forgets(mail):
+    with running(create_app([Hosted("mail", mail)])) as address, Client(address) as client:
+        first, second, third = client.act_many(["a", "b", "c"])
+        client.forget(first)
+        client.forget_many([second.id, third])
+        assert mail.waiting == 0
+        with pytest.raises(UserError, match="was already learned from, forgotten"):
+            client.forget(first.id)
+
+
+# ------------------------------------------------------------------------------------------------------------ sentences
+
+
+def test_cures_are_those_of_http(mail, tmp_path):
+    browser = Browser(create_app([Hosted("mail", mail)]))
+    with pytest.raises(UserError, match=r"learn from the receipts that its own act\(\) returned"):
+        mail.learn("nobody-1", "ham")
+    decision = browser.post("/v1/act", {"x": "a"}).json
+    sentences = {
+        "every label": browser.post("/v1/learn", {"id": decision["id"], "unseen": True}).error,
+        "foreign": browser.post("/v1/learn", {"id": "nobody-1", "label": "ham"}).error,
+        "large": browser.post("/v1/act", {"x": {"a": 1e60}}).error,
+    }
+    assert "send it, or forget the receipt (/v1/forget)" in sentences["every label"]
+    assert 'send the "id" of a decision of this model' in sentences["foreign"]
+    assert "leave such a value out (null)" in sentences["large"]
+    with Online.open(tmp_path / "bandit", graph=FeedbackGraph.bandit(["a", "b", "c"]), features=2, pending=1) as model:
+        browser = Browser(create_app([Hosted("bandit", model)]))
+        first, second = (browser.post("/v1/act", {"x": [1.0, 2.0]}).json for _ in range(2))
+        hidden = next(label for label in "abc" if label not in second["reveals"])
+        sentences["hidden"] = browser.post("/v1/learn", {"id": second["id"], "label": hidden}).error
+        sentences["expired"] = browser.post("/v1/learn", {"id": first["id"], "label": "a"}).error
+        sentences["shape"] = browser.post("/v1/act", {"x": [1.0]}).error
+        sentences["outside"] = browser.post("/v1/act", {"x": {"indices": [7], "values": [1.0]}}).error
+    with Online.open(tmp_path / "unwatched", graph=FILTER, features=2, monitor=False) as model:
+        sentences["unwatched"] = Browser(create_app([Hosted("m", model)])).get("/v1/model").error
+    assert "gappletron serve makes folders that are monitored" in sentences["unwatched"]
+    assert sentences["hidden"].endswith(
+        'so learning from it would be biased: send {"unseen": true} in place of the label'
+    )
+    assert "start the server with a larger --pending" in sentences["expired"]
+    assert 'send 2 numbers, or {"indices": [...], "values": [...]}' in sentences["shape"]
+    assert "--features is for a new model" in sentences["outside"]
+    for sentence in sentences.values():
+        assert not [
+            word for word in ("UNSEEN", "act()", "pending=", "Online", "None", "feature_limit") if word in sentence
+        ]
