@@ -84,6 +84,23 @@ class InFlight(NamedTuple):
     mark: int
 
 
+def _events(entries: list[Entry]) -> list[bytes]:
+    """The bytes of the events among the entries."""
+    return [data for kind, _, data in entries if kind != PUBLISHED]
+
+
+def _fitting(entries: list[Entry], limit: int) -> int:
+    """How many of the first entries have at most `limit` bytes; what was published together stays together."""
+    size = stop = 0
+    for place, (kind, _, data) in enumerate(entries, 1):
+        size += len(data)
+        if size > limit:
+            break
+        if kind == PUBLISHED:
+            stop = place
+    return stop
+
+
 def version_of(document: dict[str, Any]) -> int:
     """The version of a graph: the first 63 bits of a hash of its document."""
     text = json.dumps(document, sort_keys=True).encode()
@@ -182,7 +199,7 @@ class Journal:
         with self._writing:
             self._writer = threading.get_ident()
             try:
-                if self._stored < wanted:  # else the thread before this one has written it
+                while self._stored < wanted:  # else the thread before this one has written it
                     self._write()
             finally:
                 self._writer = None
@@ -196,12 +213,19 @@ class Journal:
             )
 
     def _write(self) -> None:
+        """Store what is published as one group, or as much of it as fits into one."""
         self._forget_stored()
         entries = self._entries
         stop = len(entries)
         while stop and entries[stop - 1][0] != PUBLISHED:
             stop -= 1
-        batch = [data for kind, _, data in entries[:stop] if kind != PUBLISHED]
+        batch = _events(entries[:stop])
+        if sum(map(len, batch)) > self.store.group_limit:
+            stop = _fitting(entries[:stop], self.store.group_limit)
+            batch = _events(entries[:stop])
+            if not stop:
+                self._is_stuck = True
+                raise self.store.too_large()
         if stop:
             first = self.store.count
             self._in_flight = InFlight(first + len(batch), entries[0], stop, entries[stop - 1][1])
