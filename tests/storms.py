@@ -334,6 +334,87 @@ def interrupted_rounds(strikes, seed, learner="gapsmh", graph=None):
     return struck
 
 
+def interrupted_follows(strikes, seed, learner="gapsmh", graph=None, folder=None):
+    """Strikes while a model follows the decisions of another, with a journal where a folder is given; how many calls
+    were struck.
+
+    An interrupted `follow` was played exactly if its receipt waits, and then with the given action and probabilities;
+    an interrupted `learn` exactly if its receipt does not wait any more. A model that nothing interrupts, fed the same
+    calls that took effect, has the same bits and the same receipts, and so have the models that the journal leads to.
+    """
+    rng = np.random.default_rng(seed)
+    graph = FeedbackGraph.filtering(["a", "b", "c"]) if graph is None else graph
+    rows, N = rng.normal(size=(64, 5)), graph.n_actions
+    options = {"features": 5, "seed": seed, "pending": 20, "monitor": True}
+    if folder is None:
+        model = Online(learner, graph, **options)
+    else:
+        model = Online.open(folder, learner, graph, **options, durability="os", snapshot_every=400)
+    effects, struck = [], {"follow": 0, "act": 0, "learn": 0}
+
+    def call(kind, *arguments):
+        """A call that may be struck; nothing is left behind by that."""
+        weather = int(rng.integers(5, 60 if folder is None else 120)) if rng.random() < 0.7 else 0
+        try:
+            strike_after(weather)
+            getattr(model, kind)(*arguments)
+            strike_after(0)
+        except Struck:
+            struck[kind] += 1
+        assert not model._lock._is_owned(), "a lock that is never released"
+
+    with lightning() as strike_after:
+        while sum(struck.values()) < strikes or min(struck.values()) == 0:
+            row, rounds = int(rng.integers(64)), model.rounds
+            chances = rng.dirichlet(np.ones(N))
+            given = (graph.actions[int(rng.choice(N, p=chances))], chances)
+            kind = "follow" if rng.random() < 0.7 else "act"
+            call(kind, rows[row], *(given if kind == "follow" else ()))
+            waiting = {receipt.serial: receipt for receipt in model.pending}
+            assert model.rounds - rounds == (rounds in waiting)
+            if model.rounds == rounds:
+                continue
+            effects.append((kind, rows[row], *(given if kind == "follow" else ())))
+            if kind == "follow":
+                assert (waiting[rounds].action, waiting[rounds].probabilities.tolist()) == (given[0], chances.tolist())
+            if rng.random() < 0.2:
+                continue
+            serial = int(rng.choice(list(waiting)))
+            receipt = waiting[serial]
+            hidden = [UNSEEN] if len(receipt.reveals) < graph.n_classes else []
+            labels = [*receipt.reveals, *hidden]
+            label = labels[int(rng.integers(len(labels)))]
+            call("learn", receipt if rng.random() < 0.5 else receipt.id, label)
+            if serial not in {receipt.serial for receipt in model.pending}:
+                effects.append(("learn", serial, label))
+    model.commit()
+    again = Online(learner, graph, **options)
+    for kind, first, *rest in effects:
+        given = first
+        if kind == "learn":
+            given = next(receipt for receipt in again.pending if receipt.serial == first)
+        getattr(again, kind)(given, *rest)
+    _check_same(again, model)
+    if folder is not None:
+        model.act(rows[0])  # what an interrupted call has done is stored with the next one
+        again.act(rows[0])
+        model._journal.wait()
+        model._journal.store.close()
+        for replay in ("first", "last"):
+            found = Online.from_journal(folder, replay=replay)
+            assert found.differences(model) == []
+            assert [each.id for each in found.pending] == [each.id for each in model.pending]
+            _check_same(again, found)
+    return struck
+
+
+def _check_same(first, second):
+    """The same bits and the same receipts; the curve alone has the times of the rounds."""
+    assert set(first.differences(second)) <= {"watch.curve"}
+    receipts = [[(each.serial, each._turn.record.tobytes()) for each in model.pending] for model in (first, second)]
+    assert receipts[0] == receipts[1]
+
+
 # -------------------------------------------------------------------------------------------------------- damaged bytes
 
 

@@ -44,6 +44,14 @@ def rounds(folder):
         print(storms.interrupted_rounds(1000, seed, learner, graph))
 
 
+def follows(folder):
+    """3,000 strikes in follow, act and learn of a shadow, half of them with a journal."""
+    cases = [("gapsmh", GRAPHS[2]), ("auto", GRAPHS[3]), ("gaplog", GRAPHS[0])]
+    for seed, (learner, graph) in enumerate(cases):
+        for place in (None, Path(folder) / learner):
+            print(storms.interrupted_follows(500, seed, learner, graph, place))
+
+
 def looks(folder):
     """1,500 strikes in predict and probabilities."""
     storms.interrupted_looks(1500, seed=1)
@@ -126,6 +134,7 @@ def fuzzing(folder):
 
 STORMS = [
     rounds,
+    follows,
     looks,
     parsing,
     playing,

@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import storms
 from gappletron import FeedbackGraph, Online, UserError, _files, _forks, interpreted, read_decisions
 from gappletron.journal import events, folder as folders
 from gappletron.journal.folder import FolderStore, read_groups, repair
-from gappletron.journal.store import Group
+from gappletron.journal.store import Group, MemoryStore
 
 GRAPH = FeedbackGraph.full(["a", "b", "c"])
 
@@ -454,6 +455,36 @@ def test_a_thread_that_has_forked_leaves_the_signals_of_the_main_thread_alone():
         _forks._held_signals.end()
     assert found == []
     assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_follow_struck_at_every_moment():
+    """Whatever the moment: the journal, here in memory, leads to the bits of the model."""
+    decision = ("b", [0.25, 0.5, 0.25])
+    stores = []
+
+    def make():
+        stores[:] = [MemoryStore()]
+        model = Online.open(stores[0], "gapsmh", GRAPH, 3, seed=3, pending=1)
+        model.follow(np.ones(3), *decision)
+        return model
+
+    played = 0
+    follow = lambda model: model.follow(np.full(3, 2.0), *decision)  # noqa: E731
+    for model, _ in storms.at_every_moment(make, follow, files=("online.py", "journal.py")):
+        assert not model._lock._is_owned()
+        (waiting,) = model.pending
+        played += waiting.serial == 1
+        assert waiting.serial == model.rounds - 1
+        model.learn(waiting, "a")
+        copy = Online("gapsmh", GRAPH, 3, seed=3, pending=1, monitor=True)
+        receipts = [copy.follow(np.full(3, 1.0 + serial), *decision) for serial in range(model.rounds)]
+        copy.learn(receipts[-1], "a")
+        assert set(copy.differences(model)) <= {"watch.curve"}  # it has the times of the rounds
+        again = Online.open(stores[0])
+        assert again.differences(model) == []
+        logged = [each for group in stores[0].groups() for each in events.events_of(group.events)]
+        assert sum(isinstance(each, events.Decided) for each in logged) == model.rounds
+    assert played > 10
 
 
 def test_a_repair_can_follow_a_journal_that_closed_itself(tmp_path, monkeypatch):
