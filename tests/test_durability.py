@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import storms
-from gappletron import FeedbackGraph, Online, UserError, _files, _forks, interpreted, read_decisions
+from gappletron import FeedbackGraph, Online, Receipt, UserError, _files, _forks, interpreted, read_decisions
 from gappletron.journal import events, folder as folders
 from gappletron.journal.folder import FolderStore, read_groups, repair
 from gappletron.journal.store import Group, MemoryStore
@@ -485,6 +485,24 @@ def test_follow_struck_at_every_moment():
         logged = [each for group in stores[0].groups() for each in events.events_of(group.events)]
         assert sum(isinstance(each, events.Decided) for each in logged) == model.rounds
     assert played > 10
+
+
+def test_a_probability_that_was_rounded_above_1_can_be_read_again(tmp_path):
+    """Logs may hold one: what a budget took from other actions was added to the greedy class without a limit."""
+    store = MemoryStore()
+    action = Online.open(store, "gapsmh", GRAPH, 3, seed=3).act(np.ones(3))._turn.action
+    above = np.where(np.arange(3) == action, np.nextafter(1.0, 2.0), 0.0)
+    group = store._groups[-1]
+    logged = [
+        each._replace(probabilities=above) if isinstance(each, events.Decided) else each
+        for each in events.events_of(group.events)
+    ]
+    store._groups[-1] = group._replace(events=b"".join(each.to_bytes() for each in logged))
+    with pytest.warns(UserWarning, match="those of the log were kept"):
+        model = Online.open(store)
+    model.save(tmp_path / "model.npz")
+    for found in (model.pending[0], Online.load(tmp_path / "model.npz").pending[0]):
+        assert Receipt.from_dict(found.to_dict()).probabilities.tolist() == above.tolist()
 
 
 def test_a_repair_can_follow_a_journal_that_closed_itself(tmp_path, monkeypatch):

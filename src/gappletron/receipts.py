@@ -279,8 +279,8 @@ def checked_turn(graph: FeedbackGraph, width: int, row: Row) -> Turn | None:
 
 
 def is_distribution(probabilities: Floats) -> bool:
-    """Whether these are probabilities that add up to 1."""
-    inside = (probabilities >= 0.0) & (probabilities <= 1.0)  # False for NaN
+    """Whether these are probabilities that add up to 1, but for rounding: also of one that is an error above it."""
+    inside = (probabilities >= 0.0) & (probabilities <= 1.0 + ROUNDING)  # False for NaN
     return bool(inside.all()) and abs(float(probabilities.sum()) - 1.0) <= ROUNDING
 
 
