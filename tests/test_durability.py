@@ -505,6 +505,34 @@ def test_a_probability_that_was_rounded_above_1_can_be_read_again(tmp_path):
         assert Receipt.from_dict(found.to_dict()).probabilities.tolist() == above.tolist()
 
 
+def test_a_process_that_goes_to_another_folder_writes_to_the_same_journal(tmp_path, monkeypatch):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "away" / "journal").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "home")
+    model = opened("journal", 300)
+    monkeypatch.chdir(tmp_path / "away")
+    acknowledged = [model.act(np.ones(3)).id for _ in range(6)]
+    model.checkpoint()
+    crash(model)
+    assert list((tmp_path / "away" / "journal").iterdir()) == []
+    with opened(tmp_path / "home" / "journal") as again:
+        assert [receipt.id for receipt in again.pending] == acknowledged
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_fork_while_another_thread_closes_the_journal_leaves_no_lock_behind(tmp_path):
+    model = opened(tmp_path / "journal")
+    os.close(model._journal.store._lock)  # between two steps of close(): the descriptor is closed, and known as open
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        free = not _forks._one_at_a_time.locked() and not model._lock._is_owned()
+        os._exit(7 if free else 8)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    model._journal.store._lock = None
+    crash(model)
+
+
 def test_a_repair_can_follow_a_journal_that_closed_itself(tmp_path, monkeypatch):
     model = opened(tmp_path / "journal")
     kept = model.act(np.ones(3)).id

@@ -79,8 +79,8 @@ class FolderReader:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
-        self.name = str(self.folder)
+        self.folder = Path(folder).absolute()  # the process may go to another folder meanwhile
+        self.name = str(Path(folder))
         try:
             found = _read_settings(self.folder) if self.folder.is_dir() else None
         except OSError as error:
@@ -125,8 +125,9 @@ class FolderStore(Store):
     group_limit = 2**32 - 1  # a frame has 32 bits for the length
 
     def __init__(self, folder: str | os.PathLike[str], *, segment_bytes: int = SEGMENT_BYTES) -> None:
-        self.folder, self.segment_bytes = Path(folder), segment_bytes
-        self.name = str(self.folder)
+        # Not the path as it was given: after os.chdir the next segment would be written to another folder.
+        self.folder, self.segment_bytes = Path(folder).absolute(), segment_bytes
+        self.name = str(Path(folder))
         self._lock = _locked(self.folder)
         self._problem: str | None = None
         self._is_dirty = self._is_closed = False

@@ -10,6 +10,7 @@ stored yet, and the store's own count tells whether a write has succeeded.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -329,4 +330,5 @@ class Journal:
         """In a copy of the process (fork): the journal is the other one's."""
         self.is_closed = True
         self._writing, self._snapshotting = threading.Lock(), threading.Lock()  # others may have held them
-        self.store.close()
+        with contextlib.suppress(OSError):  # another thread may have been in the middle of closing it
+            self.store.close()
