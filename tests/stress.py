@@ -102,6 +102,19 @@ def journals(folder):
     print(storms.killed_journals(100, folder, seed=10), "calls acknowledged")
 
 
+def random_journals(folder):
+    """1,000 journals of random calls and crashes, over all learners and graphs."""
+    costly = FeedbackGraph.label_efficient(["a", "b", "c"], costs={("a", "b"): 3.0})
+    cases = playable() + [(name, costly) for name in names() if named(name).uses_costs]
+    print(storms.random_journals(1000, 13, cases, LARGEST_VALUE, folder), "calls refused")
+
+
+def shared_journals(folder):
+    """200 journals that threads share on a disk that is full at times."""
+    found = [storms.shared_journal(seed, Path(folder) / str(seed)) for seed in range(200)]
+    print(sum(found), "decisions")
+
+
 def services(folder):
     """100 kills of a server under load."""
     print(storms.killed_services(100, Path(folder) / "service", seed=11), "decisions")
@@ -145,6 +158,8 @@ STORMS = [
     kills,
     sweeps,
     journals,
+    random_journals,
+    shared_journals,
     services,
     numbers,
     threads,

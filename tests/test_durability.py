@@ -36,12 +36,6 @@ def opened(folder, segment_bytes=2**26, **options):
     return Online.open(FolderStore(folder, segment_bytes=segment_bytes), "gapsmh", GRAPH, 3, seed=3, **options)
 
 
-def crash(model):
-    """What a kill leaves: the files as they are, the lock free."""
-    model._journal.wait()
-    model._journal.store.close()
-
-
 def broken(*_, **__):
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -135,12 +129,12 @@ def test_what_was_acknowledged_survives_failed_synchronisations_and_a_power_fail
             assert "could not be written to the disk (Input/output error): open the folder again" in str(error)  # noqa: PT017
             with pytest.raises(UserError, match="open the folder again"):
                 model.act(np.ones(3))
-            crash(model)
+            storms.crash(model)
             model, refused = None, refused + 1
         disk.failing = 0.2 if number < 140 else 0.0
     model = model or opened(folder, segment_bytes)
     acknowledged.append(model.act(np.ones(3)).id)
-    crash(model)
+    storms.crash(model)
     assert min(refused, disk.failures - refused) > 3
     disk.lose_power(folder)
     with opened(folder, segment_bytes) as again:
@@ -188,7 +182,7 @@ def test_no_snapshot_follows_a_log_that_could_not_be_synchronised(tmp_path, monk
     with pytest.raises(UserError, match="could not be written"):
         model.checkpoint()  # now the system would say that all is well
     assert model._journal.store.snapshots() == [0]
-    crash(model)
+    storms.crash(model)
 
 
 def test_a_full_disk_at_the_end_of_a_segment_is_tried_again(tmp_path, monkeypatch):
@@ -203,7 +197,7 @@ def test_a_full_disk_at_the_end_of_a_segment_is_tried_again(tmp_path, monkeypatc
         with pytest.raises(UserError, match=r"No space left.*free some space"):
             model.act(np.ones(3))
     last = model.act(np.ones(3)).id
-    crash(model)
+    storms.crash(model)
     with opened(tmp_path / "journal") as again:
         ids = [receipt.id for receipt in again.pending]
     assert (ids[:-2], ids[-1:]) == (first, [last])
@@ -308,7 +302,7 @@ def test_calls_that_do_not_fit_into_one_group_make_several(tmp_path, monkeypatch
     sizes = [len(group.events) for group in read_groups(tmp_path / "journal")][groups:]
     assert max(sizes) <= 400
     assert 1 < len(sizes) < 6
-    crash(model)
+    storms.crash(model)
     with opened(tmp_path / "journal") as again:
         assert {receipt.id for receipt in again.pending} == {receipt.id for receipt in receipts}
 
@@ -324,7 +318,7 @@ def test_a_call_that_fits_into_no_group_is_refused_before_anything_is_written(tm
             model.act_many([np.ones(3)] * 20)
     assert model.rounds == 21
     assert path.read_bytes() == before
-    crash(model)
+    storms.crash(model)
     with opened(tmp_path / "journal") as again:
         assert [receipt.id for receipt in again.pending] == [kept.id]
 
@@ -403,6 +397,11 @@ def _close_while_others_write(folder, durability, number):
     assert Online.from_journal(folder, replay="first").differences(Online.from_journal(folder)) == []
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_threads_share_a_journal_on_a_disk_that_is_full_at_times(tmp_path, seed):
+    assert storms.shared_journal(seed, tmp_path / "journal", seconds=0.25) > 10
+
+
 @pytest.mark.filterwarnings("ignore")  # Python warns of forks in a process with threads
 def test_threads_that_fork_at_once_beside_a_journal(tmp_path):
     model = opened(tmp_path / "journal", durability="os")
@@ -428,7 +427,7 @@ def test_threads_that_fork_at_once_beside_a_journal(tmp_path):
     for thread in threads:
         thread.join(timeout=60)
     assert codes == [7] * 36
-    crash(model)
+    storms.crash(model)
     with opened(tmp_path / "journal") as again:
         assert [receipt.id for receipt in again.pending] == sorted(acted, key=lambda name: int(name.split("-")[1]))
 
@@ -513,7 +512,7 @@ def test_a_process_that_goes_to_another_folder_writes_to_the_same_journal(tmp_pa
     monkeypatch.chdir(tmp_path / "away")
     acknowledged = [model.act(np.ones(3)).id for _ in range(6)]
     model.checkpoint()
-    crash(model)
+    storms.crash(model)
     assert list((tmp_path / "away" / "journal").iterdir()) == []
     with opened(tmp_path / "home" / "journal") as again:
         assert [receipt.id for receipt in again.pending] == acknowledged
@@ -530,7 +529,7 @@ def test_a_fork_while_another_thread_closes_the_journal_leaves_no_lock_behind(tm
         os._exit(7 if free else 8)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     model._journal.store._lock = None
-    crash(model)
+    storms.crash(model)
 
 
 def test_a_repair_can_follow_a_journal_that_closed_itself(tmp_path, monkeypatch):
@@ -540,7 +539,7 @@ def test_a_repair_can_follow_a_journal_that_closed_itself(tmp_path, monkeypatch)
         patch.setattr(folders, "_synchronised", broken)
         with pytest.raises(UserError, match="could not be written"):
             model.act(np.ones(3))
-    crash(model)
+    storms.crash(model)
     repair(tmp_path / "journal")
     with opened(tmp_path / "journal") as again:
         assert again.pending[0].id == kept
