@@ -1,8 +1,9 @@
-"""How often the intervals of a monitor hold, at every round, and how wide they are.
+"""How often the intervals of a monitor hold, at every round, how wide they are, and how soon its alarm rings.
 
-    python benchmarks/coverage.py [--runs R] [--rounds T] [--data FOLDER] [--write]
+    python benchmarks/coverage.py [--runs R] [--rounds T] [--data FOLDER] [--only TABLE] [--write]
 
-Prints the tables of docs/monitoring.md, and with --write puts them into that page and draws docs/monitoring.png. The
+Prints the tables of docs/monitoring.md, and with --write puts them into that page and draws docs/monitoring.png;
+`--only power` makes that table alone, and so on. The
 first table plays rounds without a learner: distributions, greedy classes and labels by the rules of SCENARIOS, some of
 which are made to mislead. After every round each bound (those of classes after every eighth) is compared with the
 truth, which a monitor never sees. The others play a learner on synthetic data and, where `../shared/data` lies beside
@@ -275,6 +276,82 @@ def fixed_widths(graph: FeedbackGraph, rounds: int, alpha: float) -> tuple[float
     return 2.0 * bernstein, 2.0 * reach * math.sqrt(math.log(2.0 / alpha) / (2.0 * rounds))
 
 
+# ----------------------------------------------------------------------------------------------- the power of the alarm
+
+BEFORE, AFTER = 100_000, 100_000
+"""Rounds before and after the error rate changes."""
+USUAL, CHANGED = 0.05, (0.10, 0.20, 0.40)
+"""The error rate before, and those after."""
+WINDOWS = (1_000, 4_000, 10_000, 40_000)
+WATCHED = ("full", "filtering", "label-efficient", "bandit")
+
+
+def ring(watch, watched, sight, graph, P, greedy, labels, draws, rung):
+    """Play rounds until the alarm rings, and note before which round that was."""
+    own = P[0, :0]
+    for t in range(labels.size):
+        watch.open_round(watched, t, 0.0)
+        if watched.alarm[ALARM_SINCE] >= 0.0:
+            rung[0] = t
+            return
+        a = draw(P[t], draws[t])
+        seen = labels[t] if graph.visible[a, labels[t]] else -1
+        watch.note_round(watched, sight, graph, t, P[t], own, greedy[t], a, seen)
+
+
+def alarms(graph: FeedbackGraph, window: int, rates: np.ndarray, runs: int, seed: int = 0) -> np.ndarray:
+    """The rounds before which the alarm rang in many runs, -1 where it never did; a tenth of the rounds is explored.
+
+    :param rates: the probability of an error of the greedy class, round by round.
+    """
+    watch, rounds, K = Watch(window=window), rates.size, graph.n_classes
+    rung = np.full(runs, -1)
+    kernel = None
+    for run in range(runs):
+        rng = np.random.default_rng([11, seed, run])
+        greedy = rng.integers(0, K, rounds)
+        wrong = rng.random(rounds) < rates
+        y = np.where(wrong, (greedy + rng.integers(1, K, rounds)) % K, greedy)
+        P = distributions("constant", graph, greedy, rng)
+        state = State(watch.declare(), Sizes(1, K, graph.n_actions))
+        arguments = (
+            watch, state.tuple, watch.sight(graph), graph.arrays, P, greedy, y, rng.random(rounds), rung[run : run + 1],
+        )  # fmt: skip
+        kernel = kernel or entry(ring, *arguments)
+        kernel(*arguments)
+    return rung
+
+
+def power_table(runs: int) -> list[str]:
+    """How many rounds after a change the alarm rings, and how often it rings where nothing changes."""
+    lines = [
+        "| graph | window | false alarms | " + " | ".join(f"{USUAL:.2f} to {rate:.2f}" for rate in CHANGED) + " |",
+        "|---|---|---|" + "---|" * len(CHANGED),
+    ]
+    for name in WATCHED:
+        for window in WINDOWS:
+            steady = alarms(graphs()[name], window, np.full(BEFORE + AFTER, USUAL), runs)
+            cells = [f"{np.mean(steady >= 0):.2f}"]
+            for rate in CHANGED:
+                rates = np.where(np.arange(BEFORE + AFTER) < BEFORE, USUAL, rate)
+                cells.append(_delays(alarms(graphs()[name], window, rates, runs)))
+            lines.append(f"| {name} | {window:,} | {' | '.join(cells)} |")
+            print(lines[-1], flush=True)
+    return lines
+
+
+def _delays(rung: np.ndarray) -> str:
+    """The median and the 90% quantile of the rounds until the alarm rings, and the share of runs in which it does not.
+
+    Runs with an alarm before the change are false alarms and do not count. A quantile beyond the last round is a dash.
+    """
+    fair = rung[(rung < 0) | (rung > BEFORE)]
+    delays = np.where(fair < 0, np.inf, fair - BEFORE)
+    numbers = np.quantile(delays, (0.5, 0.9), method="higher")
+    told = ["-" if math.isinf(number) else f"{number:,.0f}" for number in numbers]
+    return f"{told[0]}, {told[1]}; {np.mean(fair < 0):.2f}"
+
+
 # ------------------------------------------------------------------------------------------- what min_propensity costs
 
 
@@ -353,21 +430,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="the folder of sms_spam")
+    parser.add_argument("--only", choices=("coverage", "widths", "limits", "power"), help="make this table alone")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     start = time.perf_counter()
-    tables = {
-        "coverage": coverage_table(options.runs, options.rounds),
-        "widths": width_table(),
-        "limits": limits_table(options.data, options.repeats),
+    makers = {
+        "coverage": lambda: coverage_table(options.runs, options.rounds),
+        "widths": width_table,
+        "limits": lambda: limits_table(options.data, options.repeats),
+        "power": lambda: power_table(options.runs // 4),
     }
+    tables = {name: make() for name, make in makers.items() if options.only in (None, name)}
     print(f"{time.perf_counter() - start:.0f} seconds")
     if options.write:
         text = PAGE.read_text(encoding="utf-8")
         for name, lines in tables.items():
             text = replaced(text, name, lines)
         PAGE.write_text(text, encoding="utf-8")
-        picture()
+        if "limits" in tables:
+            picture()
 
 
 if __name__ == "__main__":

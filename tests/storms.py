@@ -8,8 +8,11 @@ from __future__ import annotations
 import collections
 import contextlib
 import dis
+import errno
 import functools
+import itertools
 import math
+import os
 import re
 import shutil
 import signal
@@ -27,6 +30,7 @@ import numpy as np
 import gappletron.client as client_module
 from gappletron import (
     UNSEEN,
+    Budget,
     FeedbackGraph,
     Online,
     Player,
@@ -40,11 +44,12 @@ from gappletron import (
     read_decisions,
 )
 from gappletron._dispatch import ready
+from gappletron._validate import SpentReceipt, Unavailable
 from gappletron.client import Client
 from gappletron.experiments.store import Outcome, Result, Store, read_results
 from gappletron.experiments.sweeps import selected
 from gappletron.journal import events
-from gappletron.journal.folder import read_groups
+from gappletron.journal.folder import FolderStore, read_groups
 from gappletron.numerics import LARGEST_VALUE
 from gappletron.streams.stream import frozen
 
@@ -332,6 +337,87 @@ def interrupted_rounds(strikes, seed, learner="gapsmh", graph=None):
         name: array.tobytes() for name, array in others.items()
     }
     return struck
+
+
+def interrupted_follows(strikes, seed, learner="gapsmh", graph=None, folder=None):
+    """Strikes while a model follows the decisions of another, with a journal where a folder is given; how many calls
+    were struck.
+
+    An interrupted `follow` was played exactly if its receipt waits, and then with the given action and probabilities;
+    an interrupted `learn` exactly if its receipt does not wait any more. A model that nothing interrupts, fed the same
+    calls that took effect, has the same bits and the same receipts, and so have the models that the journal leads to.
+    """
+    rng = np.random.default_rng(seed)
+    graph = FeedbackGraph.filtering(["a", "b", "c"]) if graph is None else graph
+    rows, N = rng.normal(size=(64, 5)), graph.n_actions
+    options = {"features": 5, "seed": seed, "pending": 20, "monitor": True}
+    if folder is None:
+        model = Online(learner, graph, **options)
+    else:
+        model = Online.open(folder, learner, graph, **options, durability="os", snapshot_every=400)
+    effects, struck = [], {"follow": 0, "act": 0, "learn": 0}
+
+    def call(kind, *arguments):
+        """A call that may be struck; nothing is left behind by that."""
+        weather = int(rng.integers(5, 60 if folder is None else 120)) if rng.random() < 0.7 else 0
+        try:
+            strike_after(weather)
+            getattr(model, kind)(*arguments)
+            strike_after(0)
+        except Struck:
+            struck[kind] += 1
+        assert not model._lock._is_owned(), "a lock that is never released"
+
+    with lightning() as strike_after:
+        while sum(struck.values()) < strikes or min(struck.values()) == 0:
+            row, rounds = int(rng.integers(64)), model.rounds
+            chances = rng.dirichlet(np.ones(N))
+            given = (graph.actions[int(rng.choice(N, p=chances))], chances)
+            kind = "follow" if rng.random() < 0.7 else "act"
+            call(kind, rows[row], *(given if kind == "follow" else ()))
+            waiting = {receipt.serial: receipt for receipt in model.pending}
+            assert model.rounds - rounds == (rounds in waiting)
+            if model.rounds == rounds:
+                continue
+            effects.append((kind, rows[row], *(given if kind == "follow" else ())))
+            if kind == "follow":
+                assert (waiting[rounds].action, waiting[rounds].probabilities.tolist()) == (given[0], chances.tolist())
+            if rng.random() < 0.2:
+                continue
+            serial = int(rng.choice(list(waiting)))
+            receipt = waiting[serial]
+            hidden = [UNSEEN] if len(receipt.reveals) < graph.n_classes else []
+            labels = [*receipt.reveals, *hidden]
+            label = labels[int(rng.integers(len(labels)))]
+            call("learn", receipt if rng.random() < 0.5 else receipt.id, label)
+            if serial not in {receipt.serial for receipt in model.pending}:
+                effects.append(("learn", serial, label))
+    model.commit()
+    again = Online(learner, graph, **options)
+    for kind, first, *rest in effects:
+        given = first
+        if kind == "learn":
+            given = next(receipt for receipt in again.pending if receipt.serial == first)
+        getattr(again, kind)(given, *rest)
+    _check_same(again, model)
+    if folder is not None:
+        model.act(rows[0])  # what an interrupted call has done is stored with the next one
+        again.act(rows[0])
+        model._journal.wait()
+        model._journal.store.close()
+        for replay in ("first", "last"):
+            found = Online.from_journal(folder, replay=replay)
+            assert found.differences(model) == []
+            assert [each.id for each in found.pending] == [each.id for each in model.pending]
+            _check_same(again, found)
+    return struck
+
+
+def _check_same(first, second):
+    """The same bits and the same receipts; the curve alone has the times of the rounds."""
+    assert set(first.differences(second)) <= {"watch.curve"}
+    receipts = [[(each.serial, each._turn.record.tobytes()) for each in model.pending] for model in (first, second)]
+    assert receipts[0] == receipts[1]
 
 
 # -------------------------------------------------------------------------------------------------------- damaged bytes
@@ -836,6 +922,164 @@ def random_calls(calls, seed, learner, graph, limit, folder):
         assert [receipt.id for receipt in model.pending] == list(waiting)
         assert np.isfinite(model.weights).all()
     return refused
+
+
+def random_journals(count, seed, cases, limit, folder):
+    """Random calls of models with journals, of any learner and graph, with limits and extreme rows, and crashes in
+    between: what is opened again has the bits of the model. The number of calls that were refused.
+    """
+    refused = 0
+    with interpreted():
+        for number in range(count):
+            rng = np.random.default_rng([seed, number])
+            learner, graph = cases[int(rng.integers(len(cases)))]
+            refused += _random_journal(rng, learner, graph, limit, Path(folder) / str(number))
+            shutil.rmtree(Path(folder) / str(number))
+    return refused
+
+
+def _random_journal(rng, learner, graph, limit, folder):
+    often = {"durability": "os", "snapshot_every": int(rng.choice([5, 30, 10_000]))}
+    budget = Budget(5, per=int(rng.integers(5, 50))) if rng.random() < 0.5 else None
+    options = {"seed": int(rng.integers(100)), "pending": int(rng.integers(2, 40)), "budget": budget}
+    model = Online.open(folder, learner, graph, 4, **options, **often)
+    refused = 0
+    for _ in range(60):
+        try:
+            _random_change(model, rng, limit)
+        except UserError:  # a learner that cannot be taught, a label that is not to be had, and so on
+            refused += 1
+        if rng.random() < 0.05:
+            crash(model)
+            again = Online.open(folder, **often)
+            assert again.differences(model) == []
+            model = again
+    model.act([1.0, 0.0, 0.0, 0.0])  # what refused calls have left is stored with it
+    crash(model)
+    for replay in ("first", "last"):
+        assert Online.from_journal(folder, replay=replay).differences(model) == []
+    assert sum(batch.num_rows for batch in read_decisions(folder)) == model.rounds
+    return refused
+
+
+def _random_change(model, rng, limit):
+    """One call that changes a model."""
+    kind, graph = int(rng.integers(11)), model.graph
+    if kind < 4:
+        model.act(extreme_row(rng, limit))
+    elif kind == 4:
+        model.act_many([extreme_row(rng, limit) for _ in range(int(rng.choice([2, 40])))])
+    elif kind == 5:
+        model.learn_many([(each, each.reveals[0] if each.reveals else UNSEEN) for each in model.pending])
+    elif kind == 6 and model.waiting:
+        model.forget(model.pending[int(rng.integers(model.waiting))])
+    elif kind == 7:
+        label = graph.classes[int(rng.integers(graph.n_classes))]
+        model.teach(extreme_row(rng, limit), label, float(rng.uniform(1e-6, 1.0)))
+    elif kind == 8:
+        chances = rng.dirichlet(np.full(graph.n_actions, 0.3))
+        model.follow(extreme_row(rng, limit), graph.actions[int(chances.argmax())], chances)
+    elif kind == 9:
+        model.set_limits(min_propensity=float(rng.choice([0.0, 0.02])))
+    elif kind == 10:
+        with model.hold():
+            model.act(extreme_row(rng, limit))
+            model.remember(f"key {model.rounds}", b"", b"answer")
+        model.commit()
+
+
+def crash(model):
+    """What a kill leaves of a model with a journal: the files as they are, the lock free."""
+    model._journal.wait()
+    model._journal.store.close()
+
+
+def shared_journal(seed, folder, threads=4, seconds=0.5):
+    """Threads that share a model with a journal, on a disk that is full at times: what was acknowledged is in the log,
+    once, and the log leads to the bits of the model. The number of decisions that were acknowledged.
+    """
+    graph = FeedbackGraph.full(["a", "b", "c"])
+    store = FolderStore(folder, segment_bytes=3000)
+    options = {"durability": ("disk", "os")[seed % 2], "snapshot_every": 40, "pending": 1_000_000}
+    acted, learned, keys, wrong, stop = {}, {}, {}, [], threading.Event()
+
+    def call(model, rng, key):
+        kind = int(rng.integers(4))
+        if kind == 0:
+            receipt = model.act(rng.normal(size=3))
+            acted[receipt.id] = receipt.action
+        elif kind == 1:
+            acted.update((receipt.id, receipt.action) for receipt in model.act_many(rng.normal(size=(3, 3)).tolist()))
+        elif kind == 2:
+            with model.hold():
+                receipt = model.act(rng.normal(size=3))
+                model.learn(receipt, "b")
+                model.remember(key, b"", receipt.id.encode())
+            model.commit()
+            acted[receipt.id], learned[receipt.id], keys[key] = receipt.action, "b", receipt.id
+        elif acted:
+            name = list(acted)[int(rng.integers(len(acted)))]
+            with contextlib.suppress(SpentReceipt):  # another thread may have been first
+                model.learn(name, "c")
+                learned[name] = "c"
+
+    def work(number):
+        rng = np.random.default_rng([seed, number])
+        try:
+            for turn in itertools.count():
+                if stop.is_set():
+                    return
+                with contextlib.suppress(Unavailable):
+                    call(model, rng, f"{number} {turn}")
+        except BaseException as error:
+            wrong.append(error)
+
+    with interpreted(), scarce_disk(seed) as set_scarcity:
+        model = Online.open(store, "gapsmh", graph, 3, seed=seed, **options)
+        workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+        for worker in workers:
+            worker.start()
+        for scarcity in (0.0, 0.9, 0.0, 0.3, 0.9, 0.0):
+            set_scarcity(scarcity)
+            time.sleep(seconds / 6)
+        stop.set()
+        for worker in workers:
+            worker.join()
+        assert not wrong, wrong[0]
+        model.commit()
+        crash(model)
+        rows = {row["id"]: row for batch in read_decisions(folder) for row in batch.to_pylist()}
+        assert len(rows) == model.rounds
+        assert {name: rows[name]["action"] for name in acted} == acted
+        assert {name: rows[name]["label"] for name in learned} == learned
+        logged = [event for group in read_groups(folder) for event in events.events_of(group.events)]
+        fed = [event.round for event in logged if isinstance(event, events.Fed)]
+        assert len(set(fed)) == len(fed)
+        for replay in ("first", "last"):
+            again = Online.from_journal(folder, replay=replay)
+            assert again.differences(model) == []
+        assert all(again.recall(key, b"") == name.encode() for key, name in keys.items())
+    return len(acted)
+
+
+@contextlib.contextmanager
+def scarce_disk(seed):
+    """A function that sets with which probability a write fails, after a part of it, as on a full disk."""
+    rng, scarcity, write = np.random.default_rng(seed), [0.0], os.write
+
+    def scarce(descriptor, data):
+        if rng.random() < scarcity[0]:
+            part = data[: int(rng.integers(len(data)))]
+            if part:
+                write(descriptor, part)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data)
+
+    os.write = scarce
+    try:
+        yield lambda probability: scarcity.__setitem__(0, probability)
+    finally:
+        os.write = write
 
 
 # ------------------------------------------------------------------------------------------------------ extreme numbers

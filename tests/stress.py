@@ -44,6 +44,14 @@ def rounds(folder):
         print(storms.interrupted_rounds(1000, seed, learner, graph))
 
 
+def follows(folder):
+    """3,000 strikes in follow, act and learn of a shadow, half of them with a journal."""
+    cases = [("gapsmh", GRAPHS[2]), ("auto", GRAPHS[3]), ("gaplog", GRAPHS[0])]
+    for seed, (learner, graph) in enumerate(cases):
+        for place in (None, Path(folder) / learner):
+            print(storms.interrupted_follows(500, seed, learner, graph, place))
+
+
 def looks(folder):
     """1,500 strikes in predict and probabilities."""
     storms.interrupted_looks(1500, seed=1)
@@ -94,6 +102,19 @@ def journals(folder):
     print(storms.killed_journals(100, folder, seed=10), "calls acknowledged")
 
 
+def random_journals(folder):
+    """1,000 journals of random calls and crashes, over all learners and graphs."""
+    costly = FeedbackGraph.label_efficient(["a", "b", "c"], costs={("a", "b"): 3.0})
+    cases = playable() + [(name, costly) for name in names() if named(name).uses_costs]
+    print(storms.random_journals(1000, 13, cases, LARGEST_VALUE, folder), "calls refused")
+
+
+def shared_journals(folder):
+    """200 journals that threads share on a disk that is full at times."""
+    found = [storms.shared_journal(seed, Path(folder) / str(seed)) for seed in range(200)]
+    print(sum(found), "decisions")
+
+
 def services(folder):
     """100 kills of a server under load."""
     print(storms.killed_services(100, Path(folder) / "service", seed=11), "decisions")
@@ -126,6 +147,7 @@ def fuzzing(folder):
 
 STORMS = [
     rounds,
+    follows,
     looks,
     parsing,
     playing,
@@ -136,6 +158,8 @@ STORMS = [
     kills,
     sweeps,
     journals,
+    random_journals,
+    shared_journals,
     services,
     numbers,
     threads,

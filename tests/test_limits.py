@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from scipy.sparse import csr_matrix
 from scipy.stats import chisquare
 
 from gappletron import Budget, FeedbackGraph, Limits, Monitor, Player, UserError, interpreted
-from gappletron.limits import NoLimits
+from gappletron.limits import NoLimits, pace_until
 from gappletron.streams.stream import frozen
 from problems import GRAPHS, random_graph, small_stream
 
@@ -220,3 +221,19 @@ def test_limits_are_saved_as_json():
     assert len({limits, Limits.from_dict(limits.to_dict()), Limits()}) == 2
     assert Limits().piece() == NoLimits()
     assert Budget.parse("50/1000") == Budget(50, 1000)
+
+
+def test_no_probability_is_rounded_above_1():
+    """A spent budget moves all of an action's probability to the greedy class; that sum may be rounded up."""
+    rng, raw = np.random.default_rng(0), 0.0
+    for _ in range(300):
+        p = rng.dirichlet(np.full(4, 0.3))
+        greedy, given = int(p.argmax()), p.tolist()
+        others = sum(given[:greedy] + given[greedy + 1 :])
+        raw = max(raw, given[greedy] + others)
+        limited = SimpleNamespace(asked=np.zeros(1), window=np.zeros(1), spent=np.array([5.0, 5.0]), demand=np.zeros(3))
+        pace_until(limited, np.ones(4), 5.0, 100.0, 3.0, 4.0, greedy, p)
+        assert p.max() <= 1.0
+        assert p.sum() == pytest.approx(1.0, abs=1e-12)
+        assert np.count_nonzero(p) == 1
+    assert raw > 1.0  # as the plain sum is at times

@@ -184,3 +184,87 @@ def test_without_feedback_there_is_nothing_to_judge(tmp_path):
         model.act(np.ones(4))
     with pytest.raises(UserError, match="no judged round"):
         evaluate_off_policy(tmp_path / "journal", "gapsmh")
+
+
+def wrongly_predicted(learner, rows, first=0):
+    """The share of rounds whose greedy class is wrong, of a model that does what `rows` say: rows to teach (with a
+    propensity) and rows to follow, where every label is shown.
+    """
+    wrong, rounds, count = 0, 0, 0
+    for kind, x, label, more in rows:
+        if kind == "follow":
+            count += 1
+            if count > first:
+                receipt = learner.follow(x, *more)
+                wrong, rounds = wrong + (receipt.greedy != label), rounds + 1
+                learner.learn(receipt, label)
+        elif first == 0 or rounds:
+            learner.teach(x, label, more)
+    return wrong / rounds
+
+
+def test_rows_that_were_taught_are_taught_to_other_learners(tmp_path, capsys):
+    """Before, between and after the rounds; also in copies of the model."""
+    graph, (X, labels) = FeedbackGraph.full(CLASSES), stream(5, 90)
+    rng, rows = np.random.default_rng(0), []
+    plain_model = Online("gapsmh", graph, 4, monitor=True)
+    with Online.open(tmp_path / "journal", "gapsmh", graph, 4, durability="os", snapshot_every=50) as model:
+        for number, (x, label) in enumerate(zip(X, labels, strict=True)):
+            if number < 30 or rng.random() < 0.5:
+                propensity = None if number % 2 else 0.5
+                rows.append(("teach", x, label, propensity))
+                for each in (model, plain_model):
+                    each.teach(x, label, propensity)
+            else:
+                receipt, other = model.act(x), plain_model.act(x)
+                rows.append(("follow", x, label, (receipt.action, receipt.probabilities)))
+                model.learn(receipt, label)
+                plain_model.learn(other, label)
+    for replay in ("first", "last"):  # only the curve has the times of the rounds
+        assert set(plain_model.differences(Online.from_journal(tmp_path / "journal", replay=replay))) <= {"watch.curve"}
+
+    def greedy_errors(name, **options):
+        found = evaluate_off_policy(tmp_path / "journal", name, **options)
+        return [each.value for each in found.estimates if each.target == "greedy error"]
+
+    def expected(name, **options):
+        return wrongly_predicted(Online(name, graph, 4), rows, **options)
+
+    untaught = [row for row in rows if row[0] == "follow"]
+    for first in (0, 5):
+        assert greedy_errors("auto", first=first) == pytest.approx([expected("auto", first=first)] * 4)
+        assert expected("auto", first=first) != wrongly_predicted(Online("auto", graph, 4), untaught, first)
+    app(["replay", str(tmp_path / "journal"), "--json", "-"], standalone_mode=False)
+    (told,) = json.loads(capsys.readouterr().out)
+    found = [each["value"] for each in told["estimates"] if each["target"] == "greedy error"]
+    assert found == pytest.approx([expected("auto")] * 4)
+
+
+def test_a_learner_that_cannot_be_taught_leaves_out_what_was_taught(tmp_path):
+    graph, (X, labels) = FeedbackGraph.bandit(CLASSES), stream(5, 60)
+    found = []
+    for taught in (20, 0):
+        folder = tmp_path / str(taught)
+        with Online.open(folder, "auto", graph, 4, durability="os") as model:
+            for x, label in zip(X[:taught], labels[:taught], strict=True):
+                model.teach(x, label)
+            for x, label in zip(X, labels, strict=True):
+                model.learn(model.follow(x, label, np.full(3, 1 / 3)), label)
+        found.append([evaluate_off_policy(folder, name).estimates for name in ("banditron:gamma=0.5", "auto")])
+    (banditron, auto), (same, other) = found
+    assert banditron == same
+    assert auto != other
+
+
+def test_a_model_that_was_grown_can_be_replayed(tmp_path):
+    graph, (X, labels) = FeedbackGraph.full(CLASSES), stream(5, 40)
+    wide, wrong = np.hstack([X, X[:, :2] ** 2]), 0
+    with Online.open(tmp_path / "journal", "gapsmh", graph, 4, durability="os") as model:
+        for number, label in enumerate(labels):
+            if number == 20:
+                model.grow(6)
+            receipt = model.act(X[number] if number < 20 else wide[number])
+            wrong += receipt.greedy != label
+            model.learn(receipt, label)
+    found = evaluate_off_policy(tmp_path / "journal", "gapsmh")
+    assert [each.value for each in found.estimates if each.target == "greedy error"] == pytest.approx([wrong / 40] * 4)

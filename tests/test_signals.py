@@ -74,6 +74,12 @@ def test_a_storm_over_act_and_learn(learner, graph):
     assert min(struck.values()) > 10
 
 
+@pytest.mark.parametrize("has_journal", [False, True])
+def test_a_storm_over_follow(tmp_path, has_journal):
+    struck = storms.interrupted_follows(150, seed=9, folder=tmp_path / "journal" if has_journal else None)
+    assert min(struck["follow"], struck["learn"]) > 10
+
+
 def test_storms_over_the_rest(tmp_path):
     storms.interrupted_looks(60, seed=1)
     storms.interrupted_parsing(60, seed=2, folder=tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -50,7 +51,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             with os.fdopen(descriptor, "wb") as file:
                 yield file
                 file.flush()
-                os.fsync(file.fileno())
+                synchronise(file.fileno())
                 if fcntl is None:  # Windows does not rename open files; elsewhere the lock is held until the end
                     file.close()
                 if target.exists():  # a file that was there keeps its permissions
@@ -97,14 +98,52 @@ def _opened_special(path: str | os.PathLike[str]) -> IO[bytes]:
     return os.fdopen(os.dup(descriptor), "wb")
 
 
-def synchronise_folder(folder: Path) -> None:
-    """Let the new name of a file survive a power failure, where the system can do that."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
+UNSUPPORTED = tuple(getattr(errno, name) for name in ("EINVAL", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "ENOTTY", "EBADF"))
+"""How a system says that it cannot do this here, and not that it has failed."""
+
+
+def synchronise(descriptor: int, *, data_only: bool = False) -> None:
+    """What was written to a file survives a power failure when this returns; an OSError where nobody can tell.
+
+    After an error a second call proves nothing: the system may have dropped what it could not write, and reports that
+    only once.
+
+    :param data_only: the content and the length are enough; the times of the file may come later.
+    """
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if fcntl is not None and full is not None:  # macOS, where fsync leaves the data in the memory of the drive
         try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            fcntl.fcntl(descriptor, full)
+        except OSError as error:
+            if error.errno not in UNSUPPORTED:
+                raise
+        else:
+            return
+    flush = getattr(os, "fdatasync", os.fsync) if data_only else os.fsync
+    flush(descriptor)
+
+
+def synchronise_folder(folder: Path) -> None:
+    """Let the new name of a file survive a power failure, where the system can do that; an OSError where it fails."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:  # Windows, or a folder that may be written to and not read
+        return
+    try:
+        synchronise(descriptor)
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it; the names of new ones survive a power failure."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in reversed(missing):
+        synchronise_folder(each.parent)
 
 
 def _part_names(target: Path) -> tuple[str, str]:

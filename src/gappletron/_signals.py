@@ -105,7 +105,11 @@ class Held:
             _handle(handled, lambda number, _frame: self.arrived.append(number), self.before)
 
     def end(self) -> None:
-        """Set the handlers again, and call those whose signals have arrived."""
+        """Set the handlers again, and call those whose signals have arrived; what the main thread has begun is not for
+        others to end.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return
         handlers = dict(self.before)
         try:
             _restore(self.before)

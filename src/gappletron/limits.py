@@ -428,7 +428,7 @@ def pace_until(
             kept = factor * probabilities[i] if prices[i] <= left + SLACK * limit else 0.0
             moved += probabilities[i] - kept
             probabilities[i] = kept
-    probabilities[greedy] += moved
+    probabilities[greedy] = min(1.0, probabilities[greedy] + moved)  # a sum may be rounded up to more than 1
 
 
 @helper

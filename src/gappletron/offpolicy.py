@@ -119,8 +119,10 @@ def evaluate_off_policy(
 ) -> Evaluation:
     """Evaluate a learner on the decisions of a journal, which may be open.
 
-    :param learner: a learner, or the name of one. It starts from nothing, and is taught what the log says was taught.
-    :param first: begin with this round: where the features of older ones were compacted.
+    :param learner: a learner, or the name of one. It starts from nothing, and is taught what the log says was taught
+        (unless it cannot be taught).
+    :param first: begin with this round: where the features of older ones were compacted. What was taught before it is
+        left out.
     :param seed: of the learner's randomness.
     :param alpha: the intervals have the confidence 1 - alpha, each for itself.
     :param show: called now and then with the rounds so far.
@@ -183,11 +185,18 @@ class _Follower:
                         self._judge(turn, expected, label)
             case events.Expired(serial, _) if serial in self.waiting:
                 self.missing += _shows(self.waiting.pop(serial)[0])
-            case events.Taught(_, label, propensity, features) if self.player.learner.teachable and self.first == 0:
+            case events.Taught(_, label, propensity, features) if self.player.learner.teachable and self._has_begun:
                 vector = self._taken(features, "a row that was taught were")
                 self.player.teach_on(vector, label, None if math.isnan(propensity) else propensity)
             case events.Added(version, _):
                 self.player.extend(self.graphs[version])
+            case events.Grown(features):
+                self.player.grow(features)
+
+    @property
+    def _has_begun(self) -> bool:
+        """Whether the first round is reached: the features of what stands before it may be gone."""
+        return self.first == 0 or self.rounds > 0
 
     def _taken(self, features: events.Features, which: str) -> Vector:
         """A logged row, unless a hash stands for it."""

@@ -305,8 +305,8 @@ def _record(graph: FeedbackGraph, row: Row) -> Floats:
 
 
 def is_distribution(probabilities: Floats) -> bool:
-    """Whether these are probabilities that add up to 1."""
-    inside = (probabilities >= 0.0) & (probabilities <= 1.0)  # False for NaN
+    """Whether these are probabilities that add up to 1, but for rounding: also of one that is an error above it."""
+    inside = (probabilities >= 0.0) & (probabilities <= 1.0 + ROUNDING)  # False for NaN
     return bool(inside.all()) and abs(float(probabilities.sum()) - 1.0) <= ROUNDING
 
 

@@ -50,7 +50,12 @@ SEGMENT, SNAPSHOT = re.compile(r"log-(\d{20})\.gap"), re.compile(r"state-(\d{20}
 FORMAT = 1
 BINARY = getattr(os, "O_BINARY", 0)  # Windows
 
-_synchronised: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # the length of a file is part of its data
+PIECE = 2**20
+"""Bytes that are written again at a time."""
+
+
+def _synchronised(descriptor: int) -> None:
+    _files.synchronise(descriptor, data_only=True)  # the length of a file is part of its data
 
 
 class Tail(NamedTuple):
@@ -74,8 +79,8 @@ class FolderReader:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
-        self.name = str(self.folder)
+        self.folder = Path(folder).absolute()  # the process may go to another folder meanwhile
+        self.name = str(Path(folder))
         try:
             found = _read_settings(self.folder) if self.folder.is_dir() else None
         except OSError as error:
@@ -117,9 +122,12 @@ class FolderStore(Store):
     [b'event']
     """
 
+    group_limit = 2**32 - 1  # a frame has 32 bits for the length
+
     def __init__(self, folder: str | os.PathLike[str], *, segment_bytes: int = SEGMENT_BYTES) -> None:
-        self.folder, self.segment_bytes = Path(folder), segment_bytes
-        self.name = str(self.folder)
+        # Not the path as it was given: after os.chdir the next segment would be written to another folder.
+        self.folder, self.segment_bytes = Path(folder).absolute(), segment_bytes
+        self.name = str(Path(folder))
         self._lock = _locked(self.folder)
         self._problem: str | None = None
         self._is_dirty = self._is_closed = False
@@ -130,7 +138,6 @@ class FolderStore(Store):
             if self._settings is None:
                 _refuse_others(self.folder)
                 _remove_beginning(self.folder)
-                _files.synchronise_folder(self.folder.parent)
             self._tail = self._opened()
         except OSError as error:
             self._unlock()
@@ -149,6 +156,8 @@ class FolderStore(Store):
         self._check_open()
         if group.first != self.count:
             raise UserError(f"the next event has the number {self.count}, not {group.first}: write them in order")
+        if len(group.events) > self.group_limit:
+            raise self.too_large()
         frame = framed(group)
         try:
             if self._is_dirty:  # an earlier write has failed, or a signal handler has raised in the middle of it
@@ -170,10 +179,16 @@ class FolderStore(Store):
         self._is_dirty = False
 
     def synchronise(self) -> None:
+        self._check_open()
+        self._reach_disk(_synchronised, self._tail.descriptor)
+
+    def _reach_disk(self, synchronised: Callable[[T], None], what: T) -> None:
+        """Wait for the disk. A failure is final: the system may have dropped what it could not write, and tells so only
+        once. A second try would succeed and prove nothing about the bytes of the first.
+        """
         try:
-            _synchronised(self._tail.descriptor)
+            synchronised(what)
         except OSError as error:
-            # The kernel may have dropped the data and will not report it again, so trying again would prove nothing.
             self._problem = f"could not be written to the disk ({error.strerror or error})"
             self._check_open()
 
@@ -207,17 +222,22 @@ class FolderStore(Store):
                 f"from a copy, or go on from that snapshot with: gappletron journal {self.name} --repair"
             )
         descriptor = os.open(path, os.O_RDWR | BINARY)
-        if last.end == 0:  # not even the beginning was written
-            _write_all(descriptor, MAGIC, 0)
-            last.end = len(MAGIC)
-        if os.fstat(descriptor).st_size > last.end:
-            os.ftruncate(descriptor, last.end)
-        os.fsync(descriptor)  # what is read from now on counts as acknowledged
+        try:
+            if last.end == 0:  # not even the beginning was written
+                _write_all(descriptor, MAGIC, 0)
+                last.end = len(MAGIC)
+            if os.fstat(descriptor).st_size > last.end:
+                os.ftruncate(descriptor, last.end)
+            _write_again(descriptor, last.end)
+            self._reach_disk(_synchronised, descriptor)  # what is read from now on counts as acknowledged
+        except BaseException:
+            os.close(descriptor)
+            raise
         return Tail(descriptor, last.end, first)
 
     def _begin_segment(self) -> None:
         before = self._tail.descriptor
-        os.fsync(before)  # so that only the last segment can be torn
+        self._reach_disk(_synchronised, before)  # so that only the last segment can be torn
         self._tail = self._new_segment(self._tail.events)
         os.close(before)
 
@@ -226,8 +246,8 @@ class FolderStore(Store):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | BINARY, 0o666)
         try:
             _write_all(descriptor, MAGIC, 0)
-            os.fsync(descriptor)
-            _files.synchronise_folder(self.folder)
+            self._reach_disk(_synchronised, descriptor)
+            self._reach_disk(_files.synchronise_folder, self.folder)
         except BaseException:
             os.close(descriptor)
             raise
@@ -507,14 +527,15 @@ def _cut(part: _Part) -> None:
             with _files.replacing(_free_name(part.path.parent, part.path.stem)) as kept:
                 kept.write(file.read())
             file.truncate(part.end)
-            os.fsync(file.fileno())
+            _synchronised(file.fileno())
 
 
 def _begin_again(path: Path) -> None:
     """Note in a segment that events are missing before it."""
     with path.open("r+b") as file:
         file.write(REPAIRED)
-        os.fsync(file.fileno())
+        file.flush()
+        _synchronised(file.fileno())
 
 
 def _set_aside(path: Path, stem: str) -> None:
@@ -535,7 +556,7 @@ def _free_name(folder: Path, stem: str) -> Path:
 def _locked(folder: Path) -> int | None:
     """A lock on the folder that ends with the process; None where the system has no such locks."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        _files.make_folder(folder)
         return _files.lock_file(folder / LOCK)
     except BlockingIOError:
         raise UserError(
@@ -587,6 +608,22 @@ def _write_all(descriptor: int, data: bytes, offset: int) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def _write_again(descriptor: int, end: int) -> None:
+    """Write the bytes up to `end` once more where they are.
+
+    A process before this one may have closed itself after a failed synchronisation. Then the system may show bytes that
+    are not on the disk, and take them for written. Written again, they are part of the next synchronisation.
+    """
+    at = 0
+    while at < end:
+        os.lseek(descriptor, at, os.SEEK_SET)
+        data = os.read(descriptor, min(PIECE, end - at))
+        if not data:
+            raise OSError(errno.EIO, "the file became shorter while it was read")
+        _write_all(descriptor, data, at)
+        at += len(data)
 
 
 def _unusable(folder: Path, error: OSError) -> UserError:

@@ -10,6 +10,7 @@ stored yet, and the store's own count tells whether a write has succeeded.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -94,6 +95,18 @@ class InFlight(NamedTuple):
     entry: Entry
     stop: int
     mark: int
+
+
+def _fitting(entries: list[Entry], limit: int) -> int:
+    """How many of the first entries have at most `limit` bytes; what was published together stays together."""
+    size = stop = 0
+    for place, (kind, _, data, _) in enumerate(entries, 1):
+        size += len(data)
+        if size > limit:
+            break
+        if kind == PUBLISHED:
+            stop = place
+    return stop
 
 
 def version_of(document: dict[str, Any]) -> int:
@@ -220,7 +233,7 @@ class Journal:
         with self._writing:
             self._writer = threading.get_ident()
             try:
-                if self._stored < wanted:  # else the thread before this one has written it
+                while self._stored < wanted:  # else the thread before this one has written it
                     self._write()
             finally:
                 self._writer = None
@@ -234,16 +247,22 @@ class Journal:
             )
 
     def _write(self) -> None:
+        """Store what is published as one group, or as much of it as fits into one."""
         self._forget_stored()
         entries = self._entries
         stop = len(entries)
         while stop and entries[stop - 1][0] != PUBLISHED:
             stop -= 1
+        if sum(len(data) for _, _, data, _ in entries[:stop]) > self.store.group_limit:
+            stop = _fitting(entries[:stop], self.store.group_limit)
+            if not stop:
+                self._is_stuck = True
+                raise self.store.too_large()
         if stop:
-            first, count = self.store.count, sum(entry[3] for entry in entries[:stop])
+            first, count = self.store.count, sum(events for _, _, _, events in entries[:stop])
             self._in_flight = InFlight(first + count, entries[0], stop, entries[stop - 1][1])
             if count:
-                self._store(Group(first, count, b"".join([entry[2] for entry in entries[:stop]])))
+                self._store(Group(first, count, b"".join([data for _, _, data, _ in entries[:stop]])))
             self._forget_stored()
             self._is_stuck = False
 
@@ -359,4 +378,5 @@ class Journal:
         """In a copy of the process (fork): the journal is the other one's."""
         self.is_closed = True
         self._writing, self._snapshotting = threading.Lock(), threading.Lock()  # others may have held them
-        self.store.close()
+        with contextlib.suppress(OSError):  # another thread may have been in the middle of closing it
+            self.store.close()

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gappletron import model_files
-from gappletron._validate import UserError
+from gappletron._validate import Unavailable, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,6 +41,8 @@ class Store(ABC):
 
     name: str
     """Where it is, for messages."""
+    group_limit: int = 2**63 - 1
+    """The most bytes that the events of one group may have."""
 
     @property
     @abstractmethod
@@ -54,6 +56,14 @@ class Store(ABC):
         :param durable: when the call returns, the group survives a power failure; else it survives the end of the
             process.
         """
+
+    def too_large(self) -> Unavailable:
+        """The error for events that belong together and do not fit into one group."""
+        return Unavailable(
+            f"one call or one hold() block has logged more than the {self.group_limit:,} bytes that a group of the "
+            f"journal in {self.name!r} can hold, so nothing of it was stored: open the folder again, and give fewer "
+            "rows at once"
+        )
 
     @abstractmethod
     def synchronise(self) -> None:
