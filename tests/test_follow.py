@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 
-from gappletron import FeedbackGraph, Limits, Monitor, Player, UserError, Watch, interpreted
+from gappletron import Budget, FeedbackGraph, Limits, Monitor, Player, UserError, Watch, interpreted
 from gappletron.receipts import Row, checked_turn
 from problems import GRAPHS, small_stream
 
@@ -136,3 +136,26 @@ def test_what_makes_no_sense_is_refused(arguments, message):
         with pytest.raises(UserError, match=message):
             player.follow_turn(*step(player, [1.0, 0.5]), *arguments)
     assert player.rounds == 0
+
+
+def test_the_budget_of_a_shadow_counts_what_its_own_policy_would_cost():
+    """Not the queries of the one that decides, who asks for every label here."""
+    graph, rng = FeedbackGraph.label_efficient(3), np.random.default_rng(2)
+    X, y = small_stream(rng, 400, 5, 3)
+    p = np.array([0.01, 0.01, 0.01, 0.97])
+    budget = Budget(10, per=100)
+    expected, window = 0.0, []
+    with interpreted():
+        shadow = Player("gapsmh", graph, 5, seed=1, limits=Limits(budget=budget))
+        for t, (x, label) in enumerate(zip(X, y.tolist(), strict=True)):
+            if t % 100 == 0:
+                window.append(0.0)
+            turn = shadow.follow(x, 3, p)
+            price = float(turn.own_probabilities[3])  # a query costs 1, a class nothing
+            expected += price
+            window[-1] += price
+            shadow.learn(turn, label)
+            assert shadow.spent_until(0.0) == pytest.approx(window[-1] if t % 100 < 99 else 0.0)
+    assert shadow.spent == pytest.approx(expected)
+    assert expected > 15.0
+    assert max(window) <= 10.0 + 1e-6

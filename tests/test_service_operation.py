@@ -9,7 +9,7 @@ import time
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gappletron import Budget, Encoder, FeedbackGraph, Online, UserError, read_decisions
+from gappletron import Budget, Encoder, FeedbackGraph, Online, UserError, interpreted, read_decisions
 from gappletron.client import Client
 from gappletron.journal import journal as journals
 from gappletron.service import upkeep
@@ -412,9 +412,6 @@ def test_cures_are_those_of_http(mail, tmp_path):
         sentences["expired"] = browser.post("/v1/learn", {"id": first["id"], "label": "a"}).error
         sentences["shape"] = browser.post("/v1/act", {"x": [1.0]}).error
         sentences["outside"] = browser.post("/v1/act", {"x": {"indices": [7], "values": [1.0]}}).error
-    with Online.open(tmp_path / "unwatched", graph=FILTER, features=2, monitor=False) as model:
-        sentences["unwatched"] = Browser(create_app([Hosted("m", model)])).get("/v1/model").error
-    assert "gappletron serve makes folders that are monitored" in sentences["unwatched"]
     assert sentences["hidden"].endswith(
         'so learning from it would be biased: send {"unseen": true} in place of the label'
     )
@@ -425,3 +422,10 @@ def test_cures_are_those_of_http(mail, tmp_path):
         assert not [
             word for word in ("UNSEEN", "act()", "pending=", "Online", "None", "feature_limit") if word in sentence
         ]
+
+
+def test_a_model_without_a_monitor_is_refused_at_the_start(tmp_path):
+    with interpreted():
+        Online.open(tmp_path / "m", graph=FeedbackGraph.bandit(2), features=2, monitor=False).close()
+        with Online.open(tmp_path / "m") as model, pytest.raises(UserError, match="is not monitored"):
+            create_app([Hosted("m", model)])

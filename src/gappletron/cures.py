@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gappletron._validate import Cure
 
-__all__ = ["GIVE_LABEL", "MONITOR_IT", "OPEN_AGAIN", "PASS_UNSEEN"]
+__all__ = ["GIVE_LABEL", "OPEN_AGAIN", "PASS_UNSEEN"]
 
 PASS_UNSEEN = Cure("pass UNSEEN", 'send {"unseen": true} in place of the label')
 """The action did not show the label."""
@@ -13,10 +13,5 @@ GIVE_LABEL = Cure(
     "send it, or forget the receipt (/v1/forget) if the label will never be known",
 )
 """The action did show the label."""
-MONITOR_IT = Cure(
-    "make it with Online(..., monitor=True)",
-    "its folder was made with monitor=False; gappletron serve makes folders that are monitored",
-)
-"""Nothing is known of the error."""
 OPEN_AGAIN = Cure("open the folder again", "whoever runs the server must start it again")
 """A journal that can no longer be written to by this process."""

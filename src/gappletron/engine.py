@@ -391,7 +391,9 @@ def act(
     decision = begin_round(learner, state, plan, desk, indices, values, squared, at, record)
     for i in range(desk.probabilities.size):
         record[HEAD + i] = desk.probabilities[i]
-    end_decision(plan, desk, at, decision.greedy, draw(desk.probabilities, u), record)
+    action = draw(desk.probabilities, u)
+    desk.limits.settle(desk.limited, desk.bounds, at, desk.now[0], decision.greedy, action)
+    end_decision(plan, desk, at, decision.greedy, action, record)
     return True
 
 
@@ -418,7 +420,9 @@ def act_rows(
         decision = begin_round(learner, state, plan, desk, x, row, squared[t], at + t, record)
         for i in range(desk.probabilities.size):
             record[HEAD + i] = desk.probabilities[i]
-        end_decision(plan, desk, at + t, decision.greedy, draw(desk.probabilities, draws[t]), record)
+        action = draw(desk.probabilities, draws[t])
+        desk.limits.settle(desk.limited, desk.bounds, at + t, desk.now[0], decision.greedy, action)
+        end_decision(plan, desk, at + t, decision.greedy, action, record)
     return True
 
 
@@ -443,6 +447,7 @@ def follow(
     start = own_start(record, desk.probabilities.size)
     for i in range(desk.probabilities.size):
         record[start + i] = desk.probabilities[i]
+    desk.limits.settle_expected(desk.limited, desk.bounds, at, desk.now[0], decision.greedy, desk.probabilities)
     end_decision(plan, desk, at, decision.greedy if greedy < 0 else greedy, action, record)
     return True
 
@@ -488,7 +493,6 @@ def end_decision(plan: Plan, desk: Desk, at: int, greedy: int, action: int, reco
     N = desk.probabilities.size
     record[ACTION] = action
     record[GREEDY] = greedy
-    desk.limits.settle(desk.limited, desk.bounds, at, desk.now[0], greedy, action)
     probabilities, own = record[HEAD : HEAD + N], record[own_start(record, N) : row_start(record)]
     played = Played(at, probabilities, own, greedy, action)
     desk.watch.note_action(desk.watched, desk.sight, plan.graph, played)

@@ -245,6 +245,13 @@ class Limiting(Piece, abstract=True):
     def settle(self, limited: Any, bounds: Any, at: int, now: float, greedy: int, action: int) -> None:
         """Count what the action of the round cost."""
 
+    @abstractmethod
+    @compiled
+    def settle_expected(
+        self, limited: Any, bounds: Any, at: int, now: float, greedy: int, probabilities: Floats
+    ) -> None:
+        """Count what a round would have cost on average, where another has decided: with these probabilities."""
+
 
 class NoLimits(Limiting):
     """Distributions stay as they are.
@@ -259,6 +266,11 @@ class NoLimits(Limiting):
         pass
 
     def settle(self, limited: Any, bounds: Any, at: int, now: float, greedy: int, action: int) -> None:
+        pass
+
+    def settle_expected(
+        self, limited: Any, bounds: Any, at: int, now: float, greedy: int, probabilities: Floats
+    ) -> None:
         pass
 
 
@@ -281,8 +293,8 @@ class Spending(Piece, abstract=True):
 
     @abstractmethod
     @compiled
-    def pay(self, limited: Any, prices: Floats, at: int, now: float, greedy: int, action: int) -> None:
-        """Pay for an action."""
+    def pay(self, limited: Any, at: int, now: float, price: float) -> None:
+        """Pay the price of a round."""
 
 
 class NoSpending(Spending):
@@ -298,7 +310,7 @@ class NoSpending(Spending):
     def pace(self, limited: Any, prices: Floats, at: int, now: float, greedy: int, probabilities: Floats) -> None:
         pass
 
-    def pay(self, limited: Any, prices: Floats, at: int, now: float, greedy: int, action: int) -> None:
+    def pay(self, limited: Any, at: int, now: float, price: float) -> None:
         pass
 
 
@@ -315,8 +327,8 @@ class CountedSpending(Spending):
     def pace(self, limited: Any, prices: Floats, at: int, now: float, greedy: int, probabilities: Floats) -> None:
         pace_until(limited, prices, self.limit, self.length, 1.0 * at, at + 1.0, greedy, probabilities)
 
-    def pay(self, limited: Any, prices: Floats, at: int, now: float, greedy: int, action: int) -> None:
-        pay_for(limited, prices, self.length, 1.0 * at, at + 1.0, greedy, action)
+    def pay(self, limited: Any, at: int, now: float, price: float) -> None:
+        pay_until(limited, self.length, 1.0 * at, at + 1.0, price)
 
 
 class TimedSpending(Spending):
@@ -332,8 +344,8 @@ class TimedSpending(Spending):
     def pace(self, limited: Any, prices: Floats, at: int, now: float, greedy: int, probabilities: Floats) -> None:
         pace_until(limited, prices, self.limit, self.length, now, now, greedy, probabilities)
 
-    def pay(self, limited: Any, prices: Floats, at: int, now: float, greedy: int, action: int) -> None:
-        pay_for(limited, prices, self.length, now, now, greedy, action)
+    def pay(self, limited: Any, at: int, now: float, price: float) -> None:
+        pay_until(limited, self.length, now, now, price)
 
 
 class Limited(Limiting):
@@ -357,7 +369,12 @@ class Limited(Limiting):
         self.spending.pace(limited.spending, bounds.prices, at, now, greedy, probabilities)
 
     def settle(self, limited: Any, bounds: Any, at: int, now: float, greedy: int, action: int) -> None:
-        self.spending.pay(limited.spending, bounds.prices, at, now, greedy, action)
+        self.spending.pay(limited.spending, at, now, bounds.prices[action] if action != greedy else 0.0)
+
+    def settle_expected(
+        self, limited: Any, bounds: Any, at: int, now: float, greedy: int, probabilities: Floats
+    ) -> None:
+        self.spending.pay(limited.spending, at, now, expected_price(bounds.prices, greedy, probabilities))
 
 
 @helper
@@ -384,6 +401,16 @@ def mix(least: float, shares: Floats, graph: GraphArrays, probabilities: Floats)
 
 
 @helper
+def expected_price(prices: Floats, greedy: int, probabilities: Floats) -> float:
+    """What a round costs on average: the prices of all actions but the greedy one, by their probabilities."""
+    price = 0.0
+    for i in range(probabilities.size):
+        if i != greedy:
+            price += prices[i] * probabilities[i]
+    return price
+
+
+@helper
 def window_at(limited: Any, length: float, reading: float) -> float:
     """The number of the window; a clock that is set back does not open an old one again."""
     return max(limited.window[0], math.floor(reading / length))
@@ -405,10 +432,7 @@ def pace_until(
     `rate` is the mean of what was asked for so far, with this round, per unit of the budget's clock, which shows
     `reading` now and `after` when the round is over. Each window counts twice the one before it.
     """
-    asked = 0.0
-    for i in range(probabilities.size):
-        if i != greedy:
-            asked += prices[i] * probabilities[i]
+    asked = expected_price(prices, greedy, probabilities)
     limited.asked[0] = asked
     if asked <= 0.0:
         return
@@ -440,10 +464,8 @@ def passed(limited: Any, reading: float, after: float) -> float:
 
 
 @helper
-def pay_for(
-    limited: Any, prices: Floats, length: float, reading: float, after: float, greedy: int, action: int
-) -> None:
-    """Count the price of an action, and what the round had asked for."""
+def pay_until(limited: Any, length: float, reading: float, after: float, price: float) -> None:
+    """Count the price of a round, and what it had asked for."""
     window = window_at(limited, length, reading)
     elapsed = passed(limited, reading, after)
     if window != limited.window[0]:
@@ -454,6 +476,5 @@ def pay_for(
     limited.demand[0] += limited.asked[0]
     limited.demand[1] += elapsed
     limited.demand[2] = max(limited.demand[2], after)
-    if action != greedy:
-        limited.spent[0] += prices[action]
-        limited.spent[1] += prices[action]
+    limited.spent[0] += price
+    limited.spent[1] += price

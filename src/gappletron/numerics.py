@@ -35,6 +35,9 @@ LARGEST_STEP = 1e50
 LEAST_PROBABILITY = 2.0**-53
 """Draws are multiples of this, so nothing is drawn with a probability that is positive and smaller."""
 
+ROUNDING = 1e-6
+"""How far the sum of probabilities that come from outside may be from 1."""
+
 UNSEEN_LABEL = -1
 """In place of a label's position: the graph did not show it."""
 
@@ -275,3 +278,13 @@ def sharpened_softmax(scores: Floats, sharpness: float, out: Floats) -> None:
         total += out[k]
     for k in range(scores.size):
         out[k] /= total
+
+
+def is_distribution(probabilities: Floats) -> bool:
+    """Whether these are probabilities that add up to 1, but for rounding: also of one that is an error above it.
+
+    >>> is_distribution(np.array([0.25, 0.75])), is_distribution(np.array([0.25, np.nan]))
+    (True, False)
+    """
+    inside = (probabilities >= 0.0) & (probabilities <= 1.0 + ROUNDING)  # False for NaN
+    return bool(inside.all()) and abs(float(probabilities.sum()) - 1.0) <= ROUNDING

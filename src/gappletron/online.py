@@ -18,7 +18,7 @@ from gappletron import model_files, opening
 from gappletron._forks import forks, guard
 from gappletron._signals import held_back
 from gappletron._validate import Label, SpentReceipt, Unavailable, UserError, number, whole
-from gappletron.cures import MONITOR_IT, OPEN_AGAIN
+from gappletron.cures import OPEN_AGAIN
 from gappletron.inputs import NO_VECTOR, Vector, Vectors
 from gappletron.journal import events
 from gappletron.journal.folder import FolderStore
@@ -323,7 +323,7 @@ class Online:
         with self._lock:
             self._look(is_nested)
             if isinstance(self._player.watch, NoWatch):
-                raise UserError("the model is not monitored", MONITOR_IT)
+                raise UserError("the model is not monitored: make it with Online(..., monitor=True)")
             return Monitor(self._player)
 
     @property
@@ -348,7 +348,7 @@ class Online:
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            return self.limits.spent_in_window(self._player._limited.tuple, self.rounds, time.time())
+            return self._player.spent_until(time.time())
 
     @property
     def pending_limit(self) -> int:

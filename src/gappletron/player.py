@@ -59,7 +59,7 @@ from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner
 from gappletron.limits import Limits, NoLimits, limits_of
 from gappletron.normalization import AsGiven, Copied, Normalization, Room, normalization_of
-from gappletron.numerics import UNSEEN_LABEL
+from gappletron.numerics import UNSEEN_LABEL, is_distribution
 from gappletron.spelling import rebuilt, spelled
 from gappletron.state import Sizes, State, check_shapes
 from gappletron.streams.prepared import Prepared, prepared
@@ -84,8 +84,6 @@ __all__ = ["Player", "Turn", "Turns", "learner_of"]
 
 FORMAT = "gappletron.Player"
 MOST_PLANS = 64
-ROUNDING = 1e-6
-"""How far the sum of given probabilities may be from 1."""
 MOST_ROUNDS = 2**53
 """A record holds the number of its round as a float."""
 AS_GIVEN = AsGiven()
@@ -285,8 +283,7 @@ def _distribution(given: Any, actions: int) -> Floats:
         raise UserError(
             f"probabilities have the shape {found.shape}, and there are {actions} actions: give one for each"
         )
-    inside = (found >= 0.0) & (found <= 1.0)  # False for NaN
-    if not inside.all() or abs(float(found.sum()) - 1.0) > ROUNDING:
+    if not is_distribution(found):
         raise UserError("probabilities must be numbers from 0 to 1 that add up to 1")
     return found
 
@@ -455,6 +452,12 @@ class Player:
     def spent(self) -> float | None:
         """What exploration has cost so far; None without a budget."""
         return None if self.limits.budget is None else float(self._limited.tuple.spending.spent[1])
+
+    def spent_until(self, now: float) -> float | None:
+        """What exploration has cost so far in the budget's window of the next round, which comes at this time; None
+        without a budget.
+        """
+        return self.limits.spent_in_window(self._limited.tuple, self.rounds, now)
 
     def begin_watch(self, watch: Watching | bool = True) -> None:
         """Watch the rounds from now on, where none were watched so far.

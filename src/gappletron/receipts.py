@@ -27,6 +27,7 @@ from gappletron.engine import (
     row_values,
 )
 from gappletron.learners.learner import Learner
+from gappletron.numerics import is_distribution
 from gappletron.player import Turn
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ __all__ = [
     "Session",
     "Unseen",
     "checked_sessions",
-    "is_distribution",
     "new_session",
     "read_receipts",
     "split_id",
@@ -55,8 +55,6 @@ MOST_DIGITS = 18
 """Digits of the serial number in a receipt's id."""
 MOST_NAME = 100
 """Characters in the name of a session."""
-ROUNDING = 1e-6
-"""How far the sum of saved probabilities may be from 1."""
 COLUMNS = ("serial", "action", "greedy", "size of the row", "graph, or -1 for the model's own")
 """The columns of the array "receipts" in a file."""
 NO_NUMBERS = np.zeros(0)
@@ -302,12 +300,6 @@ def _record(graph: FeedbackGraph, row: Row) -> Floats:
     own_part(record, N)[:] = row.own
     row_indices(record)[:], row_values(record)[:] = row.indices, row.values
     return record
-
-
-def is_distribution(probabilities: Floats) -> bool:
-    """Whether these are probabilities that add up to 1, but for rounding: also of one that is an error above it."""
-    inside = (probabilities >= 0.0) & (probabilities <= 1.0 + ROUNDING)  # False for NaN
-    return bool(inside.all()) and abs(float(probabilities.sum()) - 1.0) <= ROUNDING
 
 
 def write_receipts(waiting: Iterable[Receipt], own: FeedbackGraph) -> tuple[list[Any], dict[str, NDArray[Any]]]:

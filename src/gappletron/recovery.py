@@ -12,7 +12,8 @@ from gappletron.engine import ACTION, HEAD
 from gappletron.journal import events
 from gappletron.limits import Limits
 from gappletron.model_files import graph_from
-from gappletron.receipts import Receipt, is_distribution
+from gappletron.numerics import is_distribution
+from gappletron.receipts import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

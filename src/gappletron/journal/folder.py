@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gappletron import _files, model_files
-from gappletron._validate import Unavailable, UserError
+from gappletron._validate import Cure, Unavailable, UserError
+from gappletron.cures import OPEN_AGAIN
 from gappletron.journal.store import Group, Store
 
 if TYPE_CHECKING:
@@ -168,10 +169,13 @@ class FolderStore(Store):
             self._is_dirty = True
             _write_all(descriptor, frame, offset)
         except OSError as error:
-            cure = "free some space there" if error.errno in FULL else "look after the disk"
+            cure = "free some space on the disk" if error.errno in FULL else "look after the disk"
             raise Unavailable(
-                f"cannot write to the journal in {self.name!r} ({error.strerror or error}): nothing that was "
-                f"acknowledged is lost; {cure}, then call commit(), or simply go on"
+                f"cannot write to the journal in {self.name!r} ({error.strerror or error})",
+                Cure(
+                    f"nothing that was acknowledged is lost; {cure}, then call commit(), or simply go on",
+                    f"nothing that was acknowledged is lost; {cure} of the server, then send the request again",
+                ),
             ) from None
         if durable:
             self.synchronise()
@@ -194,7 +198,7 @@ class FolderStore(Store):
 
     def _check_open(self) -> None:
         if self._problem is not None:
-            raise Unavailable(f"the journal in {self.name!r} {self._problem}: open the folder again")
+            raise Unavailable(f"the journal in {self.name!r} {self._problem}", OPEN_AGAIN)
 
     def groups(self, start: int = 0) -> Iterator[Group]:
         return read_groups(self.folder, start, stop=self.count)

@@ -213,7 +213,10 @@ class Hosted:
             shadow.champion = self
 
     def warm_up(self) -> None:
-        """Compile what batches, predictions and texts need, before requests come."""
+        """Compile what batches, predictions, estimates and texts need, before requests come; an error where the model
+        has no monitor, whose estimates most pages show.
+        """
+        self.model.monitor.report(self.alpha)
         self.model.compile_batches()
         encoder = self.model.encoder
         if encoder is not None:
@@ -431,8 +434,8 @@ class Hosted:
 
     @property
     def spent(self) -> float | None:
-        """What exploration has cost in the present window of the budget; a shadow decides nothing, and pays nothing."""
-        return None if self.champion is not None else self.model.spent
+        """What exploration has cost in the present window of the budget; of a shadow, would have cost on average."""
+        return self.model.spent
 
     @property
     def problem(self) -> str | None:
