@@ -41,11 +41,15 @@ class Commits:
 
     async def durable(self) -> None:
         """Return when everything that was done before this call is durable; raises what `commit` raises."""
-        waiter = asyncio.get_running_loop().create_future()
+        await self.begin()
+
+    def begin(self) -> asyncio.Future[None]:
+        """What :meth:`durable` waits for: the next commit begins when the loop comes round."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         if self._task is None:
             self._task = asyncio.create_task(self._serve())
-        await waiter
+        return waiter
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()

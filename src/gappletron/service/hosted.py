@@ -65,6 +65,9 @@ ACTIVITY = 120
 ESTIMATES_AGE = 1.0
 """Seconds for which estimates are kept: as many readers as there are cost one computation."""
 
+MANY = 32
+"""A request of so many rows is a long step."""
+
 COMPLAINTS = 60.0
 """Seconds between two lines of the log about the same shadow."""
 
@@ -199,6 +202,7 @@ class Hosted:
         self.shadows = list(shadows)
         self.champion: Hosted | None = None
         self.commits = Commits(model.commit)
+        self._steps = asyncio.Lock()
         self.activity = Activity()
         self.decisions = self.feedback = self.missed = 0
         """Since the start: decisions, pieces of feedback, and rounds or feedback that a shadow could not follow."""
@@ -245,7 +249,7 @@ class Hosted:
                 shadow._learn_too(pairs)
             return encoded(Learned(len(pairs)))
 
-        return await self._once(learned, key)
+        return await self._once(learned, len(pairs), key)
 
     async def forget(self, ids: Sequence[str], key: Key | None = None) -> bytes:
         """Wait no more for the feedback of all these decisions, or of none; durable."""
@@ -259,7 +263,7 @@ class Hosted:
                 shadow._forget_too(ids)
             return encoded(Forgotten(len(set(ids))))
 
-        return await self._once(forgotten, key)
+        return await self._once(forgotten, len(ids), key)
 
     async def _decided(self, rows: Sequence[Any], answer: Callable[[list[Decision]], bytes], key: Key | None) -> bytes:
         def decided() -> bytes:
@@ -275,26 +279,34 @@ class Hosted:
                 shadow._follow(given, receipts)
             return answer(decisions)
 
-        return await self._once(decided, key)
+        return await self._once(decided, len(rows), key)
 
-    async def _once(self, step: Callable[[], bytes], key: Key | None) -> bytes:
-        """The answer of the step, or of the request that had the same key, when it is durable."""
+    async def _once(self, step: Callable[[], bytes], size: int, key: Key | None) -> bytes:
+        """The answer of the step, which has so many rows, or of the request that had the same key, when it is durable.
+
+        A step with many rows takes milliseconds. So there is one in each turn of the loop, and what else is ready has
+        its turn before the next.
+        """
         if self.champion is not None:
             raise NotDeciding(
                 f"the model {self.name!r} shadows {self.champion.name!r}, and learns from its decisions alone: send "
                 f"this to {self.champion.name!r}"
             )
         model = self.model
-        with model.hold():
-            answer = None if key is None else model.recall(*key)
-            if answer is None:
-                answer = step()
-                if key is not None:
-                    model.remember(*key, answer)
+        async with self._steps:
+            with model.hold():
+                answer = None if key is None else model.recall(*key)
+                if answer is None:
+                    answer = step()
+                    if key is not None:
+                        model.remember(*key, answer)
+            durable = self.commits.begin()
+            if size >= MANY:
+                await asyncio.sleep(0)  # its write begins, and answers that are stored go out, before the next step
         if self.shadows:
-            await asyncio.gather(self.commits.durable(), *(shadow._durable_if_possible() for shadow in self.shadows))
+            await asyncio.gather(durable, *(shadow._durable_if_possible() for shadow in self.shadows))
         else:
-            await self.commits.durable()
+            await durable
         return answer
 
     def _refuse_too_many(self, more: int) -> None:
