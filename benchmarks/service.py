@@ -228,7 +228,7 @@ async def at_a_rate(port: int, work: Work, rate: float, seconds: float) -> list[
     wait for a free connection has begun when it was to start.
     """
     rng = np.random.default_rng(1)
-    free: asyncio.Queue[Connection] = asyncio.Queue()
+    free: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()  # the last one first, as pools of connections do
     for _ in range(64):
         free.put_nowait(await connected(port))
     times: list[float] = []
@@ -271,7 +271,7 @@ def percentile(times: list[float], share: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
-    parser.add_argument("--batch", type=int, default=500, help="rows in a batch")
+    parser.add_argument("--batch", type=int, default=250, help="rows in a batch")
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=0, help="also look at the memory over so many rounds")
     parser.add_argument("--loads", nargs="*", default=["vectors", "records"])
