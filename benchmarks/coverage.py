@@ -296,7 +296,7 @@ def ring(watch, watched, sight, graph, P, greedy, labels, draws, rung):
             return
         a = draw(P[t], draws[t])
         seen = labels[t] if graph.visible[a, labels[t]] else -1
-        watch.note_round(watched, sight, graph, t, P[t], own, greedy[t], a, seen)
+        watch.note_round(watched, sight, graph, Played(t, P[t], own, greedy[t], a), seen)
 
 
 def alarms(graph: FeedbackGraph, window: int, rates: np.ndarray, runs: int, seed: int = 0) -> np.ndarray:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
 
-from gappletron import UNSEEN, Budget, Encoder, FeedbackGraph, Online, UserError, interpreted
+from gappletron import UNSEEN, Budget, Encoder, FeedbackGraph, Online, Player, UserError, interpreted
 from problems import GRAPHS, random_graph
 
 FEATURES = 12
@@ -220,3 +220,57 @@ def test_signals_wait_for_a_batch():
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("classes", [3, 4, 8])
+@pytest.mark.parametrize("way", ["learn", "learn_many", "follow"])
+def test_feedback_after_a_class_was_added_is_learned_as_before(classes, way):
+    """Rows of scores are padded to a multiple of 4: a record from before has less room than the state of today.
+
+    With nothing learned in between, it makes no difference whether the class is added before or after the feedback.
+    """
+    graph = FeedbackGraph.bandit([f"c{k}" for k in range(classes)])
+    before, after = (Online(graph=graph, features=FEATURES, monitor=True) for _ in range(2))
+    X = pairs_of(rows_of(np.random.default_rng(3), 40))
+    p = np.full(classes, 1.0 / classes)
+    receipts = {}
+    for model in (before, after):
+        if way == "follow":
+            receipts[model] = [model.follow(x, "c1", p) for x in X]
+        else:
+            receipts[model] = model.act_many(X)
+    seen = [(receipt.to_dict()["features"], receipt.to_dict()["own_probabilities"]) for receipt in receipts[after]]
+    after.add_class("new")
+    for model in (before, after):
+        feedback = [(receipt, receipt.action) for receipt in receipts[model]]
+        if way == "learn_many":
+            model.learn_many(feedback)
+        else:
+            for receipt, label in feedback:
+                model.learn(receipt, label)
+    assert (before.weights != 0).any()
+    assert (after.weights[:, :classes] == before.weights).all()
+    assert [
+        (receipt.to_dict()["features"], receipt.to_dict()["own_probabilities"]) for receipt in receipts[after]
+    ] == seen  # nothing of a record but its scores was written to
+
+
+def test_a_batch_names_the_row_that_is_wrong_and_nothing_grows():
+    model = Online("gapsmh", FeedbackGraph.bandit(3))
+    for X in ([{5000: 1.0}, {0: float("nan")}], [{5000: 1.0}] * 40 + [{0: float("nan")}]):
+        with pytest.raises(UserError, match=rf"^row {len(X) - 1}: x has the value nan"):
+            model.act_many(X)
+    assert (model.features, model.rounds) == (1024, 0)
+    records = Online("gapsmh", FeedbackGraph.bandit(3), encoder=Encoder(features=64))
+    for X in ([{"a": 1.0}, {"a": 1e60}], [{"a": 1.0}] * 40 + [{"a": 1e60}]):
+        with pytest.raises(UserError, match=rf"^row {len(X) - 1}: the column 'a'"):
+            records.act_many(X)
+
+
+def test_a_player_refuses_feedback_that_learn_would_refuse():
+    player = Player("gapsmh", FeedbackGraph.bandit(3), features=2)
+    turns = [player.act([1.0, 0.5]) for _ in range(2)]
+    for wrong, labels in ((turns, [0, 1.7]), (turns, [0, 3]), (turns, [0, 2**70]), ([turns[0]] * 2, [0, 0])):
+        with pytest.raises(UserError):
+            player.learn_many(wrong, labels)
+    assert player.last_learned == -1

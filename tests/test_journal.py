@@ -1139,3 +1139,40 @@ def test_an_old_receipt_is_refused_also_without_new_decisions(tmp_path, monkeypa
     assert (model.limits.min_propensity, model.limits.budget) == (0.1, Budget(5))
     crash(model)
     same(Online.from_journal(tmp_path / "journal"), model)
+
+
+def test_growth_of_a_call_that_is_refused_is_logged(tmp_path):
+    with interpreted():
+        model = Online.open(tmp_path / "journal", "gapsmh", GRAPH, "grow", durability="os")
+        with pytest.raises(UserError):
+            model.teach({5000: 1.0}, "nobody knows this label")
+        with pytest.raises(UserError):
+            model.follow({6000: 1.0}, model.graph.actions[0], [0.5])
+        model.act({4000: 1.0})
+        model.grow(9000)
+        same(Online.from_journal(tmp_path / "journal"), model)
+        crash(model)
+
+
+def test_a_write_that_fails_meanwhile_does_not_refuse_the_middle_of_a_hold(tmp_path, monkeypatch):
+    """A commit in another thread fails between a decision and its answer: both are stored together later."""
+    with interpreted():
+        model = opened(tmp_path / "journal", durability="os")
+
+        def fail(*_, **__):
+            raise UserError("no room")
+
+        with model.hold():
+            receipt = model.act(np.ones(5))
+            monkeypatch.setattr(model._journal.store, "append", fail)
+            model._journal._is_stuck = True
+            model.remember("key", b"request", receipt.id.encode())
+        with pytest.raises(UserError, match="no room"):
+            model.commit()
+        monkeypatch.undo()
+        monkeypatch.setattr("gappletron.online.time.time", lambda: 1000.0)
+        model.commit()
+        crash(model)
+        again = Online.from_journal(tmp_path / "journal")
+    assert again.recall("key", b"request") == receipt.id.encode()
+    assert again.rounds == 1

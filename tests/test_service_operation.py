@@ -429,3 +429,33 @@ def test_a_model_without_a_monitor_is_refused_at_the_start(tmp_path):
         Online.open(tmp_path / "m", graph=FeedbackGraph.bandit(2), features=2, monitor=False).close()
         with Online.open(tmp_path / "m") as model, pytest.raises(UserError, match="is not monitored"):
             create_app([Hosted("m", model)])
+
+
+def test_strict_is_about_records_alone(tmp_path):
+    with Online.open(tmp_path / "m", graph=FILTER, features=2) as model:
+        browser = Browser(create_app([Hosted("m", model, strict=True)]))
+        assert browser.post("/v1/act", {"x": {"indices": [0], "values": [1.0]}}).status == 200
+
+
+def test_an_id_has_one_way_of_writing(mail):
+    browser = Browser(create_app([Hosted("mail", mail)]))
+    session, _, digits = browser.post("/v1/act", {"x": "a"}).json["id"].rpartition("-")
+    answer = browser.post("/v1/forget/batch", {"ids": [f"{session}-{digits}", f"{session}-0{digits}"]})
+    assert answer.status == 404
+    assert mail.waiting == 1
+
+
+def test_a_folder_that_cannot_be_looked_at_is_told_and_watched_on(mail, monkeypatch):
+    hosted = Hosted("mail", mail)
+    monkeypatch.setattr("pathlib.Path.exists", lambda _: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+    assert "cannot be looked at (Input/output error)" in hosted.problem
+
+    async def watch():
+        task = asyncio.create_task(upkeep.look_after([hosted], every=0.01))
+        await asyncio.sleep(0.1)
+        assert not task.done()
+        task.cancel()
+
+    asyncio.run(watch())
+    monkeypatch.undo()
+    assert hosted.problem is None

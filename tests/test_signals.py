@@ -76,8 +76,8 @@ def test_a_storm_over_act_and_learn(learner, graph):
 
 @pytest.mark.parametrize("has_journal", [False, True])
 def test_a_storm_over_follow(tmp_path, has_journal):
-    struck = storms.interrupted_follows(150, seed=9, folder=tmp_path / "journal" if has_journal else None)
-    assert min(struck["follow"], struck["learn"]) > 10
+    struck = storms.interrupted_follows(250, seed=9, folder=tmp_path / "journal" if has_journal else None)
+    assert min(struck["follow"], struck["learn"]) > 5  # about 17 are expected of the shorter of the two
 
 
 def test_storms_over_the_rest(tmp_path):

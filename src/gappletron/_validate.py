@@ -63,6 +63,17 @@ class UserError(ValueError):
         """
         return str(self) if self._over_http is None else self._over_http
 
+    def at(self, place: str) -> UserError:
+        """The same error with a place in front: which of many rows it is about.
+
+        >>> print(UserError("x has no numbers: give some").at("row 3"))
+        row 3: x has no numbers: give some
+        """
+        found = type(self)(f"{place}: {self}")
+        if self._over_http is not None:
+            found._over_http = f"{place}: {self._over_http}"
+        return found
+
 
 class UnknownReceipt(UserError):
     """A receipt that is not from this model.

@@ -517,13 +517,18 @@ def learn_rows(player: Packed, ends: NDArray[np.int64], records: Floats, labels:
 def end_round(learner: Learner, state: Any, plan: Plan, desk: Desk, record: Floats, label: int) -> None:
     """Let the learner and the watch take in the feedback of a round."""
     N, K = plan.graph.visible.shape
-    scores = record[HEAD + N : HEAD + N + K]
+    # The desk has room for the padding of today's classes; the record only for that of its own time.
+    scores = desk.scores[:K]
+    for k in range(K):
+        scores[k] = record[HEAD + N + k]
     played = Round(scores, record[HEAD : HEAD + N], int(record[GREEDY]), int(record[ACTION]), label)
     start, size = row_start(record), int(record[ENTRIES])
     own_values, own_indices = record[start : start + size], record[start + size :].view(np.int32)
     x = Row(own_indices, own_values, 0, size, record[SQUARED], desk.lanes)
     learner.recall(state, x, played)
     learner.update(state, plan, x, played)
+    for k in range(K):
+        record[HEAD + N + k] = scores[k]
     at = int(record[ROUND])
     if record[DONE] == 0.0:
         own = record[own_start(record, N) : start]

@@ -191,7 +191,7 @@ class _Follower:
             case events.Added(version, _):
                 self.player.extend(self.graphs[version])
             case events.Grown(features):
-                self.player.grow(features)
+                self.player.grow(max(features, self.player.features))
 
     @property
     def _has_begun(self) -> bool:

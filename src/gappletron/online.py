@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import inspect
 import math
 import threading
 import time
@@ -25,13 +26,16 @@ from gappletron.journal.folder import FolderStore
 from gappletron.journal.journal import DURABILITIES, Journal, Policy, Snapshot
 from gappletron.journal.settings import versions
 from gappletron.journal.store import Store
+from gappletron.learners.learner import Learner
 from gappletron.limits import Limits
 from gappletron.monitor import Monitor
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.parts import FORMAT, TOGETHER, Parts
+from gappletron.player import Player, for_records
 from gappletron.receipts import Receipt
+from gappletron.records.encoder import Encoder
 from gappletron.streams.stream import MOST_FEATURES
-from gappletron.waiting import PENDING, PENDING_BYTES
+from gappletron.waiting import PENDING, PENDING_BYTES, Waiting
 from gappletron.watching import NoWatch
 
 if TYPE_CHECKING:
@@ -42,13 +46,11 @@ if TYPE_CHECKING:
     from gappletron._dispatch import Piece
     from gappletron.graphs import FeedbackGraph
     from gappletron.journal.presence import Trouble
-    from gappletron.learners.learner import Learner
     from gappletron.limits import Budget
     from gappletron.normalization import Normalization
     from gappletron.numerics import Floats
-    from gappletron.player import Player, Turn
+    from gappletron.player import Turn
     from gappletron.receipts import Unseen
-    from gappletron.records.encoder import Encoder
     from gappletron.watching import Watch
 
 __all__ = ["Online"]
@@ -56,6 +58,7 @@ __all__ = ["Online"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
+FIRST_FEATURES = 1024
 NOTHING_PLAYED = (0.0, NO_VECTOR, 0, False)
 """Of a round that is being played: when, and for the journal its row, its graph's version, and whether it follows
 another model's decision."""
@@ -153,24 +156,26 @@ class Online:
         min_propensity: float = 0.0,
         budget: Budget | None = None,
     ) -> None:
-        self._adopt(
-            Parts.made(
-                learner,
-                graph,
-                features,
-                encoder=encoder,
-                seed=seed,
-                normalize=normalize,
-                bias=bias,
-                pending=pending,
-                pending_bytes=pending_bytes,
-                pending_age=pending_age,
-                feature_limit=feature_limit,
-                monitor=monitor,
-                min_propensity=min_propensity,
-                budget=budget,
+        if not isinstance(learner, Learner | str) and graph is None:
+            raise UserError(f"{learner!r} is not a learner, which comes first: write Online(graph=...)")
+        if graph is None:
+            raise UserError(
+                "there is no feedback graph: say what is seen after which prediction, for example "
+                "graph=FeedbackGraph.filtering(['ham', 'spam']), where only what is predicted as ham is looked at"
             )
-        )
+        limit: int | None = None
+        first: Any = features
+        if encoder is not None:
+            first = _encoded_features(encoder, features)
+            normalize, bias = for_records(normalize, bias)
+        elif isinstance(features, str):
+            if features != "grow":
+                raise UserError(f"features={features!r} is neither a number nor 'grow': give one of them")
+            limit = whole(feature_limit, "feature_limit", least=1, most=MOST_FEATURES)
+            first = min(FIRST_FEATURES, limit)
+        limits = Limits(min_propensity, budget)
+        player = Player(learner, graph, first, seed, normalize=normalize, bias=bias, watch=monitor, limits=limits)
+        self._adopt(Parts(player, encoder, limit, Waiting(player.rounds, pending, pending_bytes, pending_age)))
 
     def _adopt(self, parts: Parts) -> None:
         """Be the model that has these parts. Beside them: the lock, what a signal may interrupt, no journal yet, and
@@ -418,9 +423,10 @@ class Online:
             self._refuse_copies()
             self._start_session()  # a copy of the process: its receipts are its own
         if self._journal is not None:
-            self._journal.check()
-            if self._receipts.age is not None:
-                self._expire(time.time())
+            if self._held_by is None:  # a block of hold() has begun with it, and must not be refused in its middle
+                self._journal.check()
+                if self._receipts.age is not None:
+                    self._expire(time.time())
             if self._journal.rounds not in (-1, self.rounds):
                 raise Unavailable(
                     f"a round of the model in {self._journal.store.name!r} was played and not logged, after an error "
@@ -895,10 +901,11 @@ class Online:
     def _growing(self, take: Callable[[], T]) -> T:
         """What a function returns that takes in rows; where the model grows for them, that is logged."""
         before = self.features
-        found = take()
-        if self.features != before:  # also where the call is refused after this
-            self._log_growth()
-        return found
+        try:
+            return take()
+        finally:
+            if self.features != before:  # also where the call is refused
+                self._log_growth()
 
     # ----------------------------------------------------------------------------------------------------------- copies
 
@@ -981,18 +988,19 @@ class Online:
                 f"there is no model in {str(folder)!r} yet, and a new one needs a graph: give one, for example "
                 "graph=FeedbackGraph.filtering(['ham', 'spam'])"
             )
-        beginning = None if start is None else _copied(start)
         store = folder if isinstance(folder, Store) else FolderStore(folder)
         try:
             settings = store.settings()
             limits: dict[str, Any] = {}
             if settings is None:
-                parts = opening.begun(store, given, beginning)
+                made = {"monitor": True, **given}
+                model = cls(**made) if start is None else _copied(start, given)
+                opening.begin(store, model._parts, _with_defaults(made) if start is None else model._parts.made_of())
             elif start is None:
                 parts, limits = opening.resumed(store, settings, given, tuple(pieces))
+                model = cls._of(parts)
             else:
                 raise UserError(f"{store.name!r} holds a model already: omit start, or use another folder")
-            model = cls._of(parts)
             model._attach(Journal(store, policy))
             if limits:
                 model.set_limits(**limits)
@@ -1225,8 +1233,27 @@ class Online:
         return cls._of(parts)
 
 
-def _copied(start: Any) -> Parts:
-    """The parts of a model to begin a journal with, which others may go on to use."""
+def _encoded_features(encoder: Any, features: Any) -> int:
+    """The features of a model with this encoder."""
+    if not isinstance(encoder, Encoder):
+        raise UserError(f"{encoder!r} is not an encoder: give Encoder(), or one with your columns")
+    if features not in ("grow", encoder.features):
+        raise UserError(
+            f"features={features!r} was given beside an encoder with {encoder.features} features: say it there, as in "
+            "Encoder(features=2**16)"
+        )
+    return encoder.features
+
+
+def _with_defaults(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a new model, with the defaults of those that were not given."""
+    return {each.name: each.default for each in inspect.signature(Online).parameters.values()} | given
+
+
+def _copied(start: Any, given: dict[str, Any]) -> Online:
+    """A model to begin a journal with, which others may go on to use."""
     if not isinstance(start, Online):
         raise UserError(f"start is {start!r}, not a model: give one, for example Online.load('model.npz')")
-    return copy.copy(start)._parts
+    if given:
+        raise UserError(f"{next(iter(given))} was given beside start, which has its own: omit it")
+    return copy.copy(start)

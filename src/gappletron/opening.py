@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from gappletron._dispatch import Piece
     from gappletron.journal.store import Store
 
-__all__ = ["begun", "read", "resumed"]
+__all__ = ["begin", "read", "resumed"]
 
 WAITING = {"pending": "limit", "pending_bytes": "most_bytes", "pending_age": "age"}
 """Arguments that limit the waiting receipts, and the attributes that hold them."""
@@ -29,24 +28,10 @@ CHANGEABLE = (*WAITING, *LIMITS)
 """Arguments that may change from one opening of a journal to the next."""
 
 
-def begun(store: Store, given: dict[str, Any], start: Parts | None) -> Parts:
-    """A new model in an empty store: one that is made with these arguments, or `start`."""
-    if start is None:
-        options = {"monitor": True, **given}
-        parts, settings = Parts.made(**options), _with_defaults(options)
-    else:
-        if given:
-            raise UserError(f"{next(iter(given))} was given beside start, which has its own: omit it")
-        parts, settings = start, start.made_of()
+def begin(store: Store, parts: Parts, options: dict[str, Any]) -> None:
+    """Let an empty store hold a new model, which was made with these arguments."""
     store.put_snapshot(0, FORMAT, *parts.snapshot())
-    store.put_settings({"options": settings_of(settings)})
-    return parts
-
-
-def _with_defaults(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a new model, with the defaults of those that were not given."""
-    known = inspect.signature(Parts.made).parameters.values()
-    return {each.name: each.default for each in known if each.name not in CHANGEABLE} | given
+    store.put_settings({"options": settings_of({name: options[name] for name in options if name not in CHANGEABLE})})
 
 
 def resumed(

@@ -7,39 +7,34 @@ from __future__ import annotations
 
 import copy
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gappletron._validate import Label, UserError, whole
 from gappletron.answers import Answers
 from gappletron.cures import GIVE_LABEL, PASS_UNSEEN
 from gappletron.inputs import Vector, Vectors, sparse_parts
-from gappletron.learners.learner import Learner
-from gappletron.limits import Limits
 from gappletron.numerics import UNSEEN_LABEL
-from gappletron.player import Player, for_records
+from gappletron.player import Player
 from gappletron.receipts import UNSEEN, Receipt
 from gappletron.records.encoder import Encoder
 from gappletron.streams.stream import MOST_FEATURES
-from gappletron.waiting import PENDING, PENDING_BYTES, Waiting
+from gappletron.waiting import Waiting
 from gappletron.watching import NoWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
     from gappletron._dispatch import Piece
-    from gappletron.graphs import FeedbackGraph
-    from gappletron.limits import Budget
-    from gappletron.normalization import Normalization
     from gappletron.receipts import Unseen
-    from gappletron.watching import Watch
 
 __all__ = ["FORMAT", "TOGETHER", "Parts"]
 
+T = TypeVar("T")
+
 FORMAT = "gappletron.Online"
 """The kind of a file."""
-FIRST_FEATURES = 1024
 TOGETHER = 32
 """So many rows are played together; below that, holding signals back takes longer."""
 
@@ -70,47 +65,6 @@ class Parts:
         self.marks: list[tuple[int, int]] = []
         player.may_have_more = feature_limit is not None
 
-    @classmethod
-    def made(
-        cls,
-        learner: Learner | str = "auto",
-        graph: FeedbackGraph | None = None,
-        features: int | str = "grow",
-        *,
-        encoder: Encoder | None = None,
-        seed: int = 0,
-        normalize: Normalization | str | None = "auto",
-        bias: bool | str = "auto",
-        pending: int = PENDING,
-        pending_bytes: int = PENDING_BYTES,
-        pending_age: float | None = None,
-        feature_limit: int = 2**24,
-        monitor: bool | Watch = False,
-        min_propensity: float = 0.0,
-        budget: Budget | None = None,
-    ) -> Parts:
-        """A new model; the arguments are those of :class:`gappletron.Online`."""
-        if not isinstance(learner, Learner | str) and graph is None:
-            raise UserError(f"{learner!r} is not a learner, which comes first: write Online(graph=...)")
-        if graph is None:
-            raise UserError(
-                "there is no feedback graph: say what is seen after which prediction, for example "
-                "graph=FeedbackGraph.filtering(['ham', 'spam']), where only what is predicted as ham is looked at"
-            )
-        limit: int | None = None
-        first: Any = features
-        if encoder is not None:
-            first = _encoded_features(encoder, features)
-            normalize, bias = for_records(normalize, bias)
-        elif isinstance(features, str):
-            if features != "grow":
-                raise UserError(f"features={features!r} is neither a number nor 'grow': give one of them")
-            limit = whole(feature_limit, "feature_limit", least=1, most=MOST_FEATURES)
-            first = min(FIRST_FEATURES, limit)
-        limits = Limits(min_propensity, budget)
-        player = Player(learner, graph, first, seed, normalize=normalize, bias=bias, watch=monitor, limits=limits)
-        return cls(player, encoder, limit, Waiting(player.rounds, pending, pending_bytes, pending_age))
-
     def __copy__(self) -> Parts:
         """A copy that shares nothing that changes; its marks are those of no journal."""
         player, waiting, answers = copy.copy(self.player), copy.copy(self.waiting), copy.copy(self.answers)
@@ -137,22 +91,43 @@ class Parts:
         return self.player.take(x if self.encoder is None else self.encoder.encode(x), self.feature_limit)
 
     def taken_many(self, X: Any) -> list[Vector] | Vectors:
-        """Rows for a call that learns, checked: few as single vectors, many together.
+        """Rows for a call that learns, checked: few as single vectors, many together. Nothing grows before all are
+        checked.
 
         :param X: a list of rows, a sparse matrix, or with an encoder a table.
         """
+        rows, limit = X, self.feature_limit
         if self.encoder is not None and (not isinstance(X, list) or len(X) >= TOGETHER):
-            X = self.encoder.matrix(X)
-        if not hasattr(X, "tocsr"):
-            vectors = [self.taken(x) for x in X]
-        else:
-            matrix = X.tocsr()
-            together = self.player.take_many(matrix, self.feature_limit) if matrix.shape[0] >= TOGETHER else None
+            rows = self._encoded(X)
+        elif self.encoder is None and hasattr(X, "tocsr"):
+            rows = X.tocsr()
+        if hasattr(rows, "indptr"):
+            together = self.player.take_many(rows, limit) if rows.shape[0] >= TOGETHER else None
             if together is not None:
                 return together
-            pairs = ((matrix.indices[a:b], matrix.data[a:b]) for a, b in itertools.pairwise(matrix.indptr.tolist()))
-            vectors = [self.player.take(pair, self.feature_limit) for pair in pairs]
+            ends = rows.indptr.tolist()
+            rows = [(rows.indices[a:b], rows.data[a:b]) for a, b in itertools.pairwise(ends)]
+            vectors = [named_row(place, self.player.checked, x, limit) for place, x in enumerate(rows)]
+        else:
+            vectors = [named_row(place, self._checked, x) for place, x in enumerate(rows)]
+        if limit is not None:
+            for vector in vectors:
+                self.player.make_room(vector, limit)
         return vectors if len(vectors) < TOGETHER else Vectors.joined(vectors)
+
+    def _checked(self, x: Any) -> Vector:
+        return self.player.checked(x if self.encoder is None else self.encoder.encode(x), self.feature_limit)
+
+    def _encoded(self, records: Any) -> Any:
+        """Many records as a sparse matrix; an error names the record."""
+        assert self.encoder is not None
+        try:
+            return self.encoder.matrix(records)
+        except UserError:
+            if isinstance(records, list):
+                for place, record in enumerate(records):
+                    named_row(place, self.encoder.encode, record)
+            raise
 
     # --------------------------------------------------------------------------------------------------------- receipts
 
@@ -228,13 +203,9 @@ class Parts:
         return parts
 
 
-def _encoded_features(encoder: Any, features: Any) -> int:
-    """The features of a model with this encoder."""
-    if not isinstance(encoder, Encoder):
-        raise UserError(f"{encoder!r} is not an encoder: give Encoder(), or one with your columns")
-    if features not in ("grow", encoder.features):
-        raise UserError(
-            f"features={features!r} was given beside an encoder with {encoder.features} features: say it there, as in "
-            "Encoder(features=2**16)"
-        )
-    return encoder.features
+def named_row(place: int, check: Callable[..., T], *arguments: Any) -> T:
+    """What a check of one row of many returns; its error says which row it is."""
+    try:
+        return check(*arguments)
+    except UserError as error:
+        raise error.at(f"row {place}") from None

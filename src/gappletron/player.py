@@ -792,12 +792,20 @@ class Player:
         >>> player.features
         6
         """
+        vector = self.checked(x, limit)
+        if limit is not None:
+            self.make_room(vector, limit)
+        return vector
+
+    def checked(self, x: Any, limit: int | None = None) -> Vector:
+        """As :meth:`take`, but nothing grows."""
         if limit is None:
             return self.checker.vector(x, self.features)
-        vector = self.checker.vector(tuple(sparse_parts(x, None)), limit)
-        needed = int(vector.indices[-1]) + 1 if vector.indices.size else 0
-        self._make_room(needed, limit)
-        return vector
+        return self.checker.vector(tuple(sparse_parts(x, None)), limit)
+
+    def make_room(self, vector: Vector, limit: int) -> None:
+        """Let the state have the features of a checked vector."""
+        self._grow_to(int(vector.indices[-1]) + 1 if vector.indices.size else 0, limit)
 
     def take_many(self, matrix: Any, limit: int | None = None) -> Vectors | None:
         """The rows of a sparse matrix, checked, as :meth:`take` takes each; None where one must be converted, or is
@@ -811,10 +819,10 @@ class Player:
         if found is not None and limit is not None and found.indices.max(initial=-1) >= self.features:
             ends = found.indptr[1:][np.diff(found.indptr) > 0]
             for last in found.indices[ends - 1].tolist():  # in the same steps as row by row
-                self._make_room(last + 1, limit)
+                self._grow_to(last + 1, limit)
         return found
 
-    def _make_room(self, needed: int, limit: int) -> None:
+    def _grow_to(self, needed: int, limit: int) -> None:
         """Let there be so many features; the state doubles where it must grow."""
         if needed > self.features:
             self.grow(min(limit, max(2 * self.features, needed)))
@@ -952,16 +960,21 @@ class Player:
         gradient is that of prediction time, applied to the weights of today. A turn from before a class was added
         teaches what it could teach then.
         """
+        label = self._checked_label(turn, label)
+        if self._learn is None:
+            self.compile_rounds()
+        own = self._own_pack if turn.graph is self.graph else None
+        self._learn(self._packed(turn.graph) if own is None else own, turn.record, label)
+
+    def _checked_label(self, turn: Turn, label: int) -> int:
+        """The position of a label that a turn may have, or -1; compiled code will trust it."""
         if type(label) is not int:
             label = whole(label, "the position of a label", least=-1)
         if not -1 <= label < turn.graph.n_classes:
             raise UserError(f"{label} is not the position of a label: expected -1 to {turn.graph.n_classes - 1}")
         if turn.features > self._state.sizes.features:
             raise UserError("the turn has more features than this player: learn from the turns that its act() returned")
-        if self._learn is None:
-            self.compile_rounds()
-        own = self._own_pack if turn.graph is self.graph else None
-        self._learn(self._packed(turn.graph) if own is None else own, turn.record, label)
+        return label
 
     def learn_many(self, turns: Sequence[Turn], labels: Sequence[int]) -> None:
         """Take in the feedback of many turns, in order: the same bits as :meth:`learn` for each, in one call of
@@ -975,15 +988,14 @@ class Player:
         """
         if len(turns) != len(labels):
             raise UserError(f"there are {len(turns)} turns and {len(labels)} labels: give one for each")
+        if len(set(map(id, turns))) < len(turns):
+            raise UserError("a turn stands twice in the feedback: learn from each once")
+        checked = [self._checked_label(turn, label) for turn, label in zip(turns, labels, strict=True)]
         if not all(turn.graph is self.graph for turn in turns):
-            for turn, label in zip(turns, labels, strict=True):
+            for turn, label in zip(turns, checked, strict=True):
                 self.learn(turn, label)
             return
-        given = np.array(labels, np.int64)
-        if not ((given >= -1) & (given < self.graph.n_classes)).all():
-            raise UserError(f"labels must be positions of labels, from -1 to {self.graph.n_classes - 1}")
-        if any(turn.features > self.width for turn in turns):
-            raise UserError("a turn has more features than this player: learn from the turns that its act() returned")
+        given = np.array(checked, np.int64)
         ends = np.zeros(len(turns) + 1, np.int64)
         np.cumsum([turn.record.size for turn in turns], out=ends[1:])
         records = np.concatenate([NO_NUMBERS, *(turn.record for turn in turns)])

@@ -45,6 +45,7 @@ __all__ = [
     "Session",
     "Unseen",
     "checked_sessions",
+    "is_serial",
     "new_session",
     "read_receipts",
     "split_id",
@@ -214,9 +215,20 @@ def split_id(name: Any) -> tuple[str, int]:
     if not isinstance(name, str):
         raise ValueError
     session, _, digits = name.rpartition("-")
-    if not session or not digits.isascii() or not digits.isdigit() or len(digits) > MOST_DIGITS:
+    if not session or not is_serial(digits):
         raise ValueError
     return session, int(digits)
+
+
+def is_serial(digits: str) -> bool:
+    """Whether these are the digits of a serial number, in their one way of writing.
+
+    >>> is_serial("20"), is_serial("020")
+    (True, False)
+    """
+    if len(digits) > MOST_DIGITS or not digits.isascii() or not digits.isdigit():
+        return False
+    return digits[0] != "0" or len(digits) == 1
 
 
 # ------------------------------------------------------------------------------------------------------------- sessions

@@ -117,7 +117,7 @@ def _redo_change(parts: Parts, event: events.Event, graphs: dict[int, FeedbackGr
             player.extend(graphs[version])
             player.compile_rounds()
         case events.Grown(size):
-            player.grow(size)
+            player.grow(max(size, player.features))
         case events.Limited(limits, _):
             player.set_limits(Limits.from_dict(limits))
             player.compile_rounds()

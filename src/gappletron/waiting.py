@@ -12,10 +12,10 @@ import numpy as np
 
 from gappletron._validate import Cure, SpentReceipt, UnknownReceipt, UserError, number, whole
 from gappletron.receipts import (
-    MOST_DIGITS,
     Receipt,
     Session,
     checked_sessions,
+    is_serial,
     new_session,
     read_receipts,
     split_id,
@@ -140,7 +140,7 @@ class Waiting:
         """
         if type(receipt) is str:
             session, _, digits = receipt.rpartition("-")
-            if len(digits) <= MOST_DIGITS and digits.isascii() and digits.isdigit():
+            if is_serial(digits):
                 found = self.pending.get(int(digits))
                 return found if found is not None and found.session == session else None
         elif type(receipt) is Receipt and self.pending.get(receipt.serial) is receipt:

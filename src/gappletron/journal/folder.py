@@ -48,7 +48,7 @@ MARK = b"\xf4gap"
 SEGMENT_BYTES = 2**26
 LOCK, SETTINGS = "lock", "journal.json"
 SEGMENT, SNAPSHOT = re.compile(r"log-(\d{20})\.gap"), re.compile(r"state-(\d{20})\.npz")
-FORMAT = 1
+FORMAT = 2
 BINARY = getattr(os, "O_BINARY", 0)  # Windows
 
 PIECE = 2**20
@@ -581,8 +581,14 @@ def _read_settings(folder: Path) -> dict[str, Any] | None:
             raise TypeError
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{str(path)!r} is damaged: restore it from a copy of the folder") from None
-    if found.pop("format") > FORMAT:
+    version = found.pop("format")
+    if version > FORMAT:
         raise UserError(f"the journal in {str(folder)!r} was written by a newer gappletron: upgrade gappletron")
+    if version < FORMAT:
+        raise UserError(
+            f"the journal in {str(folder)!r} was written by a development version of gappletron 0.2, whose events were "
+            "others: begin a new one, or read it with that version"
+        )
     return dict(found)
 
 

@@ -39,8 +39,16 @@ def lost(store: Store) -> str | None:
     'bring it back, or restore it from a copy and open it again'
     >>> store.close()
     """
-    if not isinstance(store, FolderStore) or (_is_linked(store) and _is_in_place(store)):
+    if not isinstance(store, FolderStore):
         return None
+    try:
+        if _is_linked(store) and _is_in_place(store):
+            return None
+    except OSError as error:  # the disk is gone, or may not be looked at
+        return (
+            f"the journal in {store.name!r} cannot be looked at ({error.strerror or error}), so nothing more is "
+            "stored: look after its disk"
+        )
     return (
         f"the journal in {store.name!r} was removed or moved while it was open, so nothing more can be stored: bring "
         "it back, or restore it from a copy and open it again"

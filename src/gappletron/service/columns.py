@@ -49,7 +49,7 @@ class Columns:
     def __init__(self, encoder: Encoder | None, *, is_strict: bool = False, name: str = "") -> None:
         self.kinds: Mapping[str, str] = {} if encoder is None else encoder.kinds
         self.needed = frozenset(name for name, kind in self.kinds.items() if kind != DROP)
-        self.is_strict = is_strict
+        self.is_strict = is_strict and encoder is not None
         self._last: dict[str, Any] = {"message": "some words", "length": 2}
         self.records: Counter[str] = Counter({MISSING: 0, UNDECLARED: 0})
         """How many records lacked a declared column, and how many had one that was not declared."""
@@ -73,7 +73,7 @@ class Columns:
 
     def count(self, rows: Sequence[Any]) -> None:
         """Count the rows with other columns than those declared."""
-        last = rows[-1]
+        last = rows[-1] if rows else None
         if isinstance(last, dict) and 0 < len(last) <= MOST_NAMES:
             self._last = last
         if not self.needed:
@@ -169,8 +169,7 @@ def _names(row: Any, kinds: Mapping[str, str], prefix: str = "", depth: int = 0)
     """The columns of a record as the encoder names them: those of an object within it, or of a list of numbers, begin
     with its name and a point. Where the whole was declared, it counts as one.
     """
-    if isinstance(row, str):
-        yield ""
+    if isinstance(row, str):  # a text without a column lacks all of them
         return
     for inner, value in row.items():
         name = f"{prefix}{inner}"

@@ -124,7 +124,7 @@ class Model(Protocol):
 
     def receipt(self, id: str) -> Receipt: ...
 
-    def forget(self, receipt: str) -> None: ...
+    def forget(self, receipt: Receipt | str) -> None: ...
 
     def hold(self) -> AbstractContextManager[object]:
         """Take the model's lock; calls inside do not wait for the disk, and are logged together."""
@@ -255,13 +255,12 @@ class Hosted:
         """Wait no more for the feedback of all these decisions, or of none; durable."""
 
         def forgotten() -> bytes:
-            for name in ids:
-                self.model.receipt(name)  # all are there, before the first is forgotten
-            for name in dict.fromkeys(ids):
-                self.model.forget(name)
+            found = {name: self.model.receipt(name) for name in ids}  # all are there, before the first is forgotten
+            for receipt in found.values():
+                self.model.forget(receipt)
             for shadow in self.shadows:
                 shadow._forget_too(ids)
-            return encoded(Forgotten(len(set(ids))))
+            return encoded(Forgotten(len(found)))
 
         return await self._once(forgotten, len(ids), key)
 
@@ -338,9 +337,10 @@ class Hosted:
     def _follow(self, rows: Sequence[Any], receipts: Sequence[Receipt]) -> None:
         """Take the decisions of the champion for one's own; what goes wrong here is no concern of its clients."""
         model = self.model
-        self.columns.count(rows)
-        with self._shielded(), model.hold():
-            for x, receipt in zip(rows, receipts, strict=True):
+        with self._shielded():
+            self.columns.count(rows)
+        for x, receipt in zip(rows, receipts, strict=True):
+            with self._shielded(), model.hold():
                 own = model.follow(x, receipt.action, receipt.probabilities)
                 # Remembered, since feedback may come after a restart.
                 model.remember(*_shadow_key(receipt.id), own.id.encode())

@@ -29,13 +29,21 @@ async def look_after(models: Sequence[Hosted], every: float = EVERY) -> None:
     said: dict[str, str | None] = {}
     while True:
         for hosted in models:
-            with contextlib.suppress(UserError, OSError):  # what is left of it is the problem that is told next
-                if hosted.commits.failure is not None:
-                    # Where a proxy sends nothing to a server that is not well, no request would try it again.
-                    await hosted.commits.durable()
-                await hosted.expire()
-            problem = hosted.problem
+            try:
+                problem = await _problem_of(hosted)
+            except Exception as error:  # the next look must come all the same
+                problem = f"it cannot be looked after ({type(error).__name__}: {error})"
             if problem is not None and problem != said.get(hosted.name):
                 log.warning("the model %r: %s", hosted.name, problem)
             said[hosted.name] = problem
         await asyncio.sleep(every)
+
+
+async def _problem_of(hosted: Hosted) -> str | None:
+    """Do what is due for a model; what is wrong with it afterwards."""
+    with contextlib.suppress(UserError, OSError):  # what is left of it is the problem that is told next
+        if hosted.commits.failure is not None:
+            # Where a proxy sends nothing to a server that is not well, no request would try it again.
+            await hosted.commits.durable()
+        await hosted.expire()
+    return hosted.problem
