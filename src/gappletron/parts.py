@@ -97,6 +97,8 @@ class Parts:
         :param X: a list of rows, a sparse matrix, or with an encoder a table.
         """
         rows, limit = X, self.feature_limit
+        if isinstance(X, list) and len(X) == 1:
+            return [self.taken(X[0])]
         if self.encoder is not None and (not isinstance(X, list) or len(X) >= TOGETHER):
             rows = self._encoded(X)
         elif self.encoder is None and hasattr(X, "tocsr"):
