@@ -36,9 +36,10 @@ def metrics(browser):
 def shadowed(folder, **options):
     """A champion and its shadow, and a browser that talks to them."""
     champion = mail_model(folder / "a", durability="os")
-    shadow = Online.open(
-        folder / "b", "gapsmh", FILTER, encoder=Encoder(text="message", features=2**12), durability="os"
-    )
+    with interpreted():
+        shadow = Online.open(
+            folder / "b", "gapsmh", FILTER, encoder=Encoder(text="message", features=2**12), durability="os"
+        )
     follower = Hosted("b", shadow)
     return champion, shadow, Browser(create_app([Hosted("a", champion, shadows=[follower], **options), follower]))
 
@@ -173,7 +174,9 @@ def test_receipts_expire_although_no_request_comes(tmp_path):
 def test_limits_are_shown(tmp_path):
     graph = FeedbackGraph.label_efficient(["bug", "praise"])
     limits = {"min_propensity": 0.2, "budget": Budget(5, per=100), "pending": 70, "pending_age": 3600.0}
-    with Online.open(tmp_path / "m", graph=graph, features=3, durability="os", **limits) as model:
+    with interpreted():
+        model = Online.open(tmp_path / "m", graph=graph, features=3, durability="os", **limits)
+    with model:
         browser = Browser(create_app([Hosted("m", model, max_waiting=60)]))
         asked = 0
         for n in range(50):
@@ -209,7 +212,9 @@ def test_limits_are_shown(tmp_path):
 
 
 def test_limits_without_any_and_after_a_change(tmp_path):
-    with Online.open(tmp_path / "m", graph=FILTER, features=3, snapshot_every=10**6) as model:
+    with interpreted():
+        model = Online.open(tmp_path / "m", graph=FILTER, features=3, snapshot_every=10**6)
+    with model:
         model.act([1.0, 0.0, 0.0])
         _, out, _ = ended("journal", str(tmp_path / "m"))
         assert "no limits" in out

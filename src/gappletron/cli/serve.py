@@ -175,6 +175,11 @@ def serve(
         "keep_rows": keep_rows,
     }
     options = {name: value for name, value in given.items() if value is not None}
+    if strict and "graph" in options and "encoder" not in options and not vectors:
+        raise UserError(
+            f"the model {names[0]!r} declares no columns, so there is nothing to be strict about: omit --strict, or "
+            "make a model with --text, --numeric and --categorical"
+        )
     with serving.bound_socket(host, port) as listening:
         with progress("opening"):
             models = {place.name: opened(place.folder, learners[place.name], options) for place in places}
