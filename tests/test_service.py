@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gappletron import UNSEEN, Encoder, Online, UserError
+from gappletron import UNSEEN, Encoder, Online, UserError, interpreted
 from gappletron.service import access, hosted as hosting, openapi
 from gappletron.service.app import create_app
 from gappletron.service.commits import Commits
@@ -407,7 +407,8 @@ def test_a_shadow_follows_and_never_decides(tmp_path):
     def opened():
         champion = mail_model(tmp_path / "a", durability="os")
         encoder = Encoder(text="message", features=2**12)
-        shadow = Watched.open(tmp_path / "b", "gapsmh", FILTER, encoder=encoder, durability="os")
+        with interpreted():
+            shadow = Watched.open(tmp_path / "b", "gapsmh", FILTER, encoder=encoder, durability="os")
         follower = Hosted("b", shadow)
         return champion, shadow, Browser(create_app([Hosted("a", champion, shadows=[follower]), follower]))
 
