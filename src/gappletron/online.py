@@ -771,7 +771,7 @@ class Online:
             elif parts.feature_limit is None:
                 position = player.predict(x, graph)
             else:
-                position = player.predict_on(parts.vector(x, MOST_FEATURES), graph)
+                position = player.predict_on(player.checked(x, MOST_FEATURES), graph)
             return self.graph.classes[position]
 
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> list[Label]:

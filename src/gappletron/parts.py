@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gappletron._validate import Label, UserError, whole
 from gappletron.answers import Answers
 from gappletron.cures import GIVE_LABEL, PASS_UNSEEN
-from gappletron.inputs import Vector, Vectors, sparse_parts
+from gappletron.inputs import Vector, Vectors
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.player import Player
 from gappletron.receipts import UNSEEN, Receipt
@@ -77,10 +77,6 @@ class Parts:
         return found | {"encoder": self.encoder, "monitor": not isinstance(player.watch, NoWatch)}
 
     # ------------------------------------------------------------------------------------------------------------- rows
-
-    def vector(self, x: Any, limit: int) -> Vector:
-        """x, checked, with indices below the limit."""
-        return self.player.checker.vector(tuple(sparse_parts(x, None)), limit)
 
     def matrix(self, X: Any) -> Any:
         """A batch of records as the rows of a sparse matrix; other batches as they are."""

@@ -144,7 +144,7 @@ def serve(
 ) -> None:
     """Serve models over HTTP; the page at / shows how they do."""
     try:
-        from gappletron.service import access, app, serving
+        from gappletron.service import access, app, columns, serving
     except ImportError as error:
         raise UserError(f"the service needs {error.name}: pip install 'gappletron[serve]'") from None
 
@@ -176,10 +176,7 @@ def serve(
     }
     options = {name: value for name, value in given.items() if value is not None}
     if strict and "graph" in options and "encoder" not in options and not vectors:
-        raise UserError(
-            f"the model {names[0]!r} declares no columns, so there is nothing to be strict about: omit --strict, or "
-            "make a model with --text, --numeric and --categorical"
-        )
+        raise columns.nothing_declared(names[0])  # before anything is made
     with serving.bound_socket(host, port) as listening:
         with progress("opening"):
             models = {place.name: opened(place.folder, learners[place.name], options) for place in places}

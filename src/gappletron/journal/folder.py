@@ -196,6 +196,14 @@ class FolderStore(Store):
             self._problem = f"could not be written to the disk ({error.strerror or error})"
             self._check_open()
 
+    @property
+    def has_name(self) -> bool:
+        """Whether the segment that is written to is still in a folder."""
+        try:
+            return os.fstat(self._tail.descriptor).st_nlink > 0
+        except OSError:  # closed: by close(), or another thread has begun the next segment just now
+            return True
+
     def _check_open(self) -> None:
         if self._problem is not None:
             raise Unavailable(f"the journal in {self.name!r} {self._problem}", OPEN_AGAIN)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron.journal.folder import SETTINGS, FolderStore
@@ -42,7 +41,7 @@ def lost(store: Store) -> str | None:
     if not isinstance(store, FolderStore):
         return None
     try:
-        if _is_linked(store) and _is_in_place(store):
+        if store.has_name and _is_in_place(store):
             return None
     except OSError as error:  # the disk is gone, or may not be looked at
         return (
@@ -53,14 +52,6 @@ def lost(store: Store) -> str | None:
         f"the journal in {store.name!r} was removed or moved while it was open, so nothing more can be stored: bring "
         "it back, or restore it from a copy and open it again"
     )
-
-
-def _is_linked(store: FolderStore) -> bool:
-    """Whether the segment that is written to still has a name."""
-    try:
-        return os.fstat(store._tail.descriptor).st_nlink > 0
-    except OSError:  # closed: by close(), or another thread has begun the next segment just now
-        return True
 
 
 def _is_in_place(store: FolderStore) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gappletron.records.encoder import Encoder
 
-__all__ = ["Columns", "example_vector"]
+__all__ = ["Columns", "example_vector", "nothing_declared"]
 
 MOST_NAMES = 50
 """So many names of columns are counted, so that records of any columns cannot fill the memory."""
@@ -56,10 +56,7 @@ class Columns:
         self.names: dict[str, Counter[str]] = {MISSING: Counter(), UNDECLARED: Counter()}
         """Which columns these were, and how often; of the first ones only."""
         if is_strict and encoder is not None and not self.needed:
-            raise UserError(
-                f"the model {name!r} declares no columns, so there is nothing to be strict about: omit --strict, or "
-                "make a model with --text, --numeric and --categorical"
-            )
+            raise nothing_declared(name)
 
     def check(self, rows: Sequence[Any]) -> None:
         """Refuse rows with other columns than those declared, if that is wanted."""
@@ -138,6 +135,14 @@ class Columns:
                 f"declared columns ({declared}) and no others"
             )
         return f"{where} lacks the column {missing[0]!r}: send it, as null where there is no value"
+
+
+def nothing_declared(name: str) -> UserError:
+    """The error where columns are to be checked and the model of this name has none."""
+    return UserError(
+        f"the model {name!r} declares no columns, so there is nothing to be strict about: omit --strict, or make a "
+        "model with --text, --numeric and --categorical"
+    )
 
 
 EXAMPLES: dict[str, Any] = {TEXT: "some words", NUMERIC: 1.5, CATEGORICAL: "some category"}
