@@ -401,7 +401,7 @@ def picture() -> None:
     """The estimate over time on the synthetic stream, with and without a least propensity."""
     from matplotlib.figure import Figure
 
-    from gappletron import _files
+    from gappletron.base import files
 
     stream = streams(ROOT)["synthetic"]
     figure = Figure(figsize=(11.0, 4.0), layout="constrained")
@@ -414,7 +414,7 @@ def picture() -> None:
         ax.set_title(f"min_propensity = {least:g}")
         ax.set_ylim(0, 0.6)
         ax.legend(frameon=False)
-    _files.save_figure(figure, PICTURE, dpi=110)
+    files.save_figure(figure, PICTURE, dpi=110)
 
 
 def replaced(text: str, name: str, lines: list[str]) -> str:

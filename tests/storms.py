@@ -44,7 +44,7 @@ from gappletron import (
     read_decisions,
 )
 from gappletron._dispatch import ready
-from gappletron._validate import SpentReceipt, Unavailable
+from gappletron.base.checks import SpentReceipt, Unavailable
 from gappletron.client import Client
 from gappletron.experiments.store import Outcome, Result, Store, read_results
 from gappletron.experiments.sweeps import selected

@@ -4,7 +4,8 @@ import json
 
 import numpy as np
 
-from gappletron import Monitor, Online, progress
+from gappletron import Monitor, Online
+from gappletron.base import progress
 from problems import ended
 
 DATA = "synthetic:K=3,d=40,noise=0.05,T=600"

@@ -8,8 +8,9 @@ import stat
 import numba
 import pytest
 
-from gappletron import _code_cache, _files
+from gappletron import _code_cache
 from gappletron._dispatch import source_hash
+from gappletron.base import files
 from storms import cached_code, doubled, shifted
 
 
@@ -23,7 +24,7 @@ def cache(tmp_path, monkeypatch):
     return folder
 
 
-def files(folder):
+def cached_files(folder):
     index, data = sorted(folder.iterdir(), key=lambda path: path.suffix, reverse=True)
     assert (index.suffix, data.suffix) == (".nbi", ".nbc")
     return index, data
@@ -36,14 +37,14 @@ def assert_compiled_again(folder):
         assert code(4) == 8
         assert sum(code.stats.cache_misses.values()) == misses
         assert sum(code.stats.cache_hits.values()) == 1 - misses
-    files(folder)
+    cached_files(folder)
 
 
 def test_good_files_are_used(cache):
-    before = [(path.stat().st_mtime_ns, path.read_bytes()) for path in files(cache)]
+    before = [(path.stat().st_mtime_ns, path.read_bytes()) for path in cached_files(cache)]
     code = cached_code(doubled)
     assert (code(4), sum(code.stats.cache_hits.values())) == (8, 1)
-    assert [(path.stat().st_mtime_ns, path.read_bytes()) for path in files(cache)] == before
+    assert [(path.stat().st_mtime_ns, path.read_bytes()) for path in cached_files(cache)] == before
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -60,19 +61,19 @@ def test_good_files_are_used(cache):
     ],
 )
 def test_a_damaged_file_is_compiled_again_and_replaced(cache, which, damage):
-    path = files(cache)[which]
+    path = cached_files(cache)[which]
     path.write_bytes(damage(path.read_bytes()))
     assert_compiled_again(cache)
 
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_missing_file_is_compiled_again(cache, which):
-    files(cache)[which].unlink()
+    cached_files(cache)[which].unlink()
     assert_compiled_again(cache)
 
 
 def test_the_file_of_another_function_does_not_stand_in(cache, tmp_path):
-    mine = {path.suffix: path for path in files(cache)}
+    mine = {path.suffix: path for path in cached_files(cache)}
     assert cached_code(shifted)(4) == 5
     for path in cache.iterdir():
         if "shifted" in path.name:
@@ -82,7 +83,7 @@ def test_the_file_of_another_function_does_not_stand_in(cache, tmp_path):
 
 def test_two_signatures_under_one_name_are_told_apart(cache):
     """As two processes leave it that compiled at the same time, one for ints and one for floats."""
-    index, _ = files(cache)
+    index, _ = cached_files(cache)
     before = index.read_bytes()
     code = cached_code(doubled)
     index.unlink()
@@ -92,7 +93,7 @@ def test_two_signatures_under_one_name_are_told_apart(cache):
 
 
 def test_files_of_older_sources_are_removed(cache):
-    index, _ = files(cache)
+    index, _ = cached_files(cache)
     older = index.name.replace(source_hash(), "0123456789abcdef")
     gone = [older, older.replace(".nbi", ".1.nbc"), older.replace(".nbi", ".1.nbc.tmp.0123456789abcdef")]
     gone.append(older.replace("doubled", "renamed"))
@@ -109,15 +110,15 @@ def test_files_of_older_sources_are_removed(cache):
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs the owners and permission bits of Unix files")
 def test_what_others_may_write_to_is_not_used(cache):
-    for path in files(cache):
+    for path in cached_files(cache):
         path.chmod(0o666)
         assert_compiled_again(cache)
         assert not path.stat().st_mode & stat.S_IWOTH
     cache.chmod(0o777)
-    before = [path.stat().st_mtime_ns for path in files(cache)]
+    before = [path.stat().st_mtime_ns for path in cached_files(cache)]
     code = cached_code(doubled)
     assert (code(4), sum(code.stats.cache_hits.values())) == (8, 0)
-    assert [path.stat().st_mtime_ns for path in files(cache)] == before
+    assert [path.stat().st_mtime_ns for path in cached_files(cache)] == before
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs the owners and permission bits of Unix files")
@@ -137,10 +138,10 @@ def test_who_is_trusted():
 
 
 def test_a_cache_that_cannot_be_written_stops_nothing(cache, monkeypatch):
-    files(cache)[1].write_bytes(b"")
+    cached_files(cache)[1].write_bytes(b"")
 
     def full(path):
-        raise _files.cannot_write(path, "No space left on device")
+        raise files.cannot_write(path, "No space left on device")
 
-    monkeypatch.setattr(_files, "replacing", full)
+    monkeypatch.setattr(files, "replacing", full)
     assert cached_code(doubled)(4) == 8

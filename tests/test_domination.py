@@ -15,7 +15,7 @@ import scipy.optimize
 from hypothesis import given, settings, strategies as st
 
 from gappletron import covering, domination, interpreted
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 from gappletron.domination import (
     EXACT_ACTIONS,
     dominating_set,

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 import storms
-from gappletron import FeedbackGraph, Online, Receipt, UserError, _files, _forks, interpreted, read_decisions
+from gappletron import FeedbackGraph, Online, Receipt, UserError, interpreted, read_decisions
+from gappletron.base import files, forks
 from gappletron.journal import events, folder as folders
 from gappletron.journal.folder import FolderStore, read_groups, repair
 from gappletron.journal.store import Group, MemoryStore
@@ -159,7 +160,7 @@ def test_a_failure_at_the_end_of_a_segment_is_final(tmp_path, monkeypatch, what)
     number = itertools.count()
     with monkeypatch.context() as patch:
         if what == "the folder":
-            patch.setattr(folders._files, "synchronise_folder", broken)
+            patch.setattr(folders.files, "synchronise_folder", broken)
         else:
             wanted = 0 if what == "the old segment" else 1
             patch.setattr(folders, "_synchronised", lambda _: broken() if next(number) == wanted else None)
@@ -205,7 +206,7 @@ def test_a_full_disk_at_the_end_of_a_segment_is_tried_again(tmp_path, monkeypatc
 
 def test_new_folders_are_told_to_the_disk(tmp_path, monkeypatch):
     told = []
-    monkeypatch.setattr(_files, "synchronise_folder", lambda folder: told.append(Path(folder)))
+    monkeypatch.setattr(files, "synchronise_folder", lambda folder: told.append(Path(folder)))
     FolderStore(tmp_path / "one" / "two" / "journal").close()
     assert told[:3] == [tmp_path, tmp_path / "one", tmp_path / "one" / "two"]
     assert tmp_path / "one" / "two" / "journal" in told[3:]
@@ -213,12 +214,12 @@ def test_new_folders_are_told_to_the_disk(tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be_synchronised_is_told_apart_from_one_that_has_failed(tmp_path, monkeypatch):
     for code in (errno.EINVAL, errno.ENOTSUP):
-        monkeypatch.setattr(_files.os, "fsync", lambda _, code=code: (_ for _ in ()).throw(OSError(code, "no")))
-        _files.synchronise_folder(tmp_path)
-    monkeypatch.setattr(_files.os, "fsync", broken)
+        monkeypatch.setattr(files.os, "fsync", lambda _, code=code: (_ for _ in ()).throw(OSError(code, "no")))
+        files.synchronise_folder(tmp_path)
+    monkeypatch.setattr(files.os, "fsync", broken)
     with pytest.raises(OSError, match="Input/output error"):
-        _files.synchronise_folder(tmp_path)
-    _files.synchronise_folder(tmp_path / "missing")
+        files.synchronise_folder(tmp_path)
+    files.synchronise_folder(tmp_path / "missing")
 
 
 def test_a_repair_writes_its_mark_before_it_waits_for_the_disk(tmp_path, monkeypatch):
@@ -251,30 +252,30 @@ class Fcntl:
 @pytest.mark.parametrize("data_only", [False, True])
 def test_the_drive_is_flushed_where_the_system_can(monkeypatch, data_only):
     plain_calls = []
-    monkeypatch.setattr(_files.os, "fsync", lambda descriptor: plain_calls.append(("fsync", descriptor)))
-    monkeypatch.setattr(_files.os, "fdatasync", lambda descriptor: plain_calls.append(("fdatasync", descriptor)))
+    monkeypatch.setattr(files.os, "fsync", lambda descriptor: plain_calls.append(("fsync", descriptor)))
+    monkeypatch.setattr(files.os, "fdatasync", lambda descriptor: plain_calls.append(("fdatasync", descriptor)))
     for error, expected in [(None, 0), (errno.ENOTSUP, 1), (errno.EINVAL, 1)]:
         plain_calls.clear()
-        monkeypatch.setattr(_files, "fcntl", Fcntl(error))
-        _files.synchronise(7, data_only=data_only)
-        assert _files.fcntl.calls == [(7, 51)]
+        monkeypatch.setattr(files, "fcntl", Fcntl(error))
+        files.synchronise(7, data_only=data_only)
+        assert files.fcntl.calls == [(7, 51)]
         assert plain_calls == [("fdatasync" if data_only else "fsync", 7)] * expected
-    monkeypatch.setattr(_files, "fcntl", Fcntl(errno.EIO))  # a failure is not something to try again in another way
+    monkeypatch.setattr(files, "fcntl", Fcntl(errno.EIO))  # a failure is not something to try again in another way
     plain_calls.clear()
     with pytest.raises(OSError, match="Input/output error"):
-        _files.synchronise(7, data_only=data_only)
+        files.synchronise(7, data_only=data_only)
     assert plain_calls == []
     for module in (None, types.SimpleNamespace()):  # Windows, Linux
-        monkeypatch.setattr(_files, "fcntl", module)
-        _files.synchronise(7, data_only=data_only)
+        monkeypatch.setattr(files, "fcntl", module)
+        files.synchronise(7, data_only=data_only)
     assert len(plain_calls) == 2
 
 
 def test_every_write_of_a_journal_flushes_the_drive(tmp_path, monkeypatch):
     model = opened(tmp_path / "journal")
     mac = Fcntl()
-    mac.__dict__.update({name: getattr(_files.fcntl, name) for name in ("flock", "LOCK_EX", "LOCK_NB")})
-    monkeypatch.setattr(_files, "fcntl", mac)
+    mac.__dict__.update({name: getattr(files.fcntl, name) for name in ("flock", "LOCK_EX", "LOCK_NB")})
+    monkeypatch.setattr(files, "fcntl", mac)
     model.act(np.ones(3))
     assert mac.calls == [(model._journal.store._tail.descriptor, 51)]
     model.checkpoint()
@@ -439,11 +440,11 @@ def test_a_thread_that_has_forked_leaves_the_signals_of_the_main_thread_alone():
 
     def end():
         try:
-            _forks._held_signals.end()  # what a thread does that has just forked
+            forks._held_signals.end()  # what a thread does that has just forked
         except ValueError as error:
             found.append(error)
 
-    _forks._held_signals.begin()
+    forks._held_signals.begin()
     try:
         thread = threading.Thread(target=end, daemon=True)
         thread.start()
@@ -451,7 +452,7 @@ def test_a_thread_that_has_forked_leaves_the_signals_of_the_main_thread_alone():
         assert not thread.is_alive()
         assert signal.getsignal(signal.SIGINT) is not handler
     finally:
-        _forks._held_signals.end()
+        forks._held_signals.end()
     assert found == []
     assert signal.getsignal(signal.SIGINT) is handler
 
@@ -525,7 +526,7 @@ def test_a_fork_while_another_thread_closes_the_journal_leaves_no_lock_behind(tm
     child = os.fork()
     if child == 0:
         signal.alarm(20)
-        free = not _forks._one_at_a_time.locked() and not model._lock._is_owned()
+        free = not forks._one_at_a_time.locked() and not model._lock._is_owned()
         os._exit(7 if free else 8)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     model._journal.store._lock = None

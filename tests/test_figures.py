@@ -13,7 +13,7 @@ import pytest
 from matplotlib.colors import to_rgba
 from matplotlib.container import ErrorbarContainer
 
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 from gappletron.experiments.claims import CLAIMS, verdicts
 from gappletron.experiments.drawing import STYLES, in_order, style_of
 from gappletron.experiments.figures import DRAWINGS, caption, draw, save

@@ -13,12 +13,12 @@ import time
 
 import pytest
 
-from gappletron import _files
-from gappletron._files import check_writable, replacing
+from gappletron.base import files
+from gappletron.base.files import check_writable, replacing
 
 WRITER = """
     import sys, time
-    from gappletron._files import replacing
+    from gappletron.base.files import replacing
     with replacing(sys.argv[1]) as file:
         file.write(b"half")
         file.flush()
@@ -86,13 +86,13 @@ def test_only_our_temporary_files_are_removed(tmp_path):
 @pytest.mark.parametrize("lacking", ["module", "file system"])
 def test_without_locks_only_old_files_are_removed(tmp_path, monkeypatch, lacking):
     if lacking == "module":
-        monkeypatch.setattr(_files, "fcntl", None)
+        monkeypatch.setattr(files, "fcntl", None)
     else:
 
         def refuse(*_):
             raise OSError(95, "Operation not supported")
 
-        monkeypatch.setattr(_files.fcntl, "flock", refuse)
+        monkeypatch.setattr(files.fcntl, "flock", refuse)
     old, new = tmp_path / ".model.npz.abcdefgh.part", tmp_path / ".model.npz.ijklmnop.part"
     old.write_text("")
     new.write_text("")

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 from matplotlib.figure import Figure
 
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 from gappletron.domination import EXACT_ACTIONS, EXACT_STEPS, greedy_dominating_set, least_size
 from gappletron.graphs import FeedbackGraph, GraphArrays
 

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gappletron import progress
-from gappletron.progress import View, sweep_view
+from gappletron.base import progress
+from gappletron.base.progress import View, sweep_view
 
 if TYPE_CHECKING:
     import pytest

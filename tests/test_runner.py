@@ -23,13 +23,13 @@ import pytest
 
 from gappletron import FixedOGD, UserError, _dispatch, play
 from gappletron._dispatch import source_hash
+from gappletron.base.progress import View, sweep_view
 from gappletron.engine import advance
 from gappletron.experiments import runner
 from gappletron.experiments.reproduce import reproduce
 from gappletron.experiments.runner import execute, graph_of, learner_of, prepare
 from gappletron.experiments.store import COLUMNS, Outcome, Result, Store, read_results, write_table
 from gappletron.experiments.sweeps import selected
-from gappletron.progress import View, sweep_view
 from gappletron.spelling import from_json, json_ready, rebuilt, spelled
 
 FREE = ("seconds", "machine", "finished_at")

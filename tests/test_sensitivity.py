@@ -10,6 +10,7 @@ import statistics
 import pytest
 
 from gappletron import BanditronIW, FeedbackGraph, Gappletron, Synthetic, UserError, interpreted, named, play
+from gappletron.base.progress import View
 from gappletron.experiments.claims import CLAIMS
 from gappletron.experiments.readings import mean_norm, tuned_as_read
 from gappletron.experiments.report import study_of
@@ -40,7 +41,6 @@ from gappletron.experiments.sensitivity_page import heat_map, rows
 from gappletron.experiments.store import Result, read_results
 from gappletron.experiments.summary import Summary
 from gappletron.experiments.sweeps import Cell, selected
-from gappletron.progress import View
 from problems import ended
 
 K, T = 9, 100_000

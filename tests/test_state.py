@@ -144,7 +144,7 @@ def test_what_cannot_be_declared_is_a_user_error(make):
 
 
 def test_the_memory_is_measured_before_it_is_taken(monkeypatch):
-    monkeypatch.setattr("gappletron._validate.free_memory", lambda: 20_000_000)
+    monkeypatch.setattr("gappletron.base.checks.free_memory", lambda: 20_000_000)
     with pytest.raises(UserError, match=r"the state for 2000000 features x 2 classes would take .* hash the features"):
         State({"weights": Field("features", "classes")}, Sizes(2_000_000, 2, 2))
     state = State({"weights": Field("features", "classes")}, Sizes(100, 2, 2))

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from gappletron import FeedbackGraph, Runs, _dispatch, play, streams
 from gappletron._dispatch import interpreted
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 from gappletron.streams import (
     CHUNK,
     ArrayStream,

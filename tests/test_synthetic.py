@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from gappletron._dispatch import interpreted
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 from gappletron.streams import CHUNK, Chunk, Synthetic, limited, synthetic
 
 FALSE_ALARM = 1e-6

@@ -519,7 +519,7 @@ def test_encoders_and_features():
 
 
 def test_memory_is_stated_before_it_is_taken(monkeypatch):
-    monkeypatch.setattr("gappletron._validate.free_memory", lambda: 2**27)
+    monkeypatch.setattr("gappletron.base.checks.free_memory", lambda: 2**27)
     with pytest.raises(
         UserError, match=r"262145 features x 80 classes would take .* GiB.*hash the features into fewer"
     ):

@@ -11,12 +11,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from gappletron._version import __version__ as __version__
+from gappletron.base.version import __version__ as __version__
 
 if TYPE_CHECKING:  # the same list for type checkers and editors; a test compares the two
     from gappletron._dispatch import Piece as Piece, compiled as compiled, helper as helper, interpreted as interpreted
-    from gappletron._validate import Label as Label, UserError as UserError
     from gappletron.adversary import Probe as Probe, quietest_segment as quietest_segment
+    from gappletron.base.checks import Label as Label, UserError as UserError
     from gappletron.comparator import Comparator as Comparator, best_comparator as best_comparator
     from gappletron.experiments.reproduce import Reproduction as Reproduction, reproduce as reproduce
     from gappletron.experiments.store import Outcome as Outcome, Result as Result, read_results as read_results
@@ -124,7 +124,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
 # Where each public name lives. They are loaded on first use (PEP 562): `import gappletron` alone costs next to nothing.
 _HOMES = {
     "_dispatch": ("Piece", "compiled", "helper", "interpreted"),
-    "_validate": ("Label", "UserError"),
+    "base.checks": ("Label", "UserError"),
     "adversary": ("Probe", "quietest_segment"),
     "comparator": ("Comparator", "best_comparator"),
     "experiments.reproduce": ("Reproduction", "reproduce"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gappletron._signals import exit_at_once
+from gappletron.base.signals import exit_at_once
 
 
 def main() -> None:

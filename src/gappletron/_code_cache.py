@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 
-from gappletron import _files
-from gappletron._validate import UserError
+from gappletron.base import files
+from gappletron.base.checks import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +99,7 @@ class CheckedFiles(IndexDataCacheFile):
     def _write(self, name: str, content: Any) -> None:
         pickled = self._dump(content)
         path = Path(self._data_path(name))
-        with _files.replacing(path) as file:
+        with files.replacing(path) as file:
             file.write(self._digest(name, pickled))
             file.write(pickled)
         path.chmod(path.stat().st_mode & ~(stat.S_IWGRP | stat.S_IWOTH))

@@ -36,8 +36,8 @@ from numba.extending import models, overload, overload_method, register_jitable,
 
 from gappletron._code_cache import code_cache
 from gappletron._inlined import EntryCompiler, InlinedCompiler
-from gappletron._signals import held_back
-from gappletron._validate import UserError, number, whole
+from gappletron.base.checks import UserError, number, whole
+from gappletron.base.signals import held_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

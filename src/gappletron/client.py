@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from gappletron._validate import Label, UserError
+from gappletron.base.checks import Label, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

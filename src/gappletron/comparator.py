@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import ready
-from gappletron._validate import UserError, fits_in_memory, number
 from gappletron._vectors import lanes_for
+from gappletron.base.checks import UserError, fits_in_memory, number
 from gappletron.graphs import class_positions, open_graph
 from gappletron.losses import Loss
 from gappletron.numerics import LARGEST_VALUE, Row, add_outer, dot

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gappletron._validate import UserError, listing
+from gappletron.base.checks import UserError, listing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

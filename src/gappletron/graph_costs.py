@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from gappletron._validate import Label, UserError, label, number, unknown
+from gappletron.base.checks import Label, UserError, label, number, unknown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

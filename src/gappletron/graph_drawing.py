@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from gappletron import _files
-from gappletron._validate import Label, shortened
+from gappletron.base import files
+from gappletron.base.checks import Label, shortened
 
 if TYPE_CHECKING:
     import os
@@ -37,7 +37,7 @@ _BLUE, _SKY, _ORANGE, _VERMILLION, _GREY = (
 def drawn(graph: GraphView, path: str | os.PathLike[str] | None, ax: Axes | None) -> Figure:
     """The figure of :meth:`FeedbackGraph.draw`."""
     if path is not None:
-        _files.figure_kind(path)
+        files.figure_kind(path)
     if ax is None:
         from matplotlib.figure import Figure
 
@@ -51,7 +51,7 @@ def drawn(graph: GraphView, path: str | os.PathLike[str] | None, ax: Axes | None
         _draw_summary(graph, ax)
     figure: Figure = cast("Any", ax.figure).figure  # the whole figure, also where the axes are in a subfigure
     if path is not None:
-        _files.save_figure(figure, path)
+        files.save_figure(figure, path)
     return figure
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from gappletron import graph_costs
-from gappletron._validate import UserError, shortened, unknown
+from gappletron.base.checks import UserError, shortened, unknown
 
 if TYPE_CHECKING:
     import os

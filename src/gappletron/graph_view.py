@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from gappletron._validate import Label
+    from gappletron.base.checks import Label
 
 __all__ = ["GraphView"]
 

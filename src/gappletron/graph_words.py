@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gappletron import graph_costs
-from gappletron._validate import listing, printable, shortened
+from gappletron.base.checks import listing, printable, shortened
 
 if TYPE_CHECKING:
     from gappletron.graph_view import GraphView

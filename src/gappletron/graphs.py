@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from gappletron import _files, graph_costs, graph_files, graph_words, spelling
-from gappletron._validate import Label, UserError, fits_in_memory, label, labels, listing, printable, unknown, whole
+from gappletron import graph_costs, graph_files, graph_words, spelling
+from gappletron.base import files
+from gappletron.base.checks import Label, UserError, fits_in_memory, label, labels, listing, printable, unknown, whole
 from gappletron.domination import dominating_set as find_dominating_set, is_dominating, least_size
 
 if TYPE_CHECKING:
@@ -374,7 +375,7 @@ class FeedbackGraph:
         >>> FeedbackGraph.bandit(3).class_index(True)
         Traceback (most recent call last):
             ...
-        gappletron._validate.UserError: there is no class True: choose one of 0, 1, 2
+        gappletron.base.checks.UserError: there is no class True: choose one of 0, 1, 2
         """
         return self._index(name, "class", self.classes)
 
@@ -763,7 +764,7 @@ class FeedbackGraph:
         >>> FeedbackGraph.from_json(file) == FeedbackGraph.bandit(4)
         True
         """
-        with _files.replacing(path) as file:
+        with files.replacing(path) as file:
             file.write(graph_files.written(self))
 
     # Text and drawings

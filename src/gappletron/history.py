@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from gappletron import _files
-from gappletron._validate import Label, UserError, printable, shortened, unknown
+from gappletron.base import files
+from gappletron.base.checks import Label, UserError, printable, shortened, unknown
 from gappletron.engine import BLIND, COSTS, EXPLORED, LABELS_SEEN, LOSSES, MISTAKES, RATES, Tally
 
 if TYPE_CHECKING:
@@ -352,7 +352,7 @@ def error_curves(histories: Histories, path: str | Path | None, ax: Axes | None,
             _draw_curves(histories, drawn, panel)
             drawn.set_title(textwrap.fill(histories.title, TITLE_WIDTH) if place == 1 else "", parse_math=False)
     if path is not None:
-        _files.save_figure(figure, path)
+        files.save_figure(figure, path)
     return figure
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import entry
-from gappletron._validate import Cure, UserError
+from gappletron.base.checks import Cure, UserError
 from gappletron.numerics import LARGEST_VALUE
 from gappletron.records.cells import is_record
 from gappletron.records.encoder import joined_rows

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import Piece, compiled, helper
-from gappletron._validate import Label, UserError, number, whole
+from gappletron.base.checks import Label, UserError, number, whole
 from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:

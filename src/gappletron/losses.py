@@ -14,7 +14,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from gappletron._dispatch import Piece, compiled, helper
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 from gappletron.numerics import (
     argmax,
     exponentials,

@@ -24,9 +24,9 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron import _files
-from gappletron._signals import held_back
-from gappletron._validate import UserError
+from gappletron.base import files
+from gappletron.base.checks import UserError
+from gappletron.base.signals import held_back
 from gappletron.domination import greedy_dominating_set
 from gappletron.graphs import FeedbackGraph
 
@@ -49,14 +49,14 @@ def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], array
     Signals wait until the file is complete: an exception inside an archive would be lost in the code that closes it.
     """
     members = _with_header(kind, header, arrays, f"in {os.fspath(path)!r}")
-    if _files.is_special(path):  # a pipe: it may block, and the sizes stand in front of the members
+    if files.is_special(path):  # a pipe: it may block, and the sizes stand in front of the members
         whole = io.BytesIO()
         with held_back():
             write_archive(whole, members)
-        with _files.replacing(path) as file:
+        with files.replacing(path) as file:
             file.write(whole.getbuffer())
     else:
-        with held_back(), _files.replacing(path) as file:
+        with held_back(), files.replacing(path) as file:
             write_archive(file, members)
 
 

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
-from gappletron import _files
-from gappletron._validate import UserError, number, printable
+from gappletron.base import files
+from gappletron.base.checks import UserError, number, printable
 from gappletron.history import COLOURS, aligned
 from gappletron.watching import (
     ALARM_SINCE,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from gappletron._validate import Label
+    from gappletron.base.checks import Label
     from gappletron.player import Player
 
 __all__ = ["Alarm", "ClassRates", "Estimate", "Monitor", "Rates", "Report", "WindowRates"]
@@ -393,7 +393,7 @@ class Monitor:
         ax.grid(alpha=0.25)
         ax.legend(frameon=False)
         if path is not None:
-            _files.save_figure(figure, path)
+            files.save_figure(figure, path)
         return figure
 
 

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gappletron._dispatch import Piece, compiled, helper
-from gappletron._validate import number, unknown
+from gappletron.base.checks import number, unknown
 from gappletron.numerics import LARGEST_VALUE, Row, is_followed
 from gappletron.state import Field
 

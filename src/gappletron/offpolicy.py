@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gappletron._validate import UserError, number, whole
+from gappletron.base.checks import UserError, number, whole
 from gappletron.history import aligned
 from gappletron.journal import events
 from gappletron.journal.folder import FolderReader

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from gappletron import model_files, opening
-from gappletron._forks import forks, guard
-from gappletron._signals import held_back
-from gappletron._validate import Label, SpentReceipt, Unavailable, UserError, number, whole
-from gappletron.cures import OPEN_AGAIN
+from gappletron.base.checks import Label, SpentReceipt, Unavailable, UserError, number, whole
+from gappletron.base.cures import OPEN_AGAIN
+from gappletron.base.forks import forks, guard
+from gappletron.base.signals import held_back
 from gappletron.inputs import NO_VECTOR, Vector, Vectors
 from gappletron.journal import events
 from gappletron.journal.folder import FolderStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 from gappletron.journal import events
 from gappletron.journal.folder import FolderReader
 from gappletron.journal.settings import check_settings, settings_of

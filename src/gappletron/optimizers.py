@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron._dispatch import Piece, compiled, helper
-from gappletron._validate import number
+from gappletron.base.checks import number
 from gappletron.numerics import add_outer, dot, squared_length, squared_norm
 from gappletron.state import Field, Scratch
 

@@ -9,9 +9,9 @@ import copy
 import itertools
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gappletron._validate import Label, UserError, whole
 from gappletron.answers import Answers
-from gappletron.cures import GIVE_LABEL, PASS_UNSEEN
+from gappletron.base.checks import Label, UserError, whole
+from gappletron.base.cures import GIVE_LABEL, PASS_UNSEEN
 from gappletron.inputs import Vector, Vectors
 from gappletron.numerics import UNSEEN_LABEL
 from gappletron.player import Player

@@ -18,7 +18,7 @@ import numpy as np
 from gappletron import model_files
 from gappletron._dispatch import can_be_loaded, entry, in_mode, is_interpreted, same_types
 from gappletron._packed import packed
-from gappletron._validate import UserError, number, whole
+from gappletron.base.checks import UserError, number, whole
 from gappletron.engine import (
     ACTION,
     FOLLOWS,
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
     from gappletron._dispatch import Piece
     from gappletron._packed import Packed
-    from gappletron._validate import Label
+    from gappletron.base.checks import Label
     from gappletron.engine import Desk, Losses, Tally
     from gappletron.graphs import Plan
     from gappletron.numerics import Floats

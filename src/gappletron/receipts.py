@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron import model_files
-from gappletron._validate import Label, UserError, number, whole
+from gappletron.base.checks import Label, UserError, number, whole
 from gappletron.engine import (
     ACTION,
     ENTRIES,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 from gappletron.engine import ACTION, HEAD
 from gappletron.journal import events
 from gappletron.limits import Limits

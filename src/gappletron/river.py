@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._validate import UserError, listing, whole
+from gappletron.base.checks import UserError, listing, whole
 from gappletron.graphs import FeedbackGraph
 from gappletron.learners import named, names
 from gappletron.learners.learner import Learner

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gappletron._validate import Label, UserError, fits_in_memory, listing, printable, shortened, whole
+from gappletron.base.checks import Label, UserError, fits_in_memory, listing, printable, shortened, whole
 from gappletron.engine import (
     BLIND,
     COSTS,

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gappletron._validate import Label, UserError, listing
+from gappletron.base.checks import Label, UserError, listing
 from gappletron.graphs import FeedbackGraph
 from gappletron.player import Player
 from gappletron.receipts import UNSEEN

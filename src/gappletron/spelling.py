@@ -11,7 +11,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gappletron._validate import Label, UserError, listing, shortened, unknown
+from gappletron.base.checks import Label, UserError, listing, shortened, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,7 +47,7 @@ def split(text: str) -> tuple[str, dict[str, str]]:
     >>> split("ada-grad:rate")
     Traceback (most recent call last):
         ...
-    gappletron._validate.UserError: expected key=value in 'ada-grad:rate', not 'rate': write for example ada-grad:rate=1
+    gappletron.base.checks.UserError: expected key=value in 'ada-grad:rate', not 'rate': write for example ada-grad:rate=1
     """
     name, _, rest = text.partition(":")
     given: dict[str, str] = {}

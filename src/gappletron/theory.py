@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gappletron._validate import UserError, number, whole
+from gappletron.base.checks import UserError, number, whole
 from gappletron.graphs import FeedbackGraph
 from gappletron.learners.gappletron import TUNINGS, Gappletron, constants
 from gappletron.learners.learner import Problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from gappletron._validate import UserError, number, unknown, whole
+from gappletron.base.checks import UserError, number, unknown, whole
 from gappletron.graphs import FeedbackGraph
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner, Problem

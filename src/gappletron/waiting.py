@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gappletron._validate import Cure, SpentReceipt, UnknownReceipt, UserError, number, whole
+from gappletron.base.checks import Cure, SpentReceipt, UnknownReceipt, UserError, number, whole
 from gappletron.receipts import (
     Receipt,
     Session,

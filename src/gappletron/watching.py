@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import Piece, compiled, helper, seldom
-from gappletron._validate import UserError, number, whole
+from gappletron.base.checks import UserError, number, whole
 from gappletron.confidence import (
     BETS,
     CHORD,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
+from gappletron.base.progress import progress
 from gappletron.cli.graph import named_graph
 from gappletron.cli.output import check_outputs, say
-from gappletron.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +85,7 @@ def show_bounds(
         raise UserError("--plot is only for a stored run: name one with --run ID")
     if measure and max_norm != 1.0:
         raise UserError("--measure plays unit vectors, whose norm is 1: leave out --max-norm")
-    from gappletron._validate import whole
+    from gappletron.base.checks import whole
     from gappletron.experiments.measuring import for_theorem
     from gappletron.learners import named
     from gappletron.learners.gappletron import Gappletron
@@ -203,7 +203,7 @@ def _show_bounds_of_run(run: str, results: Path, radius: float | None, delta: fl
     ]
     try:
         if plot is not None:
-            from gappletron._files import save_figure
+            from gappletron.base.files import save_figure
             from gappletron.experiments.theorem_figures import mistakes_and_bounds
 
             save_figure(mistakes_and_bounds(found), plot)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
+from gappletron.base.progress import progress
 from gappletron.cli.output import tell
-from gappletron.progress import progress
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gappletron.base.progress import progress
 from gappletron.cli.output import play_and_report, say, show_table
-from gappletron.progress import progress
 
 if TYPE_CHECKING:
     from gappletron.experiments.demo import Shown
@@ -20,7 +20,7 @@ def demo(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the picture goes.")] = Path("demo"),
 ) -> None:
     """Play two real data sets under partial feedback, beside a greedy model; print the tables and draw the picture."""
-    from gappletron._files import cannot_write, check_writable
+    from gappletron.base.files import cannot_write, check_writable
     from gappletron.experiments.demo import LAST, Comparison, draw, settings
 
     picture = out / "demo.png"

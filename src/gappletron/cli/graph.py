@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 from gappletron.cli.output import check_outputs, say
 
 if TYPE_CHECKING:

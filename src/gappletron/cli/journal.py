@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
+from gappletron.base.progress import progress
 from gappletron.cli.output import check_outputs, say, tell
-from gappletron.progress import progress
 
 if TYPE_CHECKING:
     from gappletron.journal.table import Summary

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gappletron._validate import UserError, listing, unknown
+from gappletron.base.checks import UserError, listing, unknown
+from gappletron.base.progress import progress
 from gappletron.cli.data import (
     Categorical,
     Columns,
@@ -24,7 +25,6 @@ from gappletron.cli.data import (
 )
 from gappletron.cli.graph import NewCost, with_costs
 from gappletron.cli.output import STANDARD_OUTPUT, check_outputs, tell
-from gappletron.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def predict(
     ] = STANDARD_OUTPUT,
 ) -> None:
     """Predict every row of a file: its class, and the probability of each class, as CSV."""
-    from gappletron import _files
+    from gappletron.base import files
 
     check_outputs(out, None, inputs=(data, str(model)))
     saved = loaded(model, {})
@@ -58,7 +58,7 @@ def predict(
     if out == STANDARD_OUTPUT:
         _write_predictions(saved, data, table, sys.stdout)
         return
-    with _files.replacing(out) as file:
+    with files.replacing(out) as file:
         import io
 
         text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)

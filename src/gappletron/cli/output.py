@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import typer
 
 from gappletron import __version__
-from gappletron._signals import NOTHING_YET, exit_code, raising
-from gappletron._validate import UserError, printable
-from gappletron.progress import console, print_line, progress
+from gappletron.base.checks import UserError, printable
+from gappletron.base.progress import console, print_line, progress
+from gappletron.base.signals import NOTHING_YET, exit_code, raising
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ def check_outputs(
     json_path: Path | None, plot: Path | None, save: Path | None = None, inputs: tuple[str, ...] = ()
 ) -> None:
     """Raise UserError, before anything is played, if an output cannot be written or is also an input."""
-    from gappletron._files import check_writable, figure_kind
+    from gappletron.base.files import check_writable, figure_kind
 
     if plot is not None:
         figure_kind(plot)
@@ -236,7 +236,7 @@ STANDARD_OUTPUT = Path("-")
 
 def write_json(path: Path, runs: Runs, histories: Histories, stopped: str | None, reports: list[Report]) -> None:
     """Write what ``--json`` asks for, to the standard output where it names that."""
-    from gappletron import _files
+    from gappletron.base import files
 
     written = document(runs, histories, stopped)
     for run, report in zip(written["runs"], reports, strict=bool(reports)):
@@ -245,7 +245,7 @@ def write_json(path: Path, runs: Runs, histories: Histories, stopped: str | None
     if path == STANDARD_OUTPUT:
         say(text)
         return
-    with _files.replacing(path) as file:
+    with files.replacing(path) as file:
         file.write(text.encode() + b"\n")
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gappletron._signals import exit_code, raising
+from gappletron.base.progress import sweep_view
+from gappletron.base.signals import exit_code, raising
 from gappletron.cli.output import say, tell
-from gappletron.progress import sweep_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +96,7 @@ def reproduce(
 
 def _size(figures: Sequence[str], rounds: int, repeats: int | None) -> Size:
     """What is run with --sensitivity."""
-    from gappletron._validate import UserError, whole
+    from gappletron.base.checks import UserError, whole
     from gappletron.experiments.sensitivity import Size
 
     if figures:
@@ -113,7 +113,7 @@ def export(
     ),
 ) -> None:
     """Write all stored runs as a CSV or Parquet table."""
-    from gappletron._files import check_writable
+    from gappletron.base.files import check_writable
     from gappletron.experiments.store import read_results, table_kind, write_table
 
     table_kind(file)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from gappletron.base.progress import progress
 from gappletron.cli.output import STANDARD_OUTPUT, check_outputs, say
-from gappletron.progress import progress
 
 
 def replay(
@@ -29,7 +29,7 @@ def replay(
     ] = None,
 ) -> None:
     """Estimate the error that other learners would have had on the logged decisions, by importance weighting."""
-    from gappletron import _files
+    from gappletron.base import files
     from gappletron.learners import named
     from gappletron.offpolicy import evaluate_off_policy
 
@@ -48,5 +48,5 @@ def replay(
         if json_path == STANDARD_OUTPUT:
             say(text)
         else:
-            with _files.replacing(json_path) as file:
+            with files.replacing(json_path) as file:
                 file.write(text.encode() + b"\n")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gappletron._signals import held_back
-from gappletron._validate import UserError, listing, unknown
+from gappletron.base.checks import UserError, listing, unknown
+from gappletron.base.progress import progress
+from gappletron.base.signals import held_back
 from gappletron.cli.data import (
     Categorical,
     Columns,
@@ -34,7 +35,6 @@ from gappletron.cli.output import (
     show_table,
     write_json,
 )
-from gappletron.progress import progress
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph
@@ -312,7 +312,7 @@ def _tuned(
 
 def _may_block(*outputs: Path | None) -> bool:
     """Whether an output is a pipe or a device, which may make the command wait: then signals must reach it."""
-    from gappletron._files import is_special
+    from gappletron.base.files import is_special
 
     return any(path is not None and (path == STANDARD_OUTPUT or is_special(path)) for path in outputs)
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from gappletron._validate import UserError, unknown
+from gappletron.base.checks import UserError, unknown
+from gappletron.base.progress import progress
 from gappletron.cli.data import Categorical, Drop, Numeric, Text  # noqa: TC001 - typer reads the annotations
 from gappletron.cli.graph import NewCost, named_graph, with_costs
 from gappletron.cli.output import tell
-from gappletron.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -200,7 +200,7 @@ def graph_of(graph: str, classes: str, revealing: str | None) -> FeedbackGraph:
     >>> graph_of("bandit", "", None)
     Traceback (most recent call last):
         ...
-    gappletron._validate.UserError: the preset 'bandit' does not say which labels there are: give --classes, as in \
+    gappletron.base.checks.UserError: the preset 'bandit' does not say which labels there are: give --classes, as in \
 --classes ham,spam; for a model that is there already, omit --graph
     """
     from gappletron.graphs import FeedbackGraph

@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import source_hash
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -105,7 +105,7 @@ class Comparison:
     """
 
     def __init__(self, setting: Setting, orders: int, rounds: int | None = None) -> None:
-        from gappletron._validate import whole
+        from gappletron.base.checks import whole
 
         self.setting, self.orders = setting, whole(orders, "repeats", least=1)
         rows = len(setting.y)
@@ -198,7 +198,7 @@ def draw(shown: Sequence[Shown], path: Path) -> None:
     """Two panels for each setting: the running error, and the labels seen."""
     from matplotlib.figure import Figure
 
-    from gappletron._files import save_figure
+    from gappletron.base.files import save_figure
 
     figure = Figure(figsize=(10, 0.5 + 3.5 * len(shown)), layout="constrained")
     parts = figure.subfigures(len(shown), 1, squeeze=False, hspace=0.05)[:, 0]

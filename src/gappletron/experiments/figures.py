@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from gappletron import _files
-from gappletron._validate import UserError
+from gappletron.base import files
+from gappletron.base.checks import UserError
 from gappletron.experiments.beyond import beyond_caption, beyond_picture
 from gappletron.experiments.drawing import (
     DPI,
@@ -100,7 +100,7 @@ def save(picture: Picture, path: str | os.PathLike[str]) -> None:
     """Write a figure as PNG and as SVG, to `path` plus .png and .svg."""
     with our_settings():
         for kind in ("png", "svg"):
-            _files.save_figure(picture, f"{os.fspath(path)}.{kind}", dpi=DPI)
+            files.save_figure(picture, f"{os.fspath(path)}.{kind}", dpi=DPI)
 
 
 class Drawing(NamedTuple):

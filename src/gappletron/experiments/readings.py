@@ -20,7 +20,7 @@ import math
 import statistics
 from typing import TYPE_CHECKING
 
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 from gappletron.exploration import EpsilonGreedy
 from gappletron.learners.banditron import BanditronIW
 from gappletron.learners.gappletron import Gappletron

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gappletron._validate import number, whole
+from gappletron.base.checks import number, whole
 from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.learner import Decision, Learner
 from gappletron.learners.linear import add_column

@@ -6,7 +6,7 @@ import base64
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gappletron import _files
+from gappletron.base import files
 from gappletron.experiments.beyond import contests
 from gappletron.experiments.claims import CLAIMS, OURS
 from gappletron.experiments.drawing import label_of
@@ -239,7 +239,7 @@ def write_report(
     studied: tuple[Tally, Mapping[str, str]] | None = None,
 ) -> None:
     """Write the page; an existing file is replaced in one step."""
-    with _files.replacing(path) as file:
+    with files.replacing(path) as file:
         file.write(render(results, summary, verdicts, pictures, studied).encode())
 
 

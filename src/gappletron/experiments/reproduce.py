@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gappletron import _files
 from gappletron._dispatch import source_hash
-from gappletron._validate import UserError, whole
+from gappletron.base import files
+from gappletron.base.checks import UserError, whole
+from gappletron.base.progress import View
 from gappletron.experiments.compilation import compile_in_processes
 from gappletron.experiments.runner import run
 from gappletron.experiments.store import Store, write_table
 from gappletron.experiments.sweeps import FIGURES, ROUNDS, drawable, left_out, selected
-from gappletron.progress import View
 from gappletron.runs import usable_cores
 
 MAX_COMPILERS = 8  # processes: there are some forty loops, and each process needs a second to start
@@ -153,7 +153,7 @@ def carry_out_sensitivity(
         results = completed(store, stages, workers, executor, in_flight, view)
         view.drawing("sensitivity")
         found, words = tally(results, SETTINGS, size), told_over_seeds(results, size)
-        with _files.replacing(Path(out) / FILE) as file:
+        with files.replacing(Path(out) / FILE) as file:
             file.write(to_json(found, words, size).encode())
         write_page(found, words, out)
     return found
@@ -196,7 +196,7 @@ def draw_all(results: Sequence[Result], folder: Path, figures: Sequence[str], vi
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise _files.cannot_write(folder, error.strerror or str(error)) from None
+        raise files.cannot_write(folder, error.strerror or str(error)) from None
     pictures = []
     drawn = drawable(figures, {result.task.sweep for result in results})
     for figure in FIGURES:

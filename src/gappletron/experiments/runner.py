@@ -19,10 +19,10 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import source_hash
-from gappletron._validate import UserError
 from gappletron._vectors import lanes_for
-from gappletron._version import __version__
 from gappletron.adversary import quietest_after_fresh, quietest_segment
+from gappletron.base.checks import UserError
+from gappletron.base.version import __version__
 from gappletron.comparator import Comparator, best_comparator
 from gappletron.engine import Counts, Losses
 from gappletron.experiments import remarks

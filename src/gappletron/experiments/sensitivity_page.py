@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gappletron import _files
+from gappletron.base import files
 from gappletron.experiments.drawing import DPI, our_settings
 from gappletron.experiments.sensitivity import (
     SEEDS,
@@ -183,7 +183,7 @@ def _shown(found: Interval | None) -> str:
 def write_page(found: Tally, words: Mapping[str, str], folder: str | os.PathLike[str]) -> None:
     """Write ``sensitivity.html`` and ``sensitivity.png`` to a folder."""
     with our_settings():
-        _files.save_figure(heat_map(found), Path(folder) / "sensitivity.png", dpi=DPI)
+        files.save_figure(heat_map(found), Path(folder) / "sensitivity.png", dpi=DPI)
     page = render(found, words, (Path(folder) / "sensitivity.png").read_bytes())
-    with _files.replacing(Path(folder) / "sensitivity.html") as file:
+    with files.replacing(Path(folder) / "sensitivity.html") as file:
         file.write(page.encode())

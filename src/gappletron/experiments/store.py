@@ -23,8 +23,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gappletron import _files
-from gappletron._validate import UserError, shortened
+from gappletron.base import files
+from gappletron.base.checks import UserError, shortened
 from gappletron.experiments.sweeps import Task
 
 if TYPE_CHECKING:
@@ -350,7 +350,7 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
     >>> read_results("nowhere")
     Traceback (most recent call last):
         ...
-    gappletron._validate.UserError: there is no 'nowhere/results.sqlite': run `gappletron reproduce --out nowhere` first
+    gappletron.base.checks.UserError: there is no 'nowhere/results.sqlite': run `gappletron reproduce --out nowhere` first
     """
     path = Path(folder) / FILE
     if not path.is_file():
@@ -397,7 +397,7 @@ def table_kind(path: str | os.PathLike[str]) -> Callable[[list[str], list[list[A
 def write_table(results: Iterable[Result], path: str | os.PathLike[str]) -> None:
     """Write the runs as CSV or Parquet, as the file's name ends; an existing file is replaced in one step."""
     content = table_kind(path)(*table(results))
-    with _files.replacing(path) as file:
+    with files.replacing(path) as file:
         file.write(content)
 
 

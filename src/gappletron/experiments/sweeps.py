@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from gappletron._validate import unknown, whole
+from gappletron.base.checks import unknown, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import source_hash
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 from gappletron.comparator import Comparator, best_comparator
 from gappletron.experiments.runner import graph_of, stream_of
 from gappletron.experiments.sweeps import probes

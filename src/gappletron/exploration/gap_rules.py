@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import helper
-from gappletron._validate import number
+from gappletron.base.checks import number
 from gappletron.exploration.rule import Exploration
 from gappletron.state import Field
 

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import seldom
-from gappletron._validate import number
+from gappletron.base.checks import number
 from gappletron.exploration.minimax import ANY, Game, game_of, least_play, work_space, worst
 from gappletron.exploration.rule import Exploration
 from gappletron.state import Scratch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import helper
-from gappletron._validate import number
+from gappletron.base.checks import number
 from gappletron.exploration.rule import Exploration
 from gappletron.state import Field
 

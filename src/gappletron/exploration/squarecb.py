@@ -6,7 +6,7 @@ import functools
 import math
 from typing import TYPE_CHECKING, Any
 
-from gappletron._validate import number
+from gappletron.base.checks import number
 from gappletron.exploration.decision_estimation import Program, best_play, program_of, work_space
 from gappletron.exploration.rule import Exploration
 from gappletron.state import Field, Scratch

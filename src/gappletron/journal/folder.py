@@ -19,9 +19,10 @@ import zlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from gappletron import _files, model_files
-from gappletron._validate import Cure, Unavailable, UserError
-from gappletron.cures import OPEN_AGAIN
+from gappletron import model_files
+from gappletron.base import files
+from gappletron.base.checks import Cure, Unavailable, UserError
+from gappletron.base.cures import OPEN_AGAIN
 from gappletron.journal.store import Group, Store
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ PIECE = 2**20
 
 
 def _synchronised(descriptor: int) -> None:
-    _files.synchronise(descriptor, data_only=True)  # the length of a file is part of its data
+    files.synchronise(descriptor, data_only=True)  # the length of a file is part of its data
 
 
 class Tail(NamedTuple):
@@ -259,7 +260,7 @@ class FolderStore(Store):
         try:
             _write_all(descriptor, MAGIC, 0)
             self._reach_disk(_synchronised, descriptor)
-            self._reach_disk(_files.synchronise_folder, self.folder)
+            self._reach_disk(files.synchronise_folder, self.folder)
         except BaseException:
             os.close(descriptor)
             raise
@@ -288,7 +289,7 @@ class FolderStore(Store):
             if _beginning(path) != MAGIC:  # compacted already, or the first after a repair
                 continue
             segment = _Segment(path, first)
-            with path.open("rb") as file, _files.replacing(path) as new:
+            with path.open("rb") as file, files.replacing(path) as new:
                 new.write(COMPACTED)
                 for group in segment.groups(file):
                     new.write(framed(group._replace(events=rewritten(group.events))))
@@ -301,7 +302,7 @@ class FolderStore(Store):
         return self._settings
 
     def put_settings(self, settings: dict[str, Any]) -> None:
-        with _files.replacing(self.folder / SETTINGS) as file:
+        with files.replacing(self.folder / SETTINGS) as file:
             file.write(json.dumps({"format": FORMAT, **settings}, indent=1).encode() + b"\n")
         self._settings = settings
 
@@ -476,7 +477,7 @@ def repair(folder: str | os.PathLike[str]) -> int:
     except OSError as error:
         raise _unusable(place, error) from None
     finally:
-        _files.synchronise_folder(place)
+        files.synchronise_folder(place)
         if lock is not None:
             os.close(lock)
 
@@ -536,7 +537,7 @@ def _cut(part: _Part) -> None:
     if part.end < part.size:
         with part.path.open("r+b") as file:
             file.seek(part.end)
-            with _files.replacing(_free_name(part.path.parent, part.path.stem)) as kept:
+            with files.replacing(_free_name(part.path.parent, part.path.stem)) as kept:
                 kept.write(file.read())
             file.truncate(part.end)
             _synchronised(file.fileno())
@@ -568,8 +569,8 @@ def _free_name(folder: Path, stem: str) -> Path:
 def _locked(folder: Path) -> int | None:
     """A lock on the folder that ends with the process; None where the system has no such locks."""
     try:
-        _files.make_folder(folder)
-        return _files.lock_file(folder / LOCK)
+        files.make_folder(folder)
+        return files.lock_file(folder / LOCK)
     except BlockingIOError:
         raise UserError(
             f"the journal in {str(folder)!r} is open in another process (or twice in this one): close it there, or use "

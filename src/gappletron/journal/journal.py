@@ -18,9 +18,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from gappletron._signals import held_back
-from gappletron._validate import Unavailable, UserError
-from gappletron.cures import OPEN_AGAIN
+from gappletron.base.checks import Unavailable, UserError
+from gappletron.base.cures import OPEN_AGAIN
+from gappletron.base.signals import held_back
 from gappletron.journal.events import GraphMade, without_features
 from gappletron.journal.presence import Trouble, lost
 from gappletron.journal.store import Group

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gappletron._validate import LETTERS_SHOWN, UserError, printable, shortened
-from gappletron._version import __version__
+from gappletron.base.checks import LETTERS_SHOWN, UserError, printable, shortened
+from gappletron.base.version import __version__
 from gappletron.model_files import graph_document
 from gappletron.player import learner_of
 from gappletron.spelling import rebuilt, spelled

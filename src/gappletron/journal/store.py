@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gappletron import model_files
-from gappletron._validate import Unavailable, UserError
+from gappletron.base.checks import Unavailable, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron import _files
-from gappletron._validate import UserError
+from gappletron.base import files
+from gappletron.base.checks import UserError
 from gappletron.journal import events
 from gappletron.journal.folder import FolderReader
 from gappletron.limits import Limits
@@ -190,7 +190,7 @@ def export(folder: str | os.PathLike[str], path: str | os.PathLike[str]) -> int:
     if suffix not in WRITERS:
         raise UserError(f"cannot write the decisions to {str(path)!r}: let its name end in .parquet or .csv")
     rows = 0
-    with _files.replacing(path) as file, WRITERS[suffix](file, schema()) as writer:
+    with files.replacing(path) as file, WRITERS[suffix](file, schema()) as writer:
         for batch in read_decisions(folder):
             writer.write_batch(batch if suffix == ".parquet" else _flat(batch))
             rows += batch.num_rows

@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING
 
-from gappletron._validate import UserError, listing, unknown
+from gappletron.base.checks import UserError, listing, unknown
 from gappletron.spelling import named_numbers, with_numbers
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gappletron._validate import number
+from gappletron.base.checks import number
 from gappletron.learners.learner import Decision, Learner, Problem, Round, action_probability, propensity
 from gappletron.learners.linear import (
     BanditFeedback,

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import compiled, helper
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.numerics import argmax, is_followed, rival, sharpened_softmax
 from gappletron.state import Field, Scratch

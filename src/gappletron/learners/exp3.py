@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from gappletron._validate import number
+from gappletron.base.checks import number
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 from gappletron.numerics import argmax
 from gappletron.state import Field

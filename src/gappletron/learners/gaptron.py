@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from gappletron._validate import UserError, number
+from gappletron.base.checks import UserError, number
 from gappletron.exploration import Exploration
 from gappletron.learners.gappletron import Composed
 from gappletron.losses import Hinges, InBase2, Loss, Plane, SmoothHinge, hinge_plane

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from gappletron._dispatch import Piece, compiled, helper
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 from gappletron.graphs import Plan
 from gappletron.numerics import LEAST_PROBABILITY, argmax, sharpened_softmax
 from gappletron.spelling import in_kebab_case

@@ -9,8 +9,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import compiled_by, helper
-from gappletron._validate import number
 from gappletron._vectors import divide_rows
+from gappletron.base.checks import number
 from gappletron.learners.full_matrix import (
     add_solution,
     deflate,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gappletron._validate import number
+from gappletron.base.checks import number
 from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.learners.linear import FullInformation, Linear, exchange
 from gappletron.numerics import argmax, bounded_step, margin, rival

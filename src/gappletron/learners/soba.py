@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from gappletron._dispatch import Piece, compiled, helper
-from gappletron._validate import number
+from gappletron.base.checks import number
 from gappletron.learners.full_matrix import (
     add_solution,
     deflate,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 from gappletron.numerics import LARGEST_VALUE
 from gappletron.records.cells import CATEGORICAL, DROP, NUMERIC, TEXT, Cells
 from gappletron.records.hashing import Entries, append_entries, hash_cells, hash_texts, settle_rows

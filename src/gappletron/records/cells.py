@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gappletron._validate import UserError, shortened
+from gappletron.base.checks import UserError, shortened
 from gappletron.numerics import LARGEST_VALUE
 from gappletron.records.values import (
     category_feature,

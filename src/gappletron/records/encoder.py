@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gappletron._validate import UserError, listing, whole
+from gappletron.base.checks import UserError, listing, whole
 from gappletron.records.batches import as_batch, encode_batch
 from gappletron.records.cells import CATEGORICAL, DROP, KINDS, NUMERIC, TEXT, Spec, cells_of
 from gappletron.records.hashing import Entries, OneRow, hash_records, texts_of

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gappletron._validate import Cure, UserError
+from gappletron.base.checks import Cure, UserError
 from gappletron.numerics import LARGEST_VALUE
 from gappletron.records.hashing import feature, hashed
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +80,7 @@ def check_host(host: str, tokens: Sequence[str]) -> None:
     >>> check_host("0.0.0.0", [])
     Traceback (most recent call last):
         ...
-    gappletron._validate.UserError: the host '0.0.0.0' can be reached from other machines, and there is no token: give \
+    gappletron.base.checks.UserError: the host '0.0.0.0' can be reached from other machines, and there is no token: give \
 --token-file, or stay on 127.0.0.1
     """
     if not tokens and not is_loopback(host):

@@ -20,8 +20,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gappletron._validate import SpentReceipt, Unavailable, UnknownReceipt, UserError, unknown
 from gappletron.answers import KeyReused
+from gappletron.base.checks import SpentReceipt, Unavailable, UnknownReceipt, UserError, unknown
 from gappletron.service import openapi, pages
 from gappletron.service.access import Access
 from gappletron.service.hosted import Hosted, Key, NotDeciding, TooManyWaiting
@@ -92,7 +92,7 @@ def create_app(models: Sequence[Hosted], *, tokens: Sequence[str] = (), max_body
     >>> create_app([])
     Traceback (most recent call last):
         ...
-    gappletron._validate.UserError: there is no model to serve: give at least one
+    gappletron.base.checks.UserError: there is no model to serve: give at least one
     """
     if not models:
         raise UserError("there is no model to serve: give at least one")

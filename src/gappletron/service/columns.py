@@ -10,7 +10,7 @@ import difflib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from gappletron._validate import UserError, listing, shortened
+from gappletron.base.checks import UserError, listing, shortened
 from gappletron.records.cells import CATEGORICAL, DROP, MOST_DEPTH, NUMERIC, TEXT
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Columns:
     >>> Columns(Encoder(text="message"), is_strict=True).check([{"mesage": "hello"}])
     Traceback (most recent call last):
         ...
-    gappletron._validate.UserError: x has the column 'mesage', which the model was not told of, did you mean \
+    gappletron.base.checks.UserError: x has the column 'mesage', which the model was not told of, did you mean \
 'message'? Send the declared columns ('message') and no others
     """
 

@@ -21,8 +21,8 @@ import msgspec
 import numpy as np
 from scipy.sparse import csr_array
 
-from gappletron._validate import Label, UserError
-from gappletron._version import __version__
+from gappletron.base.checks import Label, UserError
+from gappletron.base.version import __version__
 from gappletron.inputs import Checker, sparse_parts
 from gappletron.receipts import UNSEEN, Unseen
 from gappletron.records.encoder import joined_rows

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gappletron._version import __version__
+from gappletron.base.version import __version__
 from gappletron.service import schemas
 
 __all__ = ["document"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 import uvloop
 
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

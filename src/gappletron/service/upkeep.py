@@ -9,7 +9,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

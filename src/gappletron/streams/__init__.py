@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 from gappletron.records.encoder import Encoder
 from gappletron.streams.adversarial import FreshFeatures, FreshThenSegments, Segments
 from gappletron.streams.readers import SVMLIGHT, Source, format_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gappletron._validate import UserError, whole
+from gappletron.base.checks import UserError, whole
 from gappletron.spelling import settings
 from gappletron.streams.stream import CHUNK, MOST_FEATURES, Chunk, Stream, frozen
 
@@ -127,7 +127,7 @@ class FreshFeatures(Stream):
     >>> FreshFeatures(classes=3, radius=2, rounds=27)
     Traceback (most recent call last):
         ...
-    gappletron._validate.UserError: with K=3 and B=2 the last feature comes in round 28: give at least 28 rounds, not 27
+    gappletron.base.checks.UserError: with K=3 and B=2 the last feature comes in round 28: give at least 28 rounds, not 27
     """
 
     def __init__(self, classes: int, radius: int, rounds: int, seed: int = 0) -> None:

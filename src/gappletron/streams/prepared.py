@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import specialised
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 from gappletron.numerics import LARGEST_VALUE
 from gappletron.streams.stream import MOST_FEATURES, Wrapped, frozen
 from gappletron.streams.transform import biased

@@ -16,7 +16,7 @@ import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gappletron._validate import UserError, listing, shortened
+from gappletron.base.checks import UserError, listing, shortened
 from gappletron.records.batches import texts_from_bytes
 from gappletron.records.values import decoded, number_of
 from gappletron.streams import sources

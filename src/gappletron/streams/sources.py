@@ -11,7 +11,7 @@ import sys
 import zlib
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

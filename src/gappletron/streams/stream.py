@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import helper, specialised
-from gappletron._validate import Label, UserError, label, labels, listing, whole
+from gappletron.base.checks import Label, UserError, label, labels, listing, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -200,7 +200,7 @@ class ArrayStream(Stream):
     >>> ArrayStream([[1, float("nan")]], ["spam"])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    gappletron._validate.UserError: X has nan in row 0, column 1 (counting from 0): every value must be finite; ...
+    gappletron.base.checks.UserError: X has nan in row 0, column 1 (counting from 0): every value must be finite; ...
     """
 
     def __init__(self, X: Any, y: Any, *, classes: Iterable[Any] | None = None, name: str = "arrays") -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gappletron._dispatch import helper, specialised
-from gappletron._validate import UserError, number, whole
+from gappletron.base.checks import UserError, number, whole
 from gappletron.spelling import settings
 from gappletron.streams.stream import CHUNK, ENTRIES, Chunk, Stream, frozen
 
@@ -127,7 +127,7 @@ class Synthetic(Stream):
     >>> Synthetic(features=100)
     Traceback (most recent call last):
         ...
-    gappletron._validate.UserError: d must be a multiple of 40, not 100: the nearest is 80
+    gappletron.base.checks.UserError: d must be a multiple of 40, not 100: the nearest is 80
     """
 
     def __init__(

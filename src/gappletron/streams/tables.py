@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._validate import Label, UserError, label as checked_label, labels, listing, shortened, unknown
+from gappletron.base.checks import Label, UserError, label as checked_label, labels, listing, shortened, unknown
 from gappletron.records.batches import as_batch, is_text, plain_column, texts_of_column
 from gappletron.records.cells import CATEGORICAL, DROP, NUMERIC, TEXT, is_record
 from gappletron.records.encoder import Encoder

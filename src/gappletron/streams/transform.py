@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron._dispatch import specialised
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 from gappletron.normalization import AsGiven, normalization_of
 from gappletron.state import Sizes, State
 from gappletron.streams.stream import Chunk, Stream, Wrapped, frozen

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gappletron._validate import number, whole
+from gappletron.base.checks import number, whole
 from gappletron.spelling import settings
 from gappletron.streams.stream import CHUNK, Chunk, Stream, frozen
 

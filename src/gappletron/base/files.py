@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from gappletron._validate import UserError
+from gappletron.base.checks import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

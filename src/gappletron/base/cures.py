@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gappletron._validate import Cure
+from gappletron.base.checks import Cure
 
 __all__ = ["GIVE_LABEL", "OPEN_AGAIN", "PASS_UNSEEN"]
 

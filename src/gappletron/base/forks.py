@@ -12,7 +12,7 @@ import time
 import weakref
 from typing import Protocol
 
-from gappletron._signals import Held
+from gappletron.base.signals import Held
 
 __all__ = ["forks", "guard"]
 

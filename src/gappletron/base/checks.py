@@ -45,7 +45,7 @@ class UserError(ValueError):
     >>> FeedbackGraph.bandit(1)
     Traceback (most recent call last):
         ...
-    gappletron._validate.UserError: a graph needs at least 2 classes, but 1 was given: name two or more
+    gappletron.base.checks.UserError: a graph needs at least 2 classes, but 1 was given: name two or more
     """
 
     def __init__(self, sentence: object = "", cure: Cure | None = None) -> None:
@@ -149,7 +149,7 @@ def number(
     >>> number("3", "gamma")
     Traceback (most recent call last):
         ...
-    gappletron._validate.UserError: gamma must be a number, not '3'
+    gappletron.base.checks.UserError: gamma must be a number, not '3'
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):  # NumPy's numbers are Real, its bool is not
         raise UserError(f"{name} must be a number, not {value!r}")
@@ -197,7 +197,7 @@ def label(value: Any, name: str) -> Label:
     >>> label(3.5, "class")
     Traceback (most recent call last):
         ...
-    gappletron._validate.UserError: class 3.5 is a float: names may be str, int, bool or None
+    gappletron.base.checks.UserError: class 3.5 is a float: names may be str, int, bool or None
     """
     numpy = sys.modules.get("numpy")  # a NumPy scalar exists only where NumPy was imported, which takes its time
     plain = value.item() if numpy is not None and isinstance(value, numpy.generic) else value
@@ -212,7 +212,7 @@ def labels(values: Iterable[Any], name: str) -> tuple[Label, ...]:
     >>> labels([0, False], "class")
     Traceback (most recent call last):
         ...
-    gappletron._validate.UserError: the names 0 and False compare equal: every class needs a name of its own
+    gappletron.base.checks.UserError: the names 0 and False compare equal: every class needs a name of its own
     """
     result = tuple(label(value, name) for value in values)
     seen: dict[Label, Label] = {}
