@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from gappletron import FeedbackGraph, Limits, Monitor, Player, Synthetic, Watch, helper
-from gappletron._dispatch import entry
 from gappletron.engine import draw, new_tally
 from gappletron.graphs import open_graph
-from gappletron.state import Sizes, State
+from gappletron.kernel.pieces import entry
+from gappletron.kernel.state import Sizes, State
 from gappletron.streams import open_stream
 from gappletron.streams.prepared import prepared_chunks
 from gappletron.watching import ALARM_SINCE, BLOCKS, SLOTS, Played, class_total_between, share_of_window, total_between

@@ -12,7 +12,7 @@ import numpy as np
 from gappletron.experiments.runner import learner_of, marks
 from gappletron.experiments.store import Outcome, Result
 from gappletron.experiments.sweeps import FIGURES, selected
-from gappletron.spelling import json_ready, spelled
+from gappletron.kernel.spelling import json_ready, spelled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -30,10 +30,10 @@ from gappletron import (
     cli,
     named,
 )
-from gappletron._dispatch import in_mode
-from gappletron._vectors import lanes_for
-from gappletron.numerics import Row
-from gappletron.state import Sizes, State
+from gappletron.kernel.lanes import lanes_for
+from gappletron.kernel.numerics import Row
+from gappletron.kernel.pieces import in_mode
+from gappletron.kernel.state import Sizes, State
 
 LOSSES = {
     "smooth hinge": SmoothHinge(),

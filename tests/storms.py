@@ -37,20 +37,20 @@ from gappletron import (
     Runs,
     TopUp,
     UserError,
-    _dispatch,
     interpreted,
     open_stream,
     play,
     read_decisions,
 )
-from gappletron._dispatch import ready
 from gappletron.base.checks import SpentReceipt, Unavailable
 from gappletron.client import Client
 from gappletron.experiments.store import Outcome, Result, Store, read_results
 from gappletron.experiments.sweeps import selected
 from gappletron.journal import events
 from gappletron.journal.folder import FolderStore, read_groups
-from gappletron.numerics import LARGEST_VALUE
+from gappletron.kernel import pieces
+from gappletron.kernel.numerics import LARGEST_VALUE
+from gappletron.kernel.pieces import ready
 from gappletron.streams.stream import frozen
 
 
@@ -433,7 +433,7 @@ def shifted(x):
 
 def cached_code(function):
     """A function with its machine code cached on disk, as a new process sees it."""
-    return _dispatch._specialised.__wrapped__(function, ())
+    return pieces._specialised.__wrapped__(function, ())
 
 
 def flipped(data, rng):
@@ -521,9 +521,7 @@ def stored_result(task):
     curve = "[[1, 5, 10], [1, 2, 3]]"
     return Result(
         task,
-        Outcome(
-            "{}", 1.0, 3, 1, 0, 1, 0.3, 0.25, 1.5, None, None, curve, "0", _dispatch.source_hash(), "m", 0.1, "now"
-        ),
+        Outcome("{}", 1.0, 3, 1, 0, 1, 0.3, 0.25, 1.5, None, None, curve, "0", pieces.source_hash(), "m", 0.1, "now"),
     )
 
 
@@ -542,7 +540,7 @@ def _flipped_stores(count, rng, folder):
         try:
             with Store(folder) as store:
                 damaged = store.remove_damaged()
-                found = store.finished(tasks, _dispatch.source_hash())
+                found = store.finished(tasks, pieces.source_hash())
                 assert all(found[result.task.id] == result for result in expected if result.task.id in found)
                 assert bool(damaged) == (len(found) < len(expected))
                 for result in expected:

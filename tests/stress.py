@@ -12,8 +12,8 @@ from pathlib import Path
 
 import storms
 from gappletron import FeedbackGraph, names
+from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.learners import named
-from gappletron.numerics import LARGEST_VALUE
 
 FUZZ = Path(__file__).parent / "fuzz"
 FUZZ_SECONDS = 600

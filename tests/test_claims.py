@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from gappletron import FeedbackGraph, Gappletron, ProjectedOGD, SmoothHinge, UserError, open_stream, tuned
-from gappletron._dispatch import source_hash
 from gappletron.experiments.claims import CLAIMS, verdicts
 from gappletron.experiments.evidence import FAILS, HOLDS, UNKNOWN
 from gappletron.experiments.runner import execute
@@ -30,6 +29,7 @@ from gappletron.experiments.theorems import (
     tightness,
     upper_bounds,
 )
+from gappletron.kernel.pieces import source_hash
 
 GAPS = ("gaplog", "gaphin", "gapsmh")
 BASELINES = ("pnewtron", "soba-diag", "banditron-iw")

@@ -8,9 +8,9 @@ import stat
 import numba
 import pytest
 
-from gappletron import _code_cache
-from gappletron._dispatch import source_hash
 from gappletron.base import files
+from gappletron.kernel import code_cache
+from gappletron.kernel.pieces import source_hash
 from storms import cached_code, doubled, shifted
 
 
@@ -100,7 +100,7 @@ def test_files_of_older_sources_are_removed(cache):
     kept = ["module.cpython-311.pyc", "other.function-12.py311.nbi", "other.function-12.py311.1.nbc"]
     for name in gone + kept:
         (cache / name).write_bytes(b"")
-    _code_cache.remove_older.cache_clear()  # as a new process would
+    code_cache.remove_older.cache_clear()  # as a new process would
     cached_code(shifted)(4)
     names = {path.name for path in cache.iterdir()}
     assert names.isdisjoint(gone)
@@ -124,17 +124,17 @@ def test_what_others_may_write_to_is_not_used(cache):
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs the owners and permission bits of Unix files")
 def test_who_is_trusted():
     user = os.getuid()
-    owner = _code_cache.PACKAGE.stat()
+    owner = code_cache.PACKAGE.stat()
 
     def status(mode, uid, gid):
         return os.stat_result((stat.S_IFREG | mode, 0, 0, 1, uid, gid, 0, 0, 0, 0))
 
     for uid in (user, 0, owner.st_uid):
-        assert _code_cache.is_trusted(status(0o644, uid, 4242))
-        assert _code_cache.is_trusted(status(0o664, uid, user))
-        assert not _code_cache.is_trusted(status(0o664, uid, 4242))
-        assert not _code_cache.is_trusted(status(0o646, uid, user))
-    assert not _code_cache.is_trusted(status(0o644, 4242, user))
+        assert code_cache.is_trusted(status(0o644, uid, 4242))
+        assert code_cache.is_trusted(status(0o664, uid, user))
+        assert not code_cache.is_trusted(status(0o664, uid, 4242))
+        assert not code_cache.is_trusted(status(0o646, uid, user))
+    assert not code_cache.is_trusted(status(0o644, 4242, user))
 
 
 def test_a_cache_that_cannot_be_written_stops_nothing(cache, monkeypatch):

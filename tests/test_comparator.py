@@ -32,11 +32,11 @@ from gappletron import (
     play,
     tuned,
 )
-from gappletron._dispatch import ready
-from gappletron._vectors import lanes_for
 from gappletron.comparator import best_comparator
+from gappletron.kernel.lanes import lanes_for
+from gappletron.kernel.numerics import hinge_direction, margin, rival
+from gappletron.kernel.pieces import ready
 from gappletron.losses import hinge_plane
-from gappletron.numerics import hinge_direction, margin, rival
 from gappletron.streams.stream import frozen
 from problems import LOSSES, small_stream
 

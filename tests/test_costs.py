@@ -39,11 +39,11 @@ from gappletron import (
 )
 from gappletron.engine import new_tally
 from gappletron.graphs import open_graph
+from gappletron.kernel.numerics import dot
+from gappletron.kernel.spelling import costs as parsed_costs
 from gappletron.learners import check_can_play
 from gappletron.learners.learner import cost_of
-from gappletron.numerics import dot
 from gappletron.player import NO_MARKS
-from gappletron.spelling import costs as parsed_costs
 from problems import random_graph, small_stream
 
 FEATURES = 5

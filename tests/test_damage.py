@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from gappletron import FeedbackGraph, Online, Player, UserError, domination, graphs, interpreted, model_files
-from gappletron._dispatch import source_hash
 from gappletron.experiments.store import COLUMNS, Result, Store, _checksum, read_results
 from gappletron.experiments.sweeps import selected
+from gappletron.kernel.pieces import source_hash
 from storms import flipped_bytes, killed_saves, stored_result
 
 GRAPH = FeedbackGraph.label_efficient(["a", "b", "c"])

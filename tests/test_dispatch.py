@@ -1,4 +1,4 @@
-"""Pieces as values, pieces of one's own, and the compilation cache: each of Numba's habits that `_dispatch` answers."""
+"""Pieces as values, pieces of one's own, and the compilation cache: each of Numba's habits that `kernel.pieces` answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gappletron import (
     UserError,
     play,
 )
-from gappletron.numerics import rival
+from gappletron.kernel.numerics import rival
 from problems import row_of, state_of
 
 # ----------------------------------------------------------------------------------------------------- pieces as values
@@ -116,7 +116,7 @@ def test_replace_reaches_into_the_parts_where_that_is_unambiguous():
 def test_interpreted_holds_for_its_own_thread_alone():
     from concurrent.futures import ThreadPoolExecutor
 
-    from gappletron._dispatch import specialised
+    from gappletron.kernel.pieces import specialised
 
     def add(a, b):
         return a + b
@@ -141,13 +141,13 @@ def test_a_model_stays_compiled_or_interpreted_as_it_was_made(monkeypatch):
     compiled = gappletron.Online("gapsmh", bandit, features=2)
     with gappletron.interpreted():
         expected = used(compiled)
-    asked, specialised = [], gappletron._dispatch._specialised
+    asked, specialised = [], gappletron.kernel.pieces._specialised
 
     def remember(function, classes):
         asked.append(function.__name__)
         return specialised(function, classes)
 
-    monkeypatch.setattr("gappletron._dispatch._specialised", remember)
+    monkeypatch.setattr("gappletron.kernel.pieces._specialised", remember)
     assert used(plain) == expected
     assert asked == ["measured_rows"]  # of a batch: it knows nothing of the model
 
@@ -268,14 +268,14 @@ SCRIPT = """
     import json
     import numpy as np
     import gappletron
-    from gappletron import _dispatch
+    from gappletron.kernel import pieces
 
     kernels = {}
-    specialised = _dispatch._specialised
+    specialised = pieces._specialised
     def remember(function, classes):
         kernel = kernels[function.__name__, classes] = specialised(function, classes)
         return kernel
-    _dispatch._specialised = remember
+    pieces._specialised = remember
     rng = np.random.default_rng(0)
     runs = gappletron.Runs("gapsmh", (rng.normal(size=(300, 5)), rng.integers(0, 3, 300)), "bandit", jobs=1)
     list(runs)
@@ -340,8 +340,8 @@ def test_the_cache_is_hit_and_every_change_is_noticed(tmp_path):
 
 
 def test_code_with_a_piece_from_outside_is_not_cached(tmp_path, monkeypatch):
-    from gappletron._dispatch import specialised
     from gappletron.engine import decide, new_clock, new_desk
+    from gappletron.kernel.pieces import specialised
     from gappletron.normalization import AsGiven
 
     graph, x = FeedbackGraph.bandit(2), row_of([1.0], 2)
@@ -359,8 +359,8 @@ def test_no_entry_point_of_compiled_code_returns_a_named_tuple(tmp_path):
     from numba.core import types
 
     from gappletron import Online, SvmlightFile, open_stream
-    from gappletron._dispatch import entry_points
     from gappletron.comparator import best_comparator
+    from gappletron.kernel.pieces import entry_points
 
     path = tmp_path / "mail.svm"
     path.write_text("1 1:0.5 2:1\n2 2:2\n1 1:1\n")
@@ -398,7 +398,7 @@ def test_no_entry_point_of_compiled_code_returns_a_named_tuple(tmp_path):
 PRINTING = """
 import numpy as np
 from gappletron import Loss
-from gappletron._dispatch import specialised
+from gappletron.kernel.pieces import specialised
 
 class Talking(Loss):
     def value(self, scores, greedy, y):
@@ -427,7 +427,7 @@ def test_inlined_code_finds_its_python_objects():
 def test_what_is_inlined_has_no_machine_code_of_its_own():
     from numba.core.registry import cpu_target
 
-    from gappletron._dispatch import specialised
+    from gappletron.kernel.pieces import specialised
 
     def twice(loss, scores, greedy, y):
         return 2.0 * loss.value(scores, greedy, y)

@@ -27,7 +27,7 @@ from gappletron import (
     play,
     tuned,
 )
-from gappletron.state import Sizes, State
+from gappletron.kernel.state import Sizes, State
 from gappletron.theory import THEOREMS
 
 E2 = math.e - 2.0

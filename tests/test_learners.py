@@ -29,9 +29,9 @@ from gappletron import (
     play,
     tuned,
 )
-from gappletron._dispatch import ready
 from gappletron.engine import new_tally
-from gappletron.spelling import rebuilt, spelled
+from gappletron.kernel.pieces import ready
+from gappletron.kernel.spelling import rebuilt, spelled
 from problems import CONTRACT_GRAPHS, playable, small_stream
 from storms import broken, chunk_of, extreme_rows
 
@@ -104,7 +104,7 @@ def test_a_graph_it_cannot_play_is_refused_in_a_sentence_that_names_others(name,
     def fail(*args):
         raise AssertionError("something was compiled")
 
-    monkeypatch.setattr("gappletron._dispatch.specialised", fail)
+    monkeypatch.setattr("gappletron.kernel.pieces.specialised", fail)
     for graph in CONTRACT_GRAPHS:
         if named(name).refusal(graph) is not None:
             for attempt in (

@@ -28,8 +28,8 @@ from gappletron import (
     named,
     names,
 )
+from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.learners.learner import Round, propensity
-from gappletron.numerics import LARGEST_VALUE
 from problems import CONTRACT_GRAPHS, OPTIMIZERS, playable, row_of, state_of
 from storms import broken, chunk_of, extreme_numbers, length
 

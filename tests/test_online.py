@@ -36,7 +36,7 @@ from gappletron import (
     interpreted,
     model_files,
 )
-from gappletron.state import Field
+from gappletron.kernel.state import Field
 from problems import GRAPHS, OPTIMIZERS, small_stream
 
 FEATURES = 5

@@ -36,8 +36,8 @@ from gappletron import (
     tuned,
 )
 from gappletron.exploration.minimax import ANY, BANDIT, REVEALING, game_of, least_play, work_space
-from gappletron.spelling import parsed, rebuilt, spelled
-from gappletron.state import Sizes, State
+from gappletron.kernel.spelling import parsed, rebuilt, spelled
+from gappletron.kernel.state import Sizes, State
 from problems import (
     CONTRACT_GRAPHS,
     LOSSES,

@@ -22,7 +22,7 @@ from gappletron import (
     play,
 )
 from gappletron.engine import new_tally
-from gappletron.numerics import add_outer, argmax, dot
+from gappletron.kernel.numerics import add_outer, argmax, dot
 from problems import playable, random_graph, small_stream
 
 FEATURES = 5

@@ -21,8 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from gappletron import FixedOGD, UserError, _dispatch, play
-from gappletron._dispatch import source_hash
+from gappletron import FixedOGD, UserError, play
 from gappletron.base.progress import View, sweep_view
 from gappletron.engine import advance
 from gappletron.experiments import runner
@@ -30,7 +29,9 @@ from gappletron.experiments.reproduce import reproduce
 from gappletron.experiments.runner import execute, graph_of, learner_of, prepare
 from gappletron.experiments.store import COLUMNS, Outcome, Result, Store, read_results, write_table
 from gappletron.experiments.sweeps import selected
-from gappletron.spelling import from_json, json_ready, rebuilt, spelled
+from gappletron.kernel import pieces
+from gappletron.kernel.pieces import source_hash
+from gappletron.kernel.spelling import from_json, json_ready, rebuilt, spelled
 
 FREE = ("seconds", "machine", "finished_at")
 NEEDED = [
@@ -237,11 +238,11 @@ def test_killed_again_and_again_it_ends_with_the_same_table(tmp_path):
 
 def test_one_loop_probes_and_plays(monkeypatch):
     """What an adversary plays to find its segment needs no compilation of its own."""
-    monkeypatch.setattr(_dispatch, "entry_points", [])
-    monkeypatch.setattr(_dispatch, "_specialised", functools.cache(_dispatch._specialised.__wrapped__))
+    monkeypatch.setattr(pieces, "entry_points", [])
+    monkeypatch.setattr(pieces, "_specialised", functools.cache(pieces._specialised.__wrapped__))
     for learner in ("gapsmh", "banditron-iw"):
         execute(next(task for task in selected(["lower-filtering"], 60, 2) if task.learner.startswith(learner)))
-    loops = [kernel for kernel in _dispatch.entry_points if kernel.py_func is advance]
+    loops = [kernel for kernel in pieces.entry_points if kernel.py_func is advance]
     assert [len(kernel.signatures) for kernel in loops] == [1, 1]
 
 

@@ -27,7 +27,7 @@ from gappletron import (
     play,
 )
 from gappletron.graphs import class_positions, open_graph
-from gappletron.spelling import class_names, json_ready, named_numbers, parsed, rebuilt, spelled, split
+from gappletron.kernel.spelling import class_names, json_ready, named_numbers, parsed, rebuilt, spelled, split
 
 READERS = {
     "learner": lambda text: named(text.replace("NAME", "banditron").replace("KEY", "gamma")),

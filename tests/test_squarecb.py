@@ -21,7 +21,7 @@ from gappletron.exploration.decision_estimation import (
     work_space,
 )
 from gappletron.graphs import Plan
-from gappletron.state import Sizes, State
+from gappletron.kernel.state import Sizes, State
 from problems import GRAPHS, random_graph, small_stream, state_of
 from storms import chunk_of
 

@@ -14,10 +14,10 @@ from hypothesis import given, strategies as st
 
 import gappletron
 from gappletron import Field, Scratch, UserError, named, names
-from gappletron._dispatch import OPTIONS
-from gappletron._vectors import WIDEST, lanes_for
-from gappletron.numerics import Row, add_outer, argmax, dot, rival, squared_length
-from gappletron.state import Sizes, State, measured
+from gappletron.kernel.lanes import WIDEST, lanes_for
+from gappletron.kernel.numerics import Row, add_outer, argmax, dot, rival, squared_length
+from gappletron.kernel.pieces import OPTIONS
+from gappletron.kernel.state import Sizes, State, measured
 
 LAYOUT = {
     "weights": Field("features", "classes", fill=0.5),

@@ -13,9 +13,10 @@ import scipy.sparse as sp
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
-from gappletron import FeedbackGraph, Runs, _dispatch, play, streams
-from gappletron._dispatch import interpreted
+from gappletron import FeedbackGraph, Runs, play, streams
 from gappletron.base.checks import UserError
+from gappletron.kernel import pieces
+from gappletron.kernel.pieces import interpreted
 from gappletron.streams import (
     CHUNK,
     ArrayStream,
@@ -481,8 +482,8 @@ def test_public_names():
 def test_kernels_are_compiled_for_one_set_of_types(tmp_path, monkeypatch):
     """A hidden second compilation would cost every user seconds."""
     # Dispatchers of its own, so that it does not matter what other tests have compiled.
-    monkeypatch.setattr(_dispatch, "entry_points", [])
-    monkeypatch.setattr(_dispatch, "_specialised", functools.cache(_dispatch._specialised.__wrapped__))
+    monkeypatch.setattr(pieces, "entry_points", [])
+    monkeypatch.setattr(pieces, "_specialised", functools.cache(pieces._specialised.__wrapped__))
     path = tmp_path / "file.svm"
     path.write_text("0 1:1\n1 2:1\n1 2:1\n")
     frozen_rows = np.array(ROWS)
@@ -499,7 +500,7 @@ def test_kernels_are_compiled_for_one_set_of_types(tmp_path, monkeypatch):
             opened = open_stream(source, rounds=2, normalize=normalize, bias=True)
             for chunk in opened.chunks():
                 stream.largest_norm(chunk)
-    compiled = [(kernel.py_func, len(kernel.signatures)) for kernel in _dispatch.entry_points]
+    compiled = [(kernel.py_func, len(kernel.signatures)) for kernel in pieces.entry_points]
     for function, dispatchers in ((_largest_norm, 1), (_biased, 1), (_normalized, 2)):  # one for each normalization
         assert [count for found, count in compiled if found is function] == [1] * dispatchers
 

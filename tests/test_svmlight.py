@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 from sklearn.datasets import load_svmlight_file
 
-from gappletron._dispatch import interpreted
 from gappletron.base.checks import UserError
+from gappletron.kernel.pieces import interpreted
 from gappletron.streams import SvmlightFile, limited, sources, svmlight, transformed
 from problems import no_error_left
 

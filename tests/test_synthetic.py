@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gappletron._dispatch import interpreted
 from gappletron.base.checks import UserError
+from gappletron.kernel.pieces import interpreted
 from gappletron.streams import CHUNK, Chunk, Synthetic, limited, synthetic
 
 FALSE_ALARM = 1e-6

@@ -30,7 +30,7 @@ from gappletron import (
     play,
     tuned,
 )
-from gappletron.numerics import rival
+from gappletron.kernel.numerics import rival
 from problems import random_graph
 
 REPEATS = 12

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from gappletron.base.version import __version__ as __version__
 
 if TYPE_CHECKING:  # the same list for type checkers and editors; a test compares the two
-    from gappletron._dispatch import Piece as Piece, compiled as compiled, helper as helper, interpreted as interpreted
     from gappletron.adversary import Probe as Probe, quietest_segment as quietest_segment
     from gappletron.base.checks import Label as Label, UserError as UserError
     from gappletron.comparator import Comparator as Comparator, best_comparator as best_comparator
@@ -35,6 +34,13 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.graphs import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays, Plan as Plan
     from gappletron.history import Confusion as Confusion, Curve as Curve, Histories as Histories, History as History
     from gappletron.journal.table import read_decisions as read_decisions
+    from gappletron.kernel.pieces import (
+        Piece as Piece,
+        compiled as compiled,
+        helper as helper,
+        interpreted as interpreted,
+    )
+    from gappletron.kernel.state import Field as Field, Scratch as Scratch
     from gappletron.learners import named as named, names as names
     from gappletron.learners.banditron import Banditron as Banditron, BanditronIW as BanditronIW
     from gappletron.learners.estimators import Estimator as Estimator
@@ -106,7 +112,6 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.river import RiverAct as RiverAct, RiverClassifier as RiverClassifier
     from gappletron.runs import Runs as Runs, play as play
     from gappletron.scikit import Acts as Acts, GappletronClassifier as GappletronClassifier
-    from gappletron.state import Field as Field, Scratch as Scratch
     from gappletron.streams import open_stream as open_stream
     from gappletron.streams.adversarial import (
         FreshFeatures as FreshFeatures,
@@ -123,7 +128,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
 
 # Where each public name lives. They are loaded on first use (PEP 562): `import gappletron` alone costs next to nothing.
 _HOMES = {
-    "_dispatch": ("Piece", "compiled", "helper", "interpreted"),
+    "kernel.pieces": ("Piece", "compiled", "helper", "interpreted"),
     "base.checks": ("Label", "UserError"),
     "adversary": ("Probe", "quietest_segment"),
     "comparator": ("Comparator", "best_comparator"),
@@ -180,7 +185,7 @@ _HOMES = {
     "river": ("RiverAct", "RiverClassifier"),
     "runs": ("Runs", "play"),
     "scikit": ("Acts", "GappletronClassifier"),
-    "state": ("Field", "Scratch"),
+    "kernel.state": ("Field", "Scratch"),
     "streams": ("open_stream",),
     "streams.adversarial": ("FreshFeatures", "FreshThenSegments", "Segments"),
     "streams.stream": ("ArrayStream", "Chunk", "Stream"),

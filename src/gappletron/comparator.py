@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import ready
-from gappletron._vectors import lanes_for
 from gappletron.base.checks import UserError, fits_in_memory, number
 from gappletron.graphs import class_positions, open_graph
+from gappletron.kernel.lanes import lanes_for
+from gappletron.kernel.numerics import LARGEST_VALUE, Row, add_outer, dot
+from gappletron.kernel.pieces import ready
 from gappletron.losses import Loss
-from gappletron.numerics import LARGEST_VALUE, Row, add_outer, dot
 from gappletron.player import NO_ROWS
 from gappletron.streams import open_stream
 from gappletron.streams.prepared import prepared_chunks
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gappletron._vectors import Lanes
     from gappletron.graphs import FeedbackGraph
-    from gappletron.numerics import Floats
+    from gappletron.kernel.lanes import Lanes
+    from gappletron.kernel.numerics import Floats
     from gappletron.streams.stream import Chunk, Stream
 
 __all__ = ["Comparator", "best_comparator"]

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gappletron._dispatch import helper
+from gappletron.kernel.pieces import helper
 
 if TYPE_CHECKING:
-    from gappletron.numerics import Floats
+    from gappletron.kernel.numerics import Floats
 
 __all__ = ["BETS", "bet", "first_stake", "least_hidden", "lose", "mean_at_least", "mean_at_most", "most_hidden"]
 

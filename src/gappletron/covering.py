@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import helper, in_mode, ready
+from gappletron.kernel.pieces import helper, in_mode, ready
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

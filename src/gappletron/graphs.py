@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from gappletron import graph_costs, graph_files, graph_words, spelling
+from gappletron import graph_costs, graph_files, graph_words
 from gappletron.base import files
 from gappletron.base.checks import Label, UserError, fits_in_memory, label, labels, listing, printable, unknown, whole
 from gappletron.domination import dominating_set as find_dominating_set, is_dominating, least_size
+from gappletron.kernel import spelling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gappletron.graphs import FeedbackGraph
+    from gappletron.kernel.numerics import Floats
     from gappletron.learners.learner import Learner
-    from gappletron.numerics import Floats
 
 __all__ = ["Confusion", "Curve", "Histories", "History"]
 

@@ -1,7 +1,7 @@
 """Feature vectors from outside: one vector, or a batch of them, as the sparse rows that kernels play.
 
 Compiled code trusts what it is given, so everything is checked here: indices in range and increasing, values finite and
-not beyond :data:`~gappletron.numerics.LARGEST_VALUE`.
+not beyond :data:`~gappletron.kernel.numerics.LARGEST_VALUE`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import entry
 from gappletron.base.checks import Cure, UserError
-from gappletron.numerics import LARGEST_VALUE
+from gappletron.kernel.numerics import LARGEST_VALUE
+from gappletron.kernel.pieces import entry
 from gappletron.records.cells import is_record
 from gappletron.records.encoder import joined_rows
 from gappletron.streams.stream import ArrayStream, plain_numbers
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gappletron.numerics import Floats
+    from gappletron.kernel.numerics import Floats
     from gappletron.streams.stream import Chunk
 
 __all__ = ["Checker", "Vector", "Vectors", "batches_of"]

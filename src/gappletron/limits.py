@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import Piece, compiled, helper
 from gappletron.base.checks import Label, UserError, number, whole
-from gappletron.state import Field, Scratch
+from gappletron.kernel.pieces import Piece, compiled, helper
+from gappletron.kernel.state import Field, Scratch
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph, GraphArrays
-    from gappletron.numerics import Floats
-    from gappletron.state import Layout
+    from gappletron.kernel.numerics import Floats
+    from gappletron.kernel.state import Layout
 
 __all__ = ["Budget", "Limiting", "Limits", "limits_of"]
 

@@ -13,9 +13,8 @@ import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from gappletron._dispatch import Piece, compiled, helper
 from gappletron.base.checks import UserError
-from gappletron.numerics import (
+from gappletron.kernel.numerics import (
     argmax,
     exponentials,
     hinge_direction,
@@ -25,9 +24,10 @@ from gappletron.numerics import (
     rival,
     softmax_gradient,
 )
+from gappletron.kernel.pieces import Piece, compiled, helper
 
 if TYPE_CHECKING:
-    from gappletron.numerics import Floats
+    from gappletron.kernel.numerics import Floats
 
 __all__ = ["Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "Plane", "SmoothHinge", "hinge_plane"]
 

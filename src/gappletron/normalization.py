@@ -6,14 +6,14 @@ import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gappletron._dispatch import Piece, compiled, helper
 from gappletron.base.checks import number, unknown
-from gappletron.numerics import LARGEST_VALUE, Row, is_followed
-from gappletron.state import Field
+from gappletron.kernel.numerics import LARGEST_VALUE, Row, is_followed
+from gappletron.kernel.pieces import Piece, compiled, helper
+from gappletron.kernel.state import Field
 
 if TYPE_CHECKING:
-    from gappletron.numerics import Floats, Ints
-    from gappletron.state import Layout
+    from gappletron.kernel.numerics import Floats, Ints
+    from gappletron.kernel.state import Layout
 
 __all__ = ["AsGiven", "Columns", "LogUnit", "Normalization", "Unit", "normalization_of"]
 

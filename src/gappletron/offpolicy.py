@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from gappletron.graphs import FeedbackGraph
     from gappletron.inputs import Vector
+    from gappletron.kernel.numerics import Floats
     from gappletron.learners.learner import Learner
     from gappletron.monitor import Rates
-    from gappletron.numerics import Floats
     from gappletron.player import Turn
 
 __all__ = ["Evaluation", "OffPolicyEstimate", "evaluate_off_policy"]

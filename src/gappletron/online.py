@@ -26,10 +26,10 @@ from gappletron.journal.folder import FolderStore
 from gappletron.journal.journal import DURABILITIES, Journal, Policy, Snapshot
 from gappletron.journal.settings import versions
 from gappletron.journal.store import Store
+from gappletron.kernel.numerics import UNSEEN_LABEL
 from gappletron.learners.learner import Learner
 from gappletron.limits import Limits
 from gappletron.monitor import Monitor
-from gappletron.numerics import UNSEEN_LABEL
 from gappletron.parts import FORMAT, TOGETHER, Parts
 from gappletron.player import Player, for_records
 from gappletron.receipts import Receipt
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
-    from gappletron._dispatch import Piece
     from gappletron.graphs import FeedbackGraph
     from gappletron.journal.presence import Trouble
+    from gappletron.kernel.numerics import Floats
+    from gappletron.kernel.pieces import Piece
     from gappletron.limits import Budget
     from gappletron.normalization import Normalization
-    from gappletron.numerics import Floats
     from gappletron.player import Turn
     from gappletron.receipts import Unseen
     from gappletron.watching import Watch

@@ -15,8 +15,8 @@ from gappletron.recovery import replay
 if TYPE_CHECKING:
     from os import PathLike
 
-    from gappletron._dispatch import Piece
     from gappletron.journal.store import Store
+    from gappletron.kernel.pieces import Piece
 
 __all__ = ["begin", "read", "resumed"]
 

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gappletron._dispatch import Piece, compiled, helper
 from gappletron.base.checks import number
-from gappletron.numerics import add_outer, dot, squared_length, squared_norm
-from gappletron.state import Field, Scratch
+from gappletron.kernel.numerics import add_outer, dot, squared_length, squared_norm
+from gappletron.kernel.pieces import Piece, compiled, helper
+from gappletron.kernel.state import Field, Scratch
 
 if TYPE_CHECKING:
-    from gappletron.numerics import Floats, Row
-    from gappletron.state import Layout
+    from gappletron.kernel.numerics import Floats, Row
+    from gappletron.kernel.state import Layout
 
 __all__ = ["AdaGrad", "AdaptiveOGD", "ConfidenceWeighted", "FixedOGD", "Optimizer", "ProjectedOGD", "ScaleFreeFTRL"]
 

@@ -13,7 +13,7 @@ from gappletron.answers import Answers
 from gappletron.base.checks import Label, UserError, whole
 from gappletron.base.cures import GIVE_LABEL, PASS_UNSEEN
 from gappletron.inputs import Vector, Vectors
-from gappletron.numerics import UNSEEN_LABEL
+from gappletron.kernel.numerics import UNSEEN_LABEL
 from gappletron.player import Player
 from gappletron.receipts import UNSEEN, Receipt
 from gappletron.records.encoder import Encoder
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gappletron._dispatch import Piece
+    from gappletron.kernel.pieces import Piece
     from gappletron.receipts import Unseen
 
 __all__ = ["FORMAT", "TOGETHER", "Parts"]

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron import model_files
-from gappletron._dispatch import can_be_loaded, entry, in_mode, is_interpreted, same_types
-from gappletron._packed import packed
 from gappletron.base.checks import UserError, number, whole
 from gappletron.engine import (
     ACTION,
@@ -55,13 +53,15 @@ from gappletron.engine import (
 )
 from gappletron.graphs import FeedbackGraph
 from gappletron.inputs import NO_VECTOR, Checker, Vector, Vectors, batches_of, sparse_parts
+from gappletron.kernel.numerics import UNSEEN_LABEL, is_distribution
+from gappletron.kernel.packed import packed
+from gappletron.kernel.pieces import can_be_loaded, entry, in_mode, is_interpreted, same_types
+from gappletron.kernel.spelling import rebuilt, spelled
+from gappletron.kernel.state import Sizes, State, check_shapes
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner
 from gappletron.limits import Limits, NoLimits, limits_of
 from gappletron.normalization import AsGiven, Copied, Normalization, Room, normalization_of
-from gappletron.numerics import UNSEEN_LABEL, is_distribution
-from gappletron.spelling import rebuilt, spelled
-from gappletron.state import Sizes, State, check_shapes
 from gappletron.streams.prepared import Prepared, prepared
 from gappletron.streams.stream import MOST_FEATURES, frozen
 from gappletron.watching import NoWatch, Watching, check_saved, watch_of
@@ -72,12 +72,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gappletron._dispatch import Piece
-    from gappletron._packed import Packed
     from gappletron.base.checks import Label
     from gappletron.engine import Desk, Losses, Tally
     from gappletron.graphs import Plan
-    from gappletron.numerics import Floats
+    from gappletron.kernel.numerics import Floats
+    from gappletron.kernel.packed import Packed
+    from gappletron.kernel.pieces import Piece
     from gappletron.streams.stream import Chunk
 
 __all__ = ["Player", "Turn", "Turns", "learner_of"]

@@ -26,8 +26,8 @@ from gappletron.engine import (
     row_size,
     row_values,
 )
+from gappletron.kernel.numerics import is_distribution
 from gappletron.learners.learner import Learner
-from gappletron.numerics import is_distribution
 from gappletron.player import Turn
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gappletron.graphs import FeedbackGraph
-    from gappletron.numerics import Floats
+    from gappletron.kernel.numerics import Floats
     from gappletron.player import Player
 
 __all__ = [

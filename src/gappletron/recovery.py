@@ -10,9 +10,9 @@ import numpy as np
 from gappletron.base.checks import UserError
 from gappletron.engine import ACTION, HEAD
 from gappletron.journal import events
+from gappletron.kernel.numerics import is_distribution
 from gappletron.limits import Limits
 from gappletron.model_files import graph_from
-from gappletron.numerics import is_distribution
 from gappletron.receipts import Receipt
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ import numpy as np
 
 from gappletron.base.checks import UserError, listing, whole
 from gappletron.graphs import FeedbackGraph
+from gappletron.kernel.spelling import pieces_of
 from gappletron.learners import named, names
 from gappletron.learners.learner import Learner
 from gappletron.player import Player, for_records
 from gappletron.receipts import UNSEEN
 from gappletron.records.encoder import Encoder
 from gappletron.records.values import is_missing
-from gappletron.spelling import pieces_of
 
 try:
     from river import base
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gappletron.inputs import Vector
+    from gappletron.kernel.numerics import Floats
     from gappletron.normalization import Normalization
-    from gappletron.numerics import Floats
     from gappletron.player import Turn
     from gappletron.receipts import Unseen
 

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gappletron.engine import Tally
+    from gappletron.kernel.numerics import Floats
     from gappletron.limits import Limits
     from gappletron.normalization import Normalization
-    from gappletron.numerics import Floats
     from gappletron.streams.prepared import Prepared
     from gappletron.watching import Watching
 

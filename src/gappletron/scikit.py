@@ -17,10 +17,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gappletron.base.checks import Label, UserError, listing
 from gappletron.graphs import FeedbackGraph
+from gappletron.kernel.spelling import pieces_of
 from gappletron.player import Player
 from gappletron.receipts import UNSEEN
 from gappletron.records.values import is_missing
-from gappletron.spelling import pieces_of
 from gappletron.streams.stream import ArrayStream, plain_names
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from gappletron.kernel.numerics import Floats
     from gappletron.learners.learner import Learner
     from gappletron.normalization import Normalization
-    from gappletron.numerics import Floats
 
 __all__ = ["Acts", "GappletronClassifier"]
 

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import Piece, compiled, helper, seldom
 from gappletron.base.checks import UserError, number, whole
 from gappletron.confidence import (
     BETS,
@@ -36,7 +35,8 @@ from gappletron.confidence import (
     mean_at_most,
     most_hidden,
 )
-from gappletron.state import Field, Scratch
+from gappletron.kernel.pieces import Piece, compiled, helper, seldom
+from gappletron.kernel.state import Field, Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gappletron.graphs import FeedbackGraph, GraphArrays
-    from gappletron.numerics import Floats
-    from gappletron.state import Layout
+    from gappletron.kernel.numerics import Floats
+    from gappletron.kernel.state import Layout
 
 __all__ = ["NoWatch", "Watch", "Watching", "watch_of"]
 

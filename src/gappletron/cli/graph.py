@@ -55,7 +55,7 @@ def describe_graph(
 def named_graph(graph: str, classes: str, revealing: str | None) -> FeedbackGraph:
     """The graph of a command without a stream, whose classes are an option."""
     from gappletron.graphs import open_graph
-    from gappletron.spelling import class_names
+    from gappletron.kernel.spelling import class_names
 
     if graph.endswith(".json") and classes:
         raise UserError("--classes is only for presets, and a file has its own classes: omit it")
@@ -65,7 +65,7 @@ def named_graph(graph: str, classes: str, revealing: str | None) -> FeedbackGrap
 
 def with_costs(graph: FeedbackGraph, texts: list[str] | None) -> FeedbackGraph:
     """The graph with the costs of ``--cost``, in addition to those of its file."""
-    from gappletron import spelling
+    from gappletron.kernel import spelling
 
     entries = [entry for text in texts or () for entry in spelling.costs(text, graph.actions, graph.classes)]
     return graph.with_costs(entries) if entries else graph

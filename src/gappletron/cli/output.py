@@ -263,7 +263,7 @@ def _rows_in_lines(text: str) -> str:
 def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str, Any]:
     """What ``--json`` writes."""
     from gappletron.graph_costs import changed
-    from gappletron.spelling import json_ready, spelled
+    from gappletron.kernel.spelling import json_ready, spelled
 
     graph = runs.graph
     return {
@@ -317,6 +317,6 @@ def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str,
 
 def _rows_of(player: Player) -> dict[str, Any]:
     """How a player's rows are prepared."""
-    from gappletron.spelling import spelled
+    from gappletron.kernel.spelling import spelled
 
     return {"normalization": spelled(player.normalization), "bias": player.bias}

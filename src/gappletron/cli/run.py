@@ -324,11 +324,11 @@ def _configured(
     data.
     """
     from gappletron.exploration import Exploration
+    from gappletron.kernel.spelling import parsed
     from gappletron.learners import named
     from gappletron.learners.estimators import Estimator
     from gappletron.learners.gappletron import Gappletron
     from gappletron.optimizers import Optimizer
-    from gappletron.spelling import parsed
 
     composite = (Gappletron, Estimator)
     changes: dict[str, Any] = {}

@@ -7,8 +7,8 @@ import logging
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
-from gappletron._dispatch import source_hash
 from gappletron.base.checks import UserError
+from gappletron.kernel.pieces import source_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

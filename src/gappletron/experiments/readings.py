@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 
 from gappletron.base.checks import UserError
 from gappletron.exploration import EpsilonGreedy
+from gappletron.kernel.spelling import split
 from gappletron.learners.banditron import BanditronIW
 from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.soba import SobaDiag
 from gappletron.losses import Hinge
-from gappletron.spelling import split
 from gappletron.streams.synthetic import Synthetic
 from gappletron.tuning import tuned
 

@@ -23,22 +23,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron.base.checks import number, whole
+from gappletron.kernel.numerics import add_outer, argmax, dot
+from gappletron.kernel.spelling import settings
+from gappletron.kernel.state import Field
 from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.learner import Decision, Learner
 from gappletron.learners.linear import add_column
-from gappletron.numerics import add_outer, argmax, dot
 from gappletron.optimizers import Optimizer
-from gappletron.spelling import settings
-from gappletron.state import Field
 from gappletron.streams.stream import CHUNK, Chunk, Stream, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gappletron.graphs import FeedbackGraph, Plan
+    from gappletron.kernel.numerics import Floats, Row
+    from gappletron.kernel.state import Layout
     from gappletron.learners.learner import Round
-    from gappletron.numerics import Floats, Row
-    from gappletron.state import Layout
 
 __all__ = [
     "STREAMS",

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gappletron._dispatch import source_hash
 from gappletron.base import files
 from gappletron.base.checks import UserError, whole
 from gappletron.base.progress import View
@@ -16,6 +15,7 @@ from gappletron.experiments.compilation import compile_in_processes
 from gappletron.experiments.runner import run
 from gappletron.experiments.store import Store, write_table
 from gappletron.experiments.sweeps import FIGURES, ROUNDS, drawable, left_out, selected
+from gappletron.kernel.pieces import source_hash
 from gappletron.runs import usable_cores
 
 MAX_COMPILERS = 8  # processes: there are some forty loops, and each process needs a second to start

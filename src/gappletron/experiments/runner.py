@@ -18,8 +18,6 @@ import threading
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import TYPE_CHECKING, Any
 
-from gappletron._dispatch import source_hash
-from gappletron._vectors import lanes_for
 from gappletron.adversary import quietest_after_fresh, quietest_segment
 from gappletron.base.checks import UserError
 from gappletron.base.version import __version__
@@ -31,12 +29,14 @@ from gappletron.experiments.store import Outcome, Result, Store
 from gappletron.experiments.sweeps import COMPARED, probes
 from gappletron.exploration import Exploration
 from gappletron.graphs import FeedbackGraph, open_graph
+from gappletron.kernel.lanes import lanes_for
+from gappletron.kernel.pieces import source_hash
+from gappletron.kernel.spelling import json_ready, named_numbers, parsed, spelled, with_numbers
 from gappletron.learners import named
 from gappletron.learners.gappletron import Gappletron
 from gappletron.optimizers import Optimizer
 from gappletron.player import Player
 from gappletron.runs import play
-from gappletron.spelling import json_ready, named_numbers, parsed, spelled, with_numbers
 from gappletron.streams import open_stream
 from gappletron.streams.adversarial import FreshThenSegments, Segments
 from gappletron.streams.prepared import Remembered

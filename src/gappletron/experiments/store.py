@@ -96,7 +96,7 @@ class Result:
         """
         import gappletron.experiments.remarks
         import gappletron.learners  # noqa: F401 - makes their classes known
-        from gappletron.spelling import from_json, rebuilt
+        from gappletron.kernel.spelling import from_json, rebuilt
 
         return rebuilt(from_json(json.loads(self.outcome.parameters)))
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from gappletron.experiments.store import Result
     from gappletron.experiments.sweeps import Figure, Task
     from gappletron.experiments.theorems import Examined
-    from gappletron.numerics import Floats
+    from gappletron.kernel.numerics import Floats
 
 __all__ = [
     "bounds_caption",

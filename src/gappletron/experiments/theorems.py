@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import source_hash
 from gappletron.base.checks import UserError
 from gappletron.comparator import Comparator, best_comparator
 from gappletron.experiments.runner import graph_of, stream_of
 from gappletron.experiments.sweeps import probes
+from gappletron.kernel.pieces import source_hash
 from gappletron.learners.gappletron import Gappletron
 from gappletron.runs import play
 from gappletron.streams.adversarial import FreshFeatures, FreshThenSegments, Segments

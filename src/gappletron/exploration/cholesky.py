@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gappletron._dispatch import seldom
+from gappletron.kernel.pieces import seldom
 
 if TYPE_CHECKING:
-    from gappletron.numerics import Floats
+    from gappletron.kernel.numerics import Floats
 
 __all__ = ["back_substitute", "factorise"]
 

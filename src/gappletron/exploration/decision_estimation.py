@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import seldom
 from gappletron.exploration.cholesky import back_substitute, factorise
-from gappletron.state import Scratch
+from gappletron.kernel.pieces import seldom
+from gappletron.kernel.state import Scratch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gappletron.state import Layout
+    from gappletron.kernel.state import Layout
 
     Floats = NDArray[np.float64]
     Flags = NDArray[np.bool_]
@@ -133,7 +133,7 @@ def best_play(program: Program, observers: Flags, gaps: Floats, work: Any, out: 
     :param gaps: g_i, of which the least is 0.
     :param work: the scratch of :func:`work_space`.
 
-    >>> from gappletron.state import Sizes, State
+    >>> from gappletron.kernel.state import Sizes, State
     >>> seen, out = np.eye(3, dtype=bool), np.zeros(3)
     >>> work = State(work_space(), Sizes(1, 3, 3)).tuple
     >>> best_play(program_of(seen, 1.0 - np.eye(3)), seen, np.array([0.0, 1.0, 4.0]), work, out)

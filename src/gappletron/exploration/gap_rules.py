@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import helper
 from gappletron.base.checks import number
 from gappletron.exploration.rule import Exploration
-from gappletron.state import Field
+from gappletron.kernel.pieces import helper
+from gappletron.kernel.state import Field
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gappletron.graphs import FeedbackGraph, Plan
-    from gappletron.numerics import Floats
-    from gappletron.state import Layout
+    from gappletron.kernel.numerics import Floats
+    from gappletron.kernel.state import Layout
 
 __all__ = ["Paper", "TopUp"]
 

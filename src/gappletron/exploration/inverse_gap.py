@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import helper
 from gappletron.base.checks import number
 from gappletron.exploration.rule import Exploration
-from gappletron.state import Field, Scratch
+from gappletron.kernel.pieces import helper
+from gappletron.kernel.state import Field, Scratch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gappletron.graphs import FeedbackGraph, GraphArrays, Plan
-    from gappletron.numerics import Floats, Row
-    from gappletron.state import Layout
+    from gappletron.kernel.numerics import Floats, Row
+    from gappletron.kernel.state import Layout
 
 __all__ = ["InverseGap"]
 

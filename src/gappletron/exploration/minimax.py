@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import helper, seldom
 from gappletron.exploration.cholesky import back_substitute, factorise
-from gappletron.state import Scratch
+from gappletron.kernel.pieces import helper, seldom
+from gappletron.kernel.state import Scratch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gappletron.state import Layout
+    from gappletron.kernel.state import Layout
 
     Floats = NDArray[np.float64]
     Flags = NDArray[np.bool_]
@@ -138,7 +138,7 @@ def least_play(
     :param greedy: the class that gets what is left.
     :param work: the scratch of :func:`work_space`.
 
-    >>> from gappletron.state import Sizes, State
+    >>> from gappletron.kernel.state import Sizes, State
     >>> game, out = game_of(np.eye(3, dtype=bool), 1.0 - np.eye(3)), np.zeros(3)
     >>> work, seen = State(work_space(), Sizes(1, 3, 3)).tuple, np.eye(3, dtype=bool)
     >>> l, s = np.array([0.5, 3.0, 3.0]), np.array([0.0, 0.02, 0.02])

@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from gappletron._dispatch import seldom
 from gappletron.base.checks import number
 from gappletron.exploration.minimax import ANY, Game, game_of, least_play, work_space, worst
 from gappletron.exploration.rule import Exploration
-from gappletron.state import Scratch
+from gappletron.kernel.pieces import seldom
+from gappletron.kernel.state import Scratch
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph, GraphArrays, Plan
-    from gappletron.numerics import Floats, Row
-    from gappletron.state import Layout
+    from gappletron.kernel.numerics import Floats, Row
+    from gappletron.kernel.state import Layout
 
 __all__ = ["Optimised"]
 

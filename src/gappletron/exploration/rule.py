@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gappletron._dispatch import Piece, compiled
+from gappletron.kernel.pieces import Piece, compiled
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph, Plan
-    from gappletron.numerics import Floats, Row
-    from gappletron.state import Layout
+    from gappletron.kernel.numerics import Floats, Row
+    from gappletron.kernel.state import Layout
 
 __all__ = ["Exploration"]
 
@@ -21,7 +21,7 @@ class Exploration(Piece, abstract=True):
     >>> from gappletron import FeedbackGraph, Paper, TopUp
     >>> import numpy as np
     >>> from gappletron.graphs import Plan
-    >>> from gappletron.state import Sizes, State
+    >>> from gappletron.kernel.state import Sizes, State
     >>> graph, p = FeedbackGraph.apple_tasting(), np.zeros(2)
     >>> for rule in TopUp(gamma=0.3), Paper(gamma=0.3):
     ...     state = State(rule.declare(), Sizes(1, 2, 2)).tuple

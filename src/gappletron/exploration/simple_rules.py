@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gappletron._dispatch import helper
 from gappletron.base.checks import number
 from gappletron.exploration.rule import Exploration
-from gappletron.state import Field
+from gappletron.kernel.pieces import helper
+from gappletron.kernel.state import Field
 
 if TYPE_CHECKING:
     from gappletron.graphs import GraphArrays, Plan
-    from gappletron.numerics import Floats
-    from gappletron.state import Layout
+    from gappletron.kernel.numerics import Floats
+    from gappletron.kernel.state import Layout
 
 __all__ = ["BurnIn", "EpsilonGreedy", "Greedy"]
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from gappletron.base.checks import number
 from gappletron.exploration.decision_estimation import Program, best_play, program_of, work_space
 from gappletron.exploration.rule import Exploration
-from gappletron.state import Field, Scratch
+from gappletron.kernel.state import Field, Scratch
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph, Plan
-    from gappletron.numerics import Floats, Row
-    from gappletron.state import Layout
+    from gappletron.kernel.numerics import Floats, Row
+    from gappletron.kernel.state import Layout
 
 __all__ = ["SquareCB"]
 

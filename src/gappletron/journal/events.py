@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gappletron.numerics import Floats
+    from gappletron.kernel.numerics import Floats
 
 __all__ = [
     "Added",

@@ -11,7 +11,7 @@ import pkgutil
 from typing import TYPE_CHECKING
 
 from gappletron.base.checks import UserError, listing, unknown
-from gappletron.spelling import named_numbers, with_numbers
+from gappletron.kernel.spelling import named_numbers, with_numbers
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph

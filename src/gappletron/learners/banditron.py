@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gappletron.base.checks import number
+from gappletron.kernel.numerics import argmax, margin
 from gappletron.learners.learner import Decision, Learner, Problem, Round, action_probability, propensity
 from gappletron.learners.linear import (
     BanditFeedback,
@@ -14,11 +15,10 @@ from gappletron.learners.linear import (
     exchange,
     explore_uniformly,
 )
-from gappletron.numerics import argmax, margin
 
 if TYPE_CHECKING:
     from gappletron.graphs import Plan
-    from gappletron.numerics import Floats, Row
+    from gappletron.kernel.numerics import Floats, Row
 
 __all__ = ["Banditron", "BanditronIW"]
 

@@ -11,18 +11,18 @@ import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from gappletron._dispatch import compiled, helper
 from gappletron.base.checks import UserError
+from gappletron.kernel.numerics import argmax, is_followed, rival, sharpened_softmax
+from gappletron.kernel.pieces import compiled, helper
+from gappletron.kernel.state import Field, Scratch
 from gappletron.learners.learner import Decision, Learner, Round
-from gappletron.numerics import argmax, is_followed, rival, sharpened_softmax
-from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
     from gappletron.exploration import Exploration
     from gappletron.graphs import FeedbackGraph, Plan
-    from gappletron.numerics import Floats, Row
+    from gappletron.kernel.numerics import Floats, Row
+    from gappletron.kernel.state import Layout
     from gappletron.optimizers import Optimizer
-    from gappletron.state import Layout
 
 __all__ = ["Estimator"]
 

@@ -6,14 +6,14 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gappletron.base.checks import number
+from gappletron.kernel.numerics import argmax
+from gappletron.kernel.state import Field
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
-from gappletron.numerics import argmax
-from gappletron.state import Field
 
 if TYPE_CHECKING:
     from gappletron.graphs import Plan
-    from gappletron.numerics import Floats, Row
-    from gappletron.state import Layout
+    from gappletron.kernel.numerics import Floats, Row
+    from gappletron.kernel.state import Layout
 
 __all__ = ["Exp3G"]
 

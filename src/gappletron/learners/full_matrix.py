@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gappletron._dispatch import helper
-from gappletron.numerics import squared_length
-from gappletron.state import Field
+from gappletron.kernel.numerics import squared_length
+from gappletron.kernel.pieces import helper
+from gappletron.kernel.state import Field
 
 if TYPE_CHECKING:
-    from gappletron.numerics import Floats, Row
+    from gappletron.kernel.numerics import Floats, Row
 
 
 LONGEST = 1e12

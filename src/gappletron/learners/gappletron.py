@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gappletron.base.checks import UserError
 from gappletron.exploration import Exploration, TopUp
+from gappletron.kernel.numerics import argmax
+from gappletron.kernel.spelling import in_kebab_case
+from gappletron.kernel.state import Scratch
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 from gappletron.losses import Hinge, LogisticBase2, LogisticBaseK, Loss, SmoothHinge
-from gappletron.numerics import argmax
 from gappletron.optimizers import AdaptiveOGD, Optimizer
-from gappletron.spelling import in_kebab_case
-from gappletron.state import Scratch
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph, Plan
-    from gappletron.numerics import Floats, Row
-    from gappletron.state import Layout
+    from gappletron.kernel.numerics import Floats, Row
+    from gappletron.kernel.state import Layout
 
 __all__ = ["Composed", "Gappletron"]
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from gappletron.base.checks import UserError, number
 from gappletron.exploration import Exploration
+from gappletron.kernel.spelling import in_kebab_case
 from gappletron.learners.gappletron import Composed
 from gappletron.losses import Hinges, InBase2, Loss, Plane, SmoothHinge, hinge_plane
 from gappletron.optimizers import FixedOGD, Optimizer
-from gappletron.spelling import in_kebab_case
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph, Plan
+    from gappletron.kernel.numerics import Floats
     from gappletron.learners.learner import Learner, Problem
-    from gappletron.numerics import Floats
 
 __all__ = ["Gaptron", "GaptronHinge", "GaptronLogistic", "GaptronMix"]
 

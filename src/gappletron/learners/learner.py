@@ -6,16 +6,16 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from gappletron._dispatch import Piece, compiled, helper
 from gappletron.base.checks import UserError
 from gappletron.graphs import Plan
-from gappletron.numerics import LEAST_PROBABILITY, argmax, sharpened_softmax
-from gappletron.spelling import in_kebab_case
+from gappletron.kernel.numerics import LEAST_PROBABILITY, argmax, sharpened_softmax
+from gappletron.kernel.pieces import Piece, compiled, helper
+from gappletron.kernel.spelling import in_kebab_case
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph
-    from gappletron.numerics import Floats, Row
-    from gappletron.state import Layout
+    from gappletron.kernel.numerics import Floats, Row
+    from gappletron.kernel.state import Layout
 
 __all__ = ["Decision", "Learner", "Problem", "Round"]
 

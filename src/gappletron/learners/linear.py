@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gappletron._dispatch import helper
+from gappletron.kernel.numerics import argmax, dot, margin
+from gappletron.kernel.pieces import helper
+from gappletron.kernel.state import Field
 from gappletron.learners.learner import Decision, Learner
-from gappletron.numerics import argmax, dot, margin
-from gappletron.state import Field
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph, Plan
-    from gappletron.numerics import Floats, Row
-    from gappletron.state import Layout
+    from gappletron.kernel.numerics import Floats, Row
+    from gappletron.kernel.state import Layout
 
 __all__ = ["BanditFeedback", "FullInformation", "Linear"]
 

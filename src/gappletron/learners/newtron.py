@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from gappletron._dispatch import compiled_by, helper
-from gappletron._vectors import divide_rows
 from gappletron.base.checks import number
+from gappletron.kernel.lanes import divide_rows
+from gappletron.kernel.numerics import are_doubles, argmax, dot, has_width, sharpened_softmax, squared_norm
+from gappletron.kernel.pieces import compiled_by, helper
+from gappletron.kernel.state import Field, Scratch
 from gappletron.learners.full_matrix import (
     add_solution,
     deflate,
@@ -23,15 +25,13 @@ from gappletron.learners.full_matrix import (
 )
 from gappletron.learners.learner import Decision, Learner, Problem, Round, action_probability
 from gappletron.learners.linear import BanditFeedback, cube_root_rate
-from gappletron.numerics import are_doubles, argmax, dot, has_width, sharpened_softmax, squared_norm
-from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gappletron.graphs import Plan
-    from gappletron.numerics import Floats, Row
-    from gappletron.state import Layout
+    from gappletron.kernel.numerics import Floats, Row
+    from gappletron.kernel.state import Layout
 
 __all__ = ["Newtron", "PNewtron"]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gappletron.exploration.inverse_gap import InverseGap
+from gappletron.kernel.spelling import in_kebab_case
 from gappletron.learners.estimators import Estimator
 from gappletron.optimizers import ConfidenceWeighted, Optimizer
-from gappletron.spelling import in_kebab_case
 
 if TYPE_CHECKING:
     from gappletron.exploration import Exploration
     from gappletron.graphs import Plan
+    from gappletron.kernel.numerics import Floats
     from gappletron.learners.learner import Learner, Round
-    from gappletron.numerics import Floats
 
 __all__ = ["ByClass", "OneAgainstAll"]
 

@@ -6,13 +6,13 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gappletron.base.checks import number
+from gappletron.kernel.numerics import argmax, bounded_step, margin, rival
 from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.learners.linear import FullInformation, Linear, exchange
-from gappletron.numerics import argmax, bounded_step, margin, rival
 
 if TYPE_CHECKING:
     from gappletron.graphs import FeedbackGraph, Plan
-    from gappletron.numerics import Floats, Row
+    from gappletron.kernel.numerics import Floats, Row
 
 __all__ = ["LabelEfficientPerceptron", "PassiveAggressive", "Perceptron"]
 

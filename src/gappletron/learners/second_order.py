@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gappletron._dispatch import helper
 from gappletron.base.checks import number
+from gappletron.kernel.numerics import bounded_step, rival
+from gappletron.kernel.pieces import helper
+from gappletron.kernel.state import Field, Scratch
 from gappletron.learners.full_matrix import (
     add_solution,
     deflate,
@@ -17,14 +19,12 @@ from gappletron.learners.full_matrix import (
     solve,
 )
 from gappletron.learners.linear import FullInformation
-from gappletron.numerics import bounded_step, rival
-from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
     from gappletron.graphs import Plan
+    from gappletron.kernel.numerics import Row
+    from gappletron.kernel.state import Layout
     from gappletron.learners.learner import Learner, Round
-    from gappletron.numerics import Row
-    from gappletron.state import Layout
 
 __all__ = ["Arow", "SecondOrderPerceptron", "SecondOrderPerceptronDiag"]
 

@@ -6,8 +6,10 @@ import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from gappletron._dispatch import Piece, compiled, helper
 from gappletron.base.checks import number
+from gappletron.kernel.numerics import argmax, margin, rival
+from gappletron.kernel.pieces import Piece, compiled, helper
+from gappletron.kernel.state import Field, Scratch
 from gappletron.learners.full_matrix import (
     add_solution,
     deflate,
@@ -20,13 +22,11 @@ from gappletron.learners.full_matrix import (
 )
 from gappletron.learners.learner import Decision, Learner, Problem, Round, action_probability
 from gappletron.learners.linear import BanditFeedback, explore_uniformly
-from gappletron.numerics import argmax, margin, rival
-from gappletron.state import Field, Scratch
 
 if TYPE_CHECKING:
     from gappletron.graphs import Plan
-    from gappletron.numerics import Floats, Row
-    from gappletron.state import Layout
+    from gappletron.kernel.numerics import Floats, Row
+    from gappletron.kernel.state import Layout
 
 __all__ = ["AdaptiveRate", "FixedRate", "Rate", "Soba", "SobaDiag"]
 

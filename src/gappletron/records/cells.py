@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gappletron.base.checks import UserError, shortened
-from gappletron.numerics import LARGEST_VALUE
+from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.records.values import (
     category_feature,
     column_feature,

@@ -20,7 +20,7 @@ from gappletron.records.hashing import Entries, OneRow, hash_records, texts_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gappletron.numerics import Floats
+    from gappletron.kernel.numerics import Floats
 
 __all__ = ["Encoder"]
 

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import entry, helper, specialised
+from gappletron.kernel.pieces import entry, helper, specialised
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gappletron.numerics import Floats
+    from gappletron.kernel.numerics import Floats
 
     Bytes = NDArray[np.uint8]
 

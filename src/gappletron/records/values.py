@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gappletron.base.checks import Cure, UserError
-from gappletron.numerics import LARGEST_VALUE
+from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.records.hashing import feature, hashed
 
 __all__ = [

@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 
     from gappletron.graphs import FeedbackGraph
     from gappletron.journal.presence import Trouble
+    from gappletron.kernel.numerics import Floats
     from gappletron.learners.learner import Learner
     from gappletron.limits import Limits
     from gappletron.monitor import Monitor
-    from gappletron.numerics import Floats
     from gappletron.receipts import Receipt
     from gappletron.records.encoder import Encoder
 

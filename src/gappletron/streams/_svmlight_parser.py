@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import helper
+from gappletron.kernel.pieces import helper
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

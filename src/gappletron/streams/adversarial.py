@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gappletron.base.checks import UserError, whole
-from gappletron.spelling import settings
+from gappletron.kernel.spelling import settings
 from gappletron.streams.stream import CHUNK, MOST_FEATURES, Chunk, Stream, frozen
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import specialised
 from gappletron.base.checks import UserError
-from gappletron.numerics import LARGEST_VALUE
+from gappletron.kernel.numerics import LARGEST_VALUE
+from gappletron.kernel.pieces import specialised
 from gappletron.streams.stream import MOST_FEATURES, Wrapped, frozen
 from gappletron.streams.transform import biased
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gappletron.numerics import Floats
+    from gappletron.kernel.numerics import Floats
     from gappletron.streams.stream import Chunk, Stream
 
 __all__ = ["Prepared", "Remembered", "prepared", "prepared_chunks"]

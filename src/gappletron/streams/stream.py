@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import helper, specialised
 from gappletron.base.checks import Label, UserError, label, labels, listing, whole
+from gappletron.kernel.pieces import helper, specialised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

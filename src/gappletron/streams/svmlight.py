@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import specialised
 from gappletron.base.checks import Label, UserError, labels, listing, number, whole
+from gappletron.kernel.pieces import specialised
 from gappletron.streams import sources
 from gappletron.streams._svmlight_parser import CROWDED, FULL, WRONG, Cursor, Rows, parse, powers
 from gappletron.streams.readers import looks_like

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import helper, specialised
 from gappletron.base.checks import UserError, number, whole
-from gappletron.spelling import settings
+from gappletron.kernel.pieces import helper, specialised
+from gappletron.kernel.spelling import settings
 from gappletron.streams.stream import CHUNK, ENTRIES, Chunk, Stream, frozen
 
 if TYPE_CHECKING:

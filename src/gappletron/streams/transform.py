@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gappletron._dispatch import specialised
 from gappletron.base.checks import UserError
+from gappletron.kernel.pieces import specialised
+from gappletron.kernel.state import Sizes, State
 from gappletron.normalization import AsGiven, normalization_of
-from gappletron.state import Sizes, State
 from gappletron.streams.stream import Chunk, Stream, Wrapped, frozen
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gappletron.base.checks import number, whole
-from gappletron.spelling import settings
+from gappletron.kernel.spelling import settings
 from gappletron.streams.stream import CHUNK, Chunk, Stream, frozen
 
 if TYPE_CHECKING:

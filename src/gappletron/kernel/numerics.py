@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron._dispatch import compiled_by, helper
-from gappletron._vectors import add_columns, add_rows, largest_entry, lowest_bit, multiply_rows, nonzero_lanes
+from gappletron.kernel.lanes import add_columns, add_rows, largest_entry, lowest_bit, multiply_rows, nonzero_lanes
+from gappletron.kernel.pieces import compiled_by, helper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from gappletron._vectors import Lanes
+    from gappletron.kernel.lanes import Lanes
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int32]

@@ -3,7 +3,7 @@
 The engine pads the rows of every matrix with one number per class to a whole number of vectors (:func:`lanes_for`). The
 width is a type (:class:`Lanes`), so compiled code exists once per padded width: the loops below have no run-time bound,
 and the scores of a row stay in registers until the row is done. Beyond :data:`WIDEST` nothing is padded and the plain
-loops of :mod:`gappletron.numerics` run.
+loops of :mod:`gappletron.kernel.numerics` run.
 
 Each lane does the same multiplications and additions in the same order as the plain loops (no fused multiply-add), so
 the results are the same bits.
@@ -18,7 +18,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from gappletron._dispatch import Piece, PieceType
+from gappletron.kernel.pieces import Piece, PieceType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,7 +15,7 @@ from numba.core import types
 from numba.core.registry import cpu_target
 from numba.extending import NativeValue, intrinsic, models, register_model, typeof_impl, unbox
 
-from gappletron._dispatch import compiled_by, entry, is_interpreted
+from gappletron.kernel.pieces import compiled_by, entry, is_interpreted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

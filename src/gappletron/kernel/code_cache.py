@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["code_cache"]
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parent.parent
 DIGEST_BYTES = 32
 
 

@@ -16,7 +16,7 @@ from gappletron.base.checks import Label, UserError, listing, shortened, unknown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gappletron._dispatch import Piece
+    from gappletron.kernel.pieces import Piece
 
 __all__ = [
     "class_names",
@@ -212,7 +212,7 @@ def parsed(family: type[Piece], text: str, kind: str) -> Any:
     >>> parsed(Exploration, "paper", "exploration rule")
     Paper(gamma=1.0)
     """
-    from gappletron._dispatch import package_pieces
+    from gappletron.kernel.pieces import package_pieces
 
     home = ".".join(family.__module__.split(".")[:2])  # gappletron.optimizers, or the package gappletron.exploration
     members = {
@@ -293,7 +293,7 @@ def rebuilt(data: dict[str, Any], own: tuple[type[Piece], ...] = ()) -> Any:
     >>> rebuilt({'piece': 'FixedOGD', 'rate': 2.0, 'radius': 3.0})
     FixedOGD(rate=2.0, radius=3.0)
     """
-    from gappletron._dispatch import package_pieces
+    from gappletron.kernel.pieces import package_pieces
 
     known = {**package_pieces, **{cls.__name__: cls for cls in own}}
     name = data["piece"]

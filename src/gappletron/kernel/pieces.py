@@ -34,17 +34,17 @@ from numba.core.caching import NullCache
 from numba.core.errors import NumbaError
 from numba.extending import models, overload, overload_method, register_jitable, register_model, typeof_impl
 
-from gappletron._code_cache import code_cache
-from gappletron._inlined import EntryCompiler, InlinedCompiler
 from gappletron.base.checks import UserError, number, whole
 from gappletron.base.signals import held_back
+from gappletron.kernel.code_cache import code_cache
+from gappletron.kernel.inlined import EntryCompiler, InlinedCompiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = ["Piece", "compiled", "helper", "interpreted"]
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parent.parent
 F = TypeVar("F", bound="Callable[..., Any]")
 
 OPTIONS = {"error_model": "numpy", "_nrt": False, "forceinline": True}

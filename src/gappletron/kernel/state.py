@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from gappletron._vectors import lanes_for
 from gappletron.base.checks import UserError, fits_in_memory
+from gappletron.kernel.lanes import lanes_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

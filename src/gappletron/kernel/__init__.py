@@ -1,0 +1,1 @@
+"""Pieces and how they are compiled, declared state, and the loops that learners share."""
