@@ -21,7 +21,7 @@ import numpy as np
 
 from gappletron import FeedbackGraph, Limits, Monitor, Player, Synthetic, Watch, helper
 from gappletron.engine import draw, new_tally
-from gappletron.graphs import open_graph
+from gappletron.graphs.graph import open_graph
 from gappletron.kernel.pieces import entry
 from gappletron.kernel.state import Sizes, State
 from gappletron.streams import open_stream

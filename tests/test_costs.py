@@ -38,7 +38,7 @@ from gappletron import (
     play,
 )
 from gappletron.engine import new_tally
-from gappletron.graphs import open_graph
+from gappletron.graphs.graph import open_graph
 from gappletron.kernel.numerics import dot
 from gappletron.kernel.spelling import costs as parsed_costs
 from gappletron.learners import check_can_play

@@ -17,9 +17,10 @@ import zipfile
 import numpy as np
 import pytest
 
-from gappletron import FeedbackGraph, Online, Player, UserError, domination, graphs, interpreted, model_files
+from gappletron import FeedbackGraph, Online, Player, UserError, interpreted, model_files
 from gappletron.experiments.store import COLUMNS, Result, Store, _checksum, read_results
 from gappletron.experiments.sweeps import selected
+from gappletron.graphs import domination, graph as graphs
 from gappletron.kernel.pieces import source_hash
 from storms import flipped_bytes, killed_saves, stored_result
 

@@ -14,9 +14,10 @@ import pytest
 import scipy.optimize
 from hypothesis import given, settings, strategies as st
 
-from gappletron import covering, domination, interpreted
+from gappletron import interpreted
 from gappletron.base.checks import UserError
-from gappletron.domination import (
+from gappletron.graphs import covering, domination
+from gappletron.graphs.domination import (
     EXACT_ACTIONS,
     dominating_set,
     greedy_dominating_set,
@@ -283,7 +284,7 @@ def test_large_hard_graphs_are_greedy():
 def test_common_graphs_need_no_compiler():
     code = (
         "import sys, numpy as np\n"
-        "from gappletron.domination import dominating_set\n"
+        "from gappletron.graphs.domination import dominating_set\n"
         "query = np.zeros((51, 50)); query[-1] = 1\n"
         "for graph in (np.eye(50), np.ones((50, 50)), query, query[::-1][:50], 1 - np.eye(9)):\n"
         "    assert dominating_set(graph).exact\n"

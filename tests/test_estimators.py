@@ -39,7 +39,7 @@ from gappletron import (
     named,
     play,
 )
-from gappletron.graphs import Plan
+from gappletron.graphs.graph import Plan
 from problems import GRAPHS, play_one_at_a_time, random_graph, row_of, small_stream, state_of
 from storms import extreme_numbers
 

@@ -22,8 +22,8 @@ from hypothesis.extra.numpy import arrays
 from matplotlib.figure import Figure
 
 from gappletron.base.checks import UserError
-from gappletron.domination import EXACT_ACTIONS, EXACT_STEPS, greedy_dominating_set, least_size
-from gappletron.graphs import FeedbackGraph, GraphArrays
+from gappletron.graphs.domination import EXACT_ACTIONS, EXACT_STEPS, greedy_dominating_set, least_size
+from gappletron.graphs.graph import FeedbackGraph, GraphArrays
 
 
 def refused(sentence):
@@ -681,7 +681,7 @@ def test_files_that_cannot_be_read(tmp_path):
 
 
 def test_endless_files_are_refused(monkeypatch):
-    monkeypatch.setattr("gappletron.graph_files.FILE_BYTES", 2**20)
+    monkeypatch.setattr("gappletron.graphs.files.FILE_BYTES", 2**20)
     with pytest.raises(UserError, match="it is larger than 1 MiB"):
         FeedbackGraph.from_json("/dev/zero")
 
@@ -902,7 +902,7 @@ def test_the_guide_states_the_exact_size():
 def test_heavy_libraries_wait_until_they_are_needed():
     code = (
         "import sys\n"
-        "from gappletron.graphs import FeedbackGraph\n"
+        "from gappletron.graphs.graph import FeedbackGraph\n"
         "FeedbackGraph.bandit(5).describe()\n"
         "assert not {'scipy.optimize', 'matplotlib', 'networkx'} & set(sys.modules)\n"
         "FeedbackGraph.bandit(5).draw()\n"

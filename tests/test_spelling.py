@@ -26,7 +26,7 @@ from gappletron import (
     open_stream,
     play,
 )
-from gappletron.graphs import class_positions, open_graph
+from gappletron.graphs.graph import class_positions, open_graph
 from gappletron.kernel.spelling import class_names, json_ready, named_numbers, parsed, rebuilt, spelled, split
 
 READERS = {
@@ -185,7 +185,7 @@ def test_playing_a_graph_by_text():
 
 
 def test_graphs_by_text_need_no_compiler():
-    code = "import sys\nfrom gappletron.graphs import open_graph\nopen_graph('filtering:revealing=1', 3)\n"
+    code = "import sys\nfrom gappletron.graphs.graph import open_graph\nopen_graph('filtering:revealing=1', 3)\n"
     subprocess.run([sys.executable, "-c", code + "assert 'numba' not in sys.modules"], check=True)
 
 

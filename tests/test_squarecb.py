@@ -20,7 +20,7 @@ from gappletron.exploration.decision_estimation import (
     regret,
     work_space,
 )
-from gappletron.graphs import Plan
+from gappletron.graphs.graph import Plan
 from gappletron.kernel.state import Sizes, State
 from problems import GRAPHS, random_graph, small_stream, state_of
 from storms import chunk_of

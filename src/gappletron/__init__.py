@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         SquareCB as SquareCB,
         TopUp as TopUp,
     )
-    from gappletron.graphs import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays, Plan as Plan
+    from gappletron.graphs.graph import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays, Plan as Plan
     from gappletron.history import Confusion as Confusion, Curve as Curve, Histories as Histories, History as History
     from gappletron.journal.table import read_decisions as read_decisions
     from gappletron.kernel.pieces import (
@@ -147,7 +147,7 @@ _HOMES = {
         "SquareCB",
         "TopUp",
     ),
-    "graphs": ("FeedbackGraph", "GraphArrays", "Plan"),
+    "graphs.graph": ("FeedbackGraph", "GraphArrays", "Plan"),
     "history": ("Confusion", "Curve", "Histories", "History"),
     "journal.table": ("read_decisions",),
     "learners": ("named", "names"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gappletron.graphs import FeedbackGraph
+from gappletron.graphs.graph import FeedbackGraph
 from gappletron.runs import play
 from gappletron.streams.adversarial import FreshThenSegments, Segments
 

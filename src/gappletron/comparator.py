@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron.base.checks import UserError, fits_in_memory, number
-from gappletron.graphs import class_positions, open_graph
+from gappletron.graphs.graph import class_positions, open_graph
 from gappletron.kernel.lanes import lanes_for
 from gappletron.kernel.numerics import LARGEST_VALUE, Row, add_outer, dot
 from gappletron.kernel.pieces import ready
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs.graph import FeedbackGraph
     from gappletron.kernel.lanes import Lanes
     from gappletron.kernel.numerics import Floats
     from gappletron.streams.stream import Chunk, Stream

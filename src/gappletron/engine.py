@@ -30,7 +30,7 @@ from gappletron.watching import NoWatch, Played
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gappletron.graphs import Plan
+    from gappletron.graphs.graph import Plan
     from gappletron.kernel.lanes import Lanes
     from gappletron.kernel.numerics import Floats
     from gappletron.kernel.packed import Packed

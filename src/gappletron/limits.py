@@ -20,7 +20,7 @@ from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Scratch
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.graphs.graph import FeedbackGraph, GraphArrays
     from gappletron.kernel.numerics import Floats
     from gappletron.kernel.state import Layout
 

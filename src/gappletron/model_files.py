@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from gappletron.base import files
 from gappletron.base.checks import UserError
 from gappletron.base.signals import held_back
-from gappletron.domination import greedy_dominating_set
-from gappletron.graphs import FeedbackGraph
+from gappletron.graphs.domination import greedy_dominating_set
+from gappletron.graphs.graph import FeedbackGraph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs.graph import FeedbackGraph
     from gappletron.inputs import Vector
     from gappletron.kernel.numerics import Floats
     from gappletron.learners.learner import Learner

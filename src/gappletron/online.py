@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs.graph import FeedbackGraph
     from gappletron.journal.presence import Trouble
     from gappletron.kernel.numerics import Floats
     from gappletron.kernel.pieces import Piece

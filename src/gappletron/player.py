@@ -51,7 +51,7 @@ from gappletron.engine import (
     scale_rows,
     teach,
 )
-from gappletron.graphs import FeedbackGraph
+from gappletron.graphs.graph import FeedbackGraph
 from gappletron.inputs import NO_VECTOR, Checker, Vector, Vectors, batches_of, sparse_parts
 from gappletron.kernel.numerics import UNSEEN_LABEL, is_distribution
 from gappletron.kernel.packed import packed
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
     from gappletron.base.checks import Label
     from gappletron.engine import Desk, Losses, Tally
-    from gappletron.graphs import Plan
+    from gappletron.graphs.graph import Plan
     from gappletron.kernel.numerics import Floats
     from gappletron.kernel.packed import Packed
     from gappletron.kernel.pieces import Piece

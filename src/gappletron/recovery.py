@@ -18,7 +18,7 @@ from gappletron.receipts import Receipt
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs.graph import FeedbackGraph
     from gappletron.inputs import Vector
     from gappletron.journal.store import Group
     from gappletron.parts import Parts

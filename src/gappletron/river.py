@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron.base.checks import UserError, listing, whole
-from gappletron.graphs import FeedbackGraph
+from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.spelling import pieces_of
 from gappletron.learners import named, names
 from gappletron.learners.learner import Learner

@@ -25,7 +25,7 @@ from gappletron.engine import (
     Losses,
     new_tally,
 )
-from gappletron.graphs import FeedbackGraph, class_positions, new_classes, open_graph
+from gappletron.graphs.graph import FeedbackGraph, class_positions, new_classes, open_graph
 from gappletron.history import Histories, History, curve_of
 from gappletron.learners import check_can_play
 from gappletron.learners.learner import Learner

@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gappletron.base.checks import Label, UserError, listing
-from gappletron.graphs import FeedbackGraph
+from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.spelling import pieces_of
 from gappletron.player import Player
 from gappletron.receipts import UNSEEN

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron.base.checks import UserError, number, whole
-from gappletron.graphs import FeedbackGraph
+from gappletron.graphs.graph import FeedbackGraph
 from gappletron.learners.gappletron import TUNINGS, Gappletron, constants
 from gappletron.learners.learner import Problem
 from gappletron.optimizers import FixedOGD

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from gappletron.base.checks import UserError, number, unknown, whole
-from gappletron.graphs import FeedbackGraph
+from gappletron.graphs.graph import FeedbackGraph
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner, Problem
 

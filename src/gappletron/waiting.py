@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs.graph import FeedbackGraph
     from gappletron.player import Player
 
 __all__ = ["PENDING", "PENDING_BYTES", "Waiting"]

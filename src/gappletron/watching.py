@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gappletron.graphs import FeedbackGraph, GraphArrays
+    from gappletron.graphs.graph import FeedbackGraph, GraphArrays
     from gappletron.kernel.numerics import Floats
     from gappletron.kernel.state import Layout
 

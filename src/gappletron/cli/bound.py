@@ -17,7 +17,7 @@ from gappletron.cli.output import check_outputs, say
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs.graph import FeedbackGraph
     from gappletron.learners.gappletron import Gappletron
     from gappletron.theory import Bound
 

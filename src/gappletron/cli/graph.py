@@ -11,7 +11,7 @@ from gappletron.base.checks import UserError
 from gappletron.cli.output import check_outputs, say
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs.graph import FeedbackGraph
 
 NewCost = Annotated[
     list[str] | None,
@@ -54,7 +54,7 @@ def describe_graph(
 
 def named_graph(graph: str, classes: str, revealing: str | None) -> FeedbackGraph:
     """The graph of a command without a stream, whose classes are an option."""
-    from gappletron.graphs import open_graph
+    from gappletron.graphs.graph import open_graph
     from gappletron.kernel.spelling import class_names
 
     if graph.endswith(".json") and classes:

@@ -161,7 +161,7 @@ def teach(
     ] = None,
 ) -> None:
     """Learn from a file in which every label is known, without acting: a warm start."""
-    from gappletron.graphs import class_positions, new_classes, open_graph
+    from gappletron.graphs.graph import class_positions, new_classes, open_graph
     from gappletron.online import Online
     from gappletron.player import Player, for_records
     from gappletron.streams.prepared import prepared_chunks

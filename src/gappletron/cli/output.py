@@ -262,7 +262,7 @@ def _rows_in_lines(text: str) -> str:
 
 def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str, Any]:
     """What ``--json`` writes."""
-    from gappletron.graph_costs import changed
+    from gappletron.graphs.costs import changed
     from gappletron.kernel.spelling import json_ready, spelled
 
     graph = runs.graph

@@ -37,7 +37,7 @@ from gappletron.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs.graph import FeedbackGraph
     from gappletron.learners.learner import Learner
     from gappletron.limits import Limits
     from gappletron.online import Online
@@ -187,7 +187,7 @@ def run(
     ] = False,
 ) -> None:
     """Play a stream with one or more learners and print their error rates."""
-    from gappletron.graphs import open_graph
+    from gappletron.graphs.graph import open_graph
     from gappletron.history import Histories
     from gappletron.runs import Runs
 

@@ -17,7 +17,7 @@ from gappletron.cli.output import tell
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs.graph import FeedbackGraph
     from gappletron.service.hosted import Hosted, Model
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -203,7 +203,7 @@ def graph_of(graph: str, classes: str, revealing: str | None) -> FeedbackGraph:
     gappletron.base.checks.UserError: the preset 'bandit' does not say which labels there are: give --classes, as in \
 --classes ham,spam; for a model that is there already, omit --graph
     """
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs.graph import FeedbackGraph
 
     if not classes and not graph.endswith(".json") and graph.partition(":")[0] in FeedbackGraph.PRESETS:
         raise UserError(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs.graph import FeedbackGraph
     from gappletron.learners.learner import Learner
     from gappletron.runs import Runs
     from gappletron.streams.stream import Stream
@@ -50,7 +50,7 @@ def settings() -> list[Setting]:
     import numpy as np
     from sklearn.datasets import load_breast_cancer, load_digits
 
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs.graph import FeedbackGraph
 
     cancer, digits = load_breast_cancer(), load_digits()
     classes = ["malignant", "benign"]
@@ -122,7 +122,7 @@ class Comparison:
     def _runs(self, seed: int) -> list[Runs]:
         """Under partial feedback, and with every label shown."""
         from gappletron.exploration import BurnIn, Greedy
-        from gappletron.graphs import FeedbackGraph
+        from gappletron.graphs.graph import FeedbackGraph
         from gappletron.learners.one_against_all import OneAgainstAll
         from gappletron.runs import Runs
 

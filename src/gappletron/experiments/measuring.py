@@ -14,7 +14,7 @@ from gappletron.theory import THEOREMS, Bound, Theorem, bounds
 from gappletron.tuning import tuned
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs.graph import FeedbackGraph
     from gappletron.learners.gappletron import Gappletron
 
 __all__ = ["NOISE", "Measured", "for_theorem", "measured"]

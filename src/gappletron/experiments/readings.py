@@ -31,7 +31,7 @@ from gappletron.streams.synthetic import Synthetic
 from gappletron.tuning import tuned
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs.graph import FeedbackGraph
     from gappletron.learners.learner import Learner
     from gappletron.streams.stream import Stream
 

@@ -35,7 +35,7 @@ from gappletron.streams.stream import CHUNK, Chunk, Stream, frozen
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gappletron.graphs import FeedbackGraph, Plan
+    from gappletron.graphs.graph import FeedbackGraph, Plan
     from gappletron.kernel.numerics import Floats, Row
     from gappletron.kernel.state import Layout
     from gappletron.learners.learner import Round

@@ -28,7 +28,7 @@ from gappletron.experiments.readings import tuned_as_read
 from gappletron.experiments.store import Outcome, Result, Store
 from gappletron.experiments.sweeps import COMPARED, probes
 from gappletron.exploration import Exploration
-from gappletron.graphs import FeedbackGraph, open_graph
+from gappletron.graphs.graph import FeedbackGraph, open_graph
 from gappletron.kernel.lanes import lanes_for
 from gappletron.kernel.pieces import source_hash
 from gappletron.kernel.spelling import json_ready, named_numbers, parsed, spelled, with_numbers

@@ -20,7 +20,7 @@ from gappletron.kernel.state import Field
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gappletron.graphs import FeedbackGraph, Plan
+    from gappletron.graphs.graph import FeedbackGraph, Plan
     from gappletron.kernel.numerics import Floats
     from gappletron.kernel.state import Layout
 

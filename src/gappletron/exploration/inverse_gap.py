@@ -16,7 +16,7 @@ from gappletron.kernel.state import Field, Scratch
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gappletron.graphs import FeedbackGraph, GraphArrays, Plan
+    from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan
     from gappletron.kernel.numerics import Floats, Row
     from gappletron.kernel.state import Layout
 

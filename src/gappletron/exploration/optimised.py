@@ -12,7 +12,7 @@ from gappletron.kernel.pieces import seldom
 from gappletron.kernel.state import Scratch
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph, GraphArrays, Plan
+    from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan
     from gappletron.kernel.numerics import Floats, Row
     from gappletron.kernel.state import Layout
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from gappletron.kernel.pieces import Piece, compiled
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph, Plan
+    from gappletron.graphs.graph import FeedbackGraph, Plan
     from gappletron.kernel.numerics import Floats, Row
     from gappletron.kernel.state import Layout
 
@@ -20,7 +20,7 @@ class Exploration(Piece, abstract=True):
 
     >>> from gappletron import FeedbackGraph, Paper, TopUp
     >>> import numpy as np
-    >>> from gappletron.graphs import Plan
+    >>> from gappletron.graphs.graph import Plan
     >>> from gappletron.kernel.state import Sizes, State
     >>> graph, p = FeedbackGraph.apple_tasting(), np.zeros(2)
     >>> for rule in TopUp(gamma=0.3), Paper(gamma=0.3):

@@ -10,7 +10,7 @@ from gappletron.kernel.pieces import helper
 from gappletron.kernel.state import Field
 
 if TYPE_CHECKING:
-    from gappletron.graphs import GraphArrays, Plan
+    from gappletron.graphs.graph import GraphArrays, Plan
     from gappletron.kernel.numerics import Floats
     from gappletron.kernel.state import Layout
 

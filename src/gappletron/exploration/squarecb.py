@@ -12,7 +12,7 @@ from gappletron.exploration.rule import Exploration
 from gappletron.kernel.state import Field, Scratch
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph, Plan
+    from gappletron.graphs.graph import FeedbackGraph, Plan
     from gappletron.kernel.numerics import Floats, Row
     from gappletron.kernel.state import Layout
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs.graph import FeedbackGraph
 
 __all__ = ["Summary", "export", "read_decisions", "summary"]
 

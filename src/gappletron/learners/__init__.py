@@ -14,7 +14,7 @@ from gappletron.base.checks import UserError, listing, unknown
 from gappletron.kernel.spelling import named_numbers, with_numbers
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs.graph import FeedbackGraph
     from gappletron.learners.learner import Learner
 
 __all__ = ["check_can_play", "named", "names"]

@@ -17,7 +17,7 @@ from gappletron.learners.linear import (
 )
 
 if TYPE_CHECKING:
-    from gappletron.graphs import Plan
+    from gappletron.graphs.graph import Plan
     from gappletron.kernel.numerics import Floats, Row
 
 __all__ = ["Banditron", "BanditronIW"]

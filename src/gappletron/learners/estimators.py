@@ -19,7 +19,7 @@ from gappletron.learners.learner import Decision, Learner, Round
 
 if TYPE_CHECKING:
     from gappletron.exploration import Exploration
-    from gappletron.graphs import FeedbackGraph, Plan
+    from gappletron.graphs.graph import FeedbackGraph, Plan
     from gappletron.kernel.numerics import Floats, Row
     from gappletron.kernel.state import Layout
     from gappletron.optimizers import Optimizer

@@ -11,7 +11,7 @@ from gappletron.kernel.state import Field
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 
 if TYPE_CHECKING:
-    from gappletron.graphs import Plan
+    from gappletron.graphs.graph import Plan
     from gappletron.kernel.numerics import Floats, Row
     from gappletron.kernel.state import Layout
 

@@ -16,7 +16,7 @@ from gappletron.losses import Hinge, LogisticBase2, LogisticBaseK, Loss, SmoothH
 from gappletron.optimizers import AdaptiveOGD, Optimizer
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph, Plan
+    from gappletron.graphs.graph import FeedbackGraph, Plan
     from gappletron.kernel.numerics import Floats, Row
     from gappletron.kernel.state import Layout
 

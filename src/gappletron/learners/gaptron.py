@@ -16,7 +16,7 @@ from gappletron.losses import Hinges, InBase2, Loss, Plane, SmoothHinge, hinge_p
 from gappletron.optimizers import FixedOGD, Optimizer
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph, Plan
+    from gappletron.graphs.graph import FeedbackGraph, Plan
     from gappletron.kernel.numerics import Floats
     from gappletron.learners.learner import Learner, Problem
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from gappletron.base.checks import UserError
-from gappletron.graphs import Plan
+from gappletron.graphs.graph import Plan
 from gappletron.kernel.numerics import LEAST_PROBABILITY, argmax, sharpened_softmax
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.spelling import in_kebab_case
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph
+    from gappletron.graphs.graph import FeedbackGraph
     from gappletron.kernel.numerics import Floats, Row
     from gappletron.kernel.state import Layout
 

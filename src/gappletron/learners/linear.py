@@ -10,7 +10,7 @@ from gappletron.kernel.state import Field
 from gappletron.learners.learner import Decision, Learner
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph, Plan
+    from gappletron.graphs.graph import FeedbackGraph, Plan
     from gappletron.kernel.numerics import Floats, Row
     from gappletron.kernel.state import Layout
 

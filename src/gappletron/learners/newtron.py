@@ -29,7 +29,7 @@ from gappletron.learners.linear import BanditFeedback, cube_root_rate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gappletron.graphs import Plan
+    from gappletron.graphs.graph import Plan
     from gappletron.kernel.numerics import Floats, Row
     from gappletron.kernel.state import Layout
 

@@ -11,7 +11,7 @@ from gappletron.optimizers import ConfidenceWeighted, Optimizer
 
 if TYPE_CHECKING:
     from gappletron.exploration import Exploration
-    from gappletron.graphs import Plan
+    from gappletron.graphs.graph import Plan
     from gappletron.kernel.numerics import Floats
     from gappletron.learners.learner import Learner, Round
 

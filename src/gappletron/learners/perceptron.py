@@ -11,7 +11,7 @@ from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.learners.linear import FullInformation, Linear, exchange
 
 if TYPE_CHECKING:
-    from gappletron.graphs import FeedbackGraph, Plan
+    from gappletron.graphs.graph import FeedbackGraph, Plan
     from gappletron.kernel.numerics import Floats, Row
 
 __all__ = ["LabelEfficientPerceptron", "PassiveAggressive", "Perceptron"]

@@ -21,7 +21,7 @@ from gappletron.learners.full_matrix import (
 from gappletron.learners.linear import FullInformation
 
 if TYPE_CHECKING:
-    from gappletron.graphs import Plan
+    from gappletron.graphs.graph import Plan
     from gappletron.kernel.numerics import Row
     from gappletron.kernel.state import Layout
     from gappletron.learners.learner import Learner, Round

@@ -24,7 +24,7 @@ from gappletron.learners.learner import Decision, Learner, Problem, Round, actio
 from gappletron.learners.linear import BanditFeedback, explore_uniformly
 
 if TYPE_CHECKING:
-    from gappletron.graphs import Plan
+    from gappletron.graphs.graph import Plan
     from gappletron.kernel.numerics import Floats, Row
     from gappletron.kernel.state import Layout
 

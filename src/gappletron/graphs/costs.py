@@ -17,7 +17,7 @@ from gappletron.base.checks import Label, UserError, label, number, unknown
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gappletron.graph_view import GraphView
+    from gappletron.graphs.view import GraphView
 
 __all__ = ["changed", "cost_matrix", "zero_one"]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from gappletron.graph_view import GraphView
+    from gappletron.graphs.view import GraphView
 
 DRAWN_ACTIONS, DRAWN_EDGES, DRAWN_EXTRA = 24, 100, 6
 """A graph with more nodes or arrows than this is drawn as its matrix."""

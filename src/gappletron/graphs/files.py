@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from gappletron import graph_costs
 from gappletron.base.checks import UserError, shortened, unknown
+from gappletron.graphs import costs as graph_costs
 
 if TYPE_CHECKING:
     import os
 
-    from gappletron.graph_view import GraphView
+    from gappletron.graphs.view import GraphView
 
 FILE_BYTES = 2**28
 FILE_ACTIONS = 20_000  # the matrix takes 0.4 GB

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from gappletron import graph_costs, graph_files, graph_words
 from gappletron.base import files
 from gappletron.base.checks import Label, UserError, fits_in_memory, label, labels, listing, printable, unknown, whole
-from gappletron.domination import dominating_set as find_dominating_set, is_dominating, least_size
+from gappletron.graphs import costs as graph_costs, files as graph_files, text as graph_words
+from gappletron.graphs.domination import dominating_set as find_dominating_set, is_dominating, least_size
 from gappletron.kernel import spelling
 
 if TYPE_CHECKING:
@@ -820,7 +820,7 @@ class FeedbackGraph:
         >>> len(figure.axes)
         1
         """
-        from gappletron import graph_drawing
+        from gappletron.graphs import drawing as graph_drawing
 
         return graph_drawing.drawn(self, path, ax)
 

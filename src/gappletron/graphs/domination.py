@@ -212,7 +212,7 @@ def _first_minimum(
         part = left[np.ix_(rows, columns)]
         first = _first_by_trying(part)
         if first is None:
-            from gappletron import covering  # loads the compiler
+            from gappletron.graphs import covering  # loads the compiler
 
             first, taken = covering.first_minimum(part, least_size(part), steps)
             if first is None:

@@ -1,0 +1,1 @@
+"""Feedback graphs: which action reveals which label, and what each action costs."""
