@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.datasets import load_svmlight_file
 
-from gappletron.streams import SvmlightFile, Synthetic, transformed
+from gappletron.data.svmlight import SvmlightFile
+from gappletron.data.synthetic import Synthetic
+from gappletron.data.transform import transformed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -44,6 +44,7 @@ from gappletron import (
 )
 from gappletron.base.checks import SpentReceipt, Unavailable
 from gappletron.client import Client
+from gappletron.data.stream import frozen
 from gappletron.experiments.store import Outcome, Result, Store, read_results
 from gappletron.experiments.sweeps import selected
 from gappletron.journal import events
@@ -51,7 +52,6 @@ from gappletron.journal.folder import FolderStore, read_groups
 from gappletron.kernel import pieces
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.kernel.pieces import ready
-from gappletron.streams.stream import frozen
 
 
 class Struck(BaseException):

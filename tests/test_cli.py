@@ -351,10 +351,8 @@ def test_features_classes_and_the_largest_norm(svm, tmp_path):
 def test_a_file_is_read_once_to_play_after_at_most_one_scan(options, openings, svm, monkeypatch):
     """However many learners and repeats play."""
     opened = []
-    reader = gappletron.streams.sources.opened
-    monkeypatch.setattr(
-        "gappletron.streams.sources.opened", lambda path, name: opened.append(path) or reader(path, name)
-    )
+    reader = gappletron.data.sources.opened
+    monkeypatch.setattr("gappletron.data.sources.opened", lambda path, name: opened.append(path) or reader(path, name))
     code, _, err = ended("run", svm, "--learner", "gapsmh", "--learner", "gaphin", "--repeats", 2, *options)
     assert (code, err) == (0, "")
     assert opened == [str(svm)] * openings
@@ -1223,7 +1221,7 @@ def test_any_words(playground, words):
 def test_any_synthetic_stream(playground, settings_given):
     spec = ",".join(f"{key}={value}" for key, value in settings_given)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gappletron.streams.synthetic.CHUNK", 8)  # a chunk is made whole, and here as plain Python
+        patch.setattr("gappletron.data.synthetic.CHUNK", 8)  # a chunk is made whole, and here as plain Python
         assert_no_surprise(playground, ["run", f"synthetic:{spec}", "--rounds", 5])
 
 

@@ -33,11 +33,11 @@ from gappletron import (
     tuned,
 )
 from gappletron.comparator import best_comparator
+from gappletron.data.stream import frozen
 from gappletron.kernel.lanes import lanes_for
 from gappletron.kernel.numerics import hinge_direction, margin, rival
 from gappletron.kernel.pieces import ready
 from gappletron.losses import hinge_plane
-from gappletron.streams.stream import frozen
 from problems import LOSSES, small_stream
 
 ALL = [*LOSSES.values(), GaptronHinge(), GaptronLogistic()]

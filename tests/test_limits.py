@@ -10,8 +10,8 @@ from scipy.sparse import csr_matrix
 from scipy.stats import chisquare
 
 from gappletron import Budget, FeedbackGraph, Limits, Monitor, Player, UserError, interpreted
+from gappletron.data.stream import frozen
 from gappletron.limits import NoLimits, pace_until
-from gappletron.streams.stream import frozen
 from problems import GRAPHS, random_graph, small_stream
 
 RNG = np.random.default_rng(4)

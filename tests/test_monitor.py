@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 import naive_monitor as naive
 from gappletron import FeedbackGraph, Limits, Monitor, Online, Player, UserError, Watch, interpreted
-from gappletron.streams.stream import frozen
+from gappletron.data.stream import frozen
 from gappletron.watching import total_between
 from problems import GRAPHS, random_graph, small_stream
 

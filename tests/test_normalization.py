@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 from gappletron import UNSEEN, ArrayStream, FeedbackGraph, Online, Player, UserError, interpreted, play
-from gappletron.streams import transformed
+from gappletron.data.transform import transformed
 from problems import small_stream
 
 GRAPH = FeedbackGraph.filtering(["a", "b", "c"])

@@ -19,8 +19,8 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils import murmurhash3_32
 
 from gappletron import Encoder, UserError, interpreted
-from gappletron.records.hashing import hashed
-from gappletron.records.values import number_of, text_of
+from gappletron.data.records.hashing import hashed
+from gappletron.data.records.values import number_of, text_of
 
 FEATURES = 2**18
 

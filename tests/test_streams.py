@@ -13,26 +13,16 @@ import scipy.sparse as sp
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
-from gappletron import FeedbackGraph, Runs, play, streams
+from gappletron import FeedbackGraph, Runs, play
 from gappletron.base.checks import UserError
+from gappletron.data import open, prepared, stream
+from gappletron.data.open import open_stream
+from gappletron.data.stream import CHUNK, ArrayStream, Chunk, Stream, _largest_norm, digits, limited
+from gappletron.data.svmlight import SvmlightFile
+from gappletron.data.synthetic import Synthetic
+from gappletron.data.transform import _biased, _normalized, transformed
 from gappletron.kernel import pieces
 from gappletron.kernel.pieces import interpreted
-from gappletron.streams import (
-    CHUNK,
-    ArrayStream,
-    Chunk,
-    Stream,
-    SvmlightFile,
-    Synthetic,
-    digits,
-    limited,
-    open_stream,
-    prepared,
-    stream,
-    transformed,
-)
-from gappletron.streams.stream import _largest_norm
-from gappletron.streams.transform import _biased, _normalized
 
 ROWS = [[0.0, 2.0, -1.5], [0.0, 0.0, 0.0], [1.0, 0.0, -0.0], [3.0, 4.0, 0.0]]
 LABELS = ["b", "a", "b", "c"]
@@ -473,7 +463,7 @@ def test_revealing_goes_with_a_preset(tmp_path):
 
 
 def test_public_names():
-    assert all(hasattr(streams, name) for name in streams.__all__)
+    assert all(hasattr(open, name) for name in open.__all__)
     assert repr(ArrayStream(ROWS, LABELS, name="mail")) == "<ArrayStream 'mail'>"
     with pytest.raises(TypeError):
         Stream()  # type: ignore[abstract]

@@ -17,8 +17,11 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 from sklearn.datasets import load_svmlight_file
 
 from gappletron.base.checks import UserError
+from gappletron.data import sources, svmlight
+from gappletron.data.stream import limited
+from gappletron.data.svmlight import SvmlightFile
+from gappletron.data.transform import transformed
 from gappletron.kernel.pieces import interpreted
-from gappletron.streams import SvmlightFile, limited, sources, svmlight, transformed
 from problems import no_error_left
 
 QUICK = settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -10,8 +10,10 @@ import pytest
 from scipy import stats
 
 from gappletron.base.checks import UserError
+from gappletron.data import synthetic
+from gappletron.data.stream import CHUNK, Chunk, limited
+from gappletron.data.synthetic import Synthetic
 from gappletron.kernel.pieces import interpreted
-from gappletron.streams import CHUNK, Chunk, Synthetic, limited, synthetic
 
 FALSE_ALARM = 1e-6
 """Chance that a distributional test fails on correct code, were the seed not fixed."""

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from gappletron import UNSEEN, Encoder, FeedbackGraph, Online, Player, Runs, UserError, model_files, open_stream, play
-from gappletron.streams import RecordStream, TableFile, readers, sources
+from gappletron.data import readers, sources
+from gappletron.data.tables import RecordStream, TableFile
 
 ROWS = [
     {"label": "ham", "message": 'He said "see you, at five"', "age": "41", "city": "Bonn", "when": "2024-01-05"},

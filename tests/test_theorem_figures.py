@@ -10,9 +10,10 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-import gappletron.streams
+import gappletron.data.open
 import gappletron.tuning
 from gappletron.comparator import Comparator
+from gappletron.data.adversarial import FreshFeatures, Segments
 from gappletron.experiments import figures, report, runner, theorem_figures, theorems
 from gappletron.experiments.claims import verdicts
 from gappletron.experiments.drawing import STYLES
@@ -23,7 +24,6 @@ from gappletron.experiments.summary import Summary
 from gappletron.experiments.sweeps import FIGURES, selected
 from gappletron.experiments.theorem_figures import mistakes_and_bounds
 from gappletron.experiments.theorems import Examined, bounds_of
-from gappletron.streams import FreshFeatures, Segments
 from gappletron.theory import bounds
 from pictures import BY_ID, fakes, lines, panels, result_of
 
@@ -108,7 +108,7 @@ def test_drawing_needs_the_stored_runs_alone(monkeypatch: pytest.MonkeyPatch) ->
         ),
         (theorems, ("stream_of", "play", "best_comparator")),
         (gappletron.tuning, ("tuned",)),
-        (gappletron.streams, ("open_stream",)),
+        (gappletron.data.open, ("open_stream",)),
         (Segments, ("chunks",)),
         (FreshFeatures, ("chunks",)),
     ):

@@ -17,6 +17,18 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.adversary import Probe as Probe, quietest_segment as quietest_segment
     from gappletron.base.checks import Label as Label, UserError as UserError
     from gappletron.comparator import Comparator as Comparator, best_comparator as best_comparator
+    from gappletron.data.adversarial import (
+        FreshFeatures as FreshFeatures,
+        FreshThenSegments as FreshThenSegments,
+        Segments as Segments,
+    )
+    from gappletron.data.normalization import Columns as Columns
+    from gappletron.data.open import open_stream as open_stream
+    from gappletron.data.records.encoder import Encoder as Encoder
+    from gappletron.data.stream import ArrayStream as ArrayStream, Chunk as Chunk, Stream as Stream
+    from gappletron.data.svmlight import SvmlightFile as SvmlightFile
+    from gappletron.data.synthetic import Synthetic as Synthetic
+    from gappletron.data.unit_vectors import UnitVectors as UnitVectors
     from gappletron.experiments.reproduce import Reproduction as Reproduction, reproduce as reproduce
     from gappletron.experiments.store import Outcome as Outcome, Result as Result, read_results as read_results
     from gappletron.experiments.sweeps import Task as Task
@@ -90,7 +102,6 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         Report as Report,
         WindowRates as WindowRates,
     )
-    from gappletron.normalization import Columns as Columns
     from gappletron.offpolicy import (
         Evaluation as Evaluation,
         OffPolicyEstimate as OffPolicyEstimate,
@@ -108,20 +119,9 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     )
     from gappletron.player import Player as Player, Turn as Turn
     from gappletron.receipts import UNSEEN as UNSEEN, Receipt as Receipt
-    from gappletron.records.encoder import Encoder as Encoder
     from gappletron.river import RiverAct as RiverAct, RiverClassifier as RiverClassifier
     from gappletron.runs import Runs as Runs, play as play
     from gappletron.scikit import Acts as Acts, GappletronClassifier as GappletronClassifier
-    from gappletron.streams import open_stream as open_stream
-    from gappletron.streams.adversarial import (
-        FreshFeatures as FreshFeatures,
-        FreshThenSegments as FreshThenSegments,
-        Segments as Segments,
-    )
-    from gappletron.streams.stream import ArrayStream as ArrayStream, Chunk as Chunk, Stream as Stream
-    from gappletron.streams.svmlight import SvmlightFile as SvmlightFile
-    from gappletron.streams.synthetic import Synthetic as Synthetic
-    from gappletron.streams.unit_vectors import UnitVectors as UnitVectors
     from gappletron.theory import Bound as Bound, bounds as bounds
     from gappletron.tuning import tuned as tuned
     from gappletron.watching import Watch as Watch
@@ -166,7 +166,7 @@ _HOMES = {
     "learners.squarecb": ("SquareCBG",),
     "limits": ("Budget", "Limits"),
     "monitor": ("Alarm", "ClassRates", "Estimate", "Monitor", "Rates", "Report", "WindowRates"),
-    "normalization": ("Columns",),
+    "data.normalization": ("Columns",),
     "losses": ("Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"),
     "offpolicy": ("Evaluation", "OffPolicyEstimate", "evaluate_off_policy"),
     "online": ("Online",),
@@ -181,17 +181,17 @@ _HOMES = {
     ),
     "player": ("Player", "Turn"),
     "receipts": ("Receipt", "UNSEEN"),
-    "records.encoder": ("Encoder",),
+    "data.records.encoder": ("Encoder",),
     "river": ("RiverAct", "RiverClassifier"),
     "runs": ("Runs", "play"),
     "scikit": ("Acts", "GappletronClassifier"),
     "kernel.state": ("Field", "Scratch"),
-    "streams": ("open_stream",),
-    "streams.adversarial": ("FreshFeatures", "FreshThenSegments", "Segments"),
-    "streams.stream": ("ArrayStream", "Chunk", "Stream"),
-    "streams.svmlight": ("SvmlightFile",),
-    "streams.synthetic": ("Synthetic",),
-    "streams.unit_vectors": ("UnitVectors",),
+    "data.open": ("open_stream",),
+    "data.adversarial": ("FreshFeatures", "FreshThenSegments", "Segments"),
+    "data.stream": ("ArrayStream", "Chunk", "Stream"),
+    "data.svmlight": ("SvmlightFile",),
+    "data.synthetic": ("Synthetic",),
+    "data.unit_vectors": ("UnitVectors",),
     "tuning": ("tuned",),
     "watching": ("Watch",),
 }

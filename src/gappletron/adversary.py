@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from gappletron.data.adversarial import FreshThenSegments, Segments
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.runs import play
-from gappletron.streams.adversarial import FreshThenSegments, Segments
 
 if TYPE_CHECKING:
     from gappletron.learners.learner import Learner
@@ -43,7 +43,7 @@ def quietest_segment(
     jobs: int | None = None,
     losses: bool = False,
 ) -> Probe:
-    """The segment of :class:`~gappletron.streams.adversarial.Segments` in which the learner plays 1 least often (the
+    """The segment of :class:`~gappletron.data.adversarial.Segments` in which the learner plays 1 least often (the
     first one if there are several).
 
     This is the segment to turn (Theorem "apple lower bound"): either the learner plays 1 there at most 0.5 times in
@@ -55,7 +55,7 @@ def quietest_segment(
 
     >>> from gappletron import play
     >>> from gappletron.adversary import GRAPH, quietest_segment
-    >>> from gappletron.streams import Segments
+    >>> from gappletron.data.open import Segments
     >>> probe = quietest_segment("gapsmh", root=16, repeats=100)
     >>> turned = Segments(16, turned=probe.segment)
     >>> runs = play("gapsmh", turned, GRAPH, repeats=100)
@@ -82,12 +82,12 @@ def quietest_segment(
 def quietest_after_fresh(
     learner: Learner | str, stream: FreshThenSegments, *, repeats: int = 32, seed: int = 0, losses: bool = False
 ) -> int:
-    """As :func:`quietest_segment`, for :class:`~gappletron.streams.adversarial.FreshThenSegments`: the segment to turn.
+    """As :func:`quietest_segment`, for :class:`~gappletron.data.adversarial.FreshThenSegments`: the segment to turn.
 
     Repeat r plays the first part with the labels of seed r. The segment is the one with the fewest mistakes, which are
     at least as many as the plays of the class that reveals.
 
-    >>> from gappletron.streams import FreshThenSegments
+    >>> from gappletron.data.open import FreshThenSegments
     >>> 0 <= quietest_after_fresh("gapsmh", FreshThenSegments(3, 2, 5), repeats=2) < 10
     True
     """

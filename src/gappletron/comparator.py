@@ -24,25 +24,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron.base.checks import UserError, fits_in_memory, number
+from gappletron.data.open import open_stream
+from gappletron.data.prepared import prepared_chunks
+from gappletron.data.stream import largest_norm
 from gappletron.graphs.graph import class_positions, open_graph
 from gappletron.kernel.lanes import lanes_for
 from gappletron.kernel.numerics import LARGEST_VALUE, Row, add_outer, dot
 from gappletron.kernel.pieces import ready
 from gappletron.losses import Loss
 from gappletron.player import NO_ROWS
-from gappletron.streams import open_stream
-from gappletron.streams.prepared import prepared_chunks
-from gappletron.streams.stream import largest_norm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from gappletron.data.stream import Chunk, Stream
     from gappletron.graphs.graph import FeedbackGraph
     from gappletron.kernel.lanes import Lanes
     from gappletron.kernel.numerics import Floats
-    from gappletron.streams.stream import Chunk, Stream
 
 __all__ = ["Comparator", "best_comparator"]
 

@@ -18,25 +18,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gappletron.data.normalization import squared_size
 from gappletron.kernel.lanes import lanes_for
 from gappletron.kernel.numerics import UNSEEN_LABEL, Row
 from gappletron.kernel.packed import unpacked
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.learners.learner import Decision, Round, cost_of
 from gappletron.limits import NoLimits
-from gappletron.normalization import squared_size
 from gappletron.watching import NoWatch, Played
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from gappletron.data.normalization import Normalization, Room
     from gappletron.graphs.graph import Plan
     from gappletron.kernel.lanes import Lanes
     from gappletron.kernel.numerics import Floats
     from gappletron.kernel.packed import Packed
     from gappletron.learners.learner import Learner
     from gappletron.limits import Limiting
-    from gappletron.normalization import Normalization, Room
     from gappletron.watching import Watching
 
 __all__ = [

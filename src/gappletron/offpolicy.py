@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
+    from gappletron.data.vectors import Vector
     from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.inputs import Vector
     from gappletron.kernel.numerics import Floats
     from gappletron.learners.learner import Learner
     from gappletron.monitor import Rates

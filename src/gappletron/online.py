@@ -20,7 +20,9 @@ from gappletron.base.checks import Label, SpentReceipt, Unavailable, UserError, 
 from gappletron.base.cures import OPEN_AGAIN
 from gappletron.base.forks import forks, guard
 from gappletron.base.signals import held_back
-from gappletron.inputs import NO_VECTOR, Vector, Vectors
+from gappletron.data.records.encoder import Encoder
+from gappletron.data.stream import MOST_FEATURES
+from gappletron.data.vectors import NO_VECTOR, Vector, Vectors
 from gappletron.journal import events
 from gappletron.journal.folder import FolderStore
 from gappletron.journal.journal import DURABILITIES, Journal, Policy, Snapshot
@@ -33,8 +35,6 @@ from gappletron.monitor import Monitor
 from gappletron.parts import FORMAT, TOGETHER, Parts
 from gappletron.player import Player, for_records
 from gappletron.receipts import Receipt
-from gappletron.records.encoder import Encoder
-from gappletron.streams.stream import MOST_FEATURES
 from gappletron.waiting import PENDING, PENDING_BYTES, Waiting
 from gappletron.watching import NoWatch
 
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
+    from gappletron.data.normalization import Normalization
     from gappletron.graphs.graph import FeedbackGraph
     from gappletron.journal.presence import Trouble
     from gappletron.kernel.numerics import Floats
     from gappletron.kernel.pieces import Piece
     from gappletron.limits import Budget
-    from gappletron.normalization import Normalization
     from gappletron.player import Turn
     from gappletron.receipts import Unseen
     from gappletron.watching import Watch

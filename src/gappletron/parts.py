@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gappletron.answers import Answers
 from gappletron.base.checks import Label, UserError, whole
 from gappletron.base.cures import GIVE_LABEL, PASS_UNSEEN
-from gappletron.inputs import Vector, Vectors
+from gappletron.data.records.encoder import Encoder
+from gappletron.data.stream import MOST_FEATURES
+from gappletron.data.vectors import Vector, Vectors
 from gappletron.kernel.numerics import UNSEEN_LABEL
 from gappletron.player import Player
 from gappletron.receipts import UNSEEN, Receipt
-from gappletron.records.encoder import Encoder
-from gappletron.streams.stream import MOST_FEATURES
 from gappletron.waiting import Waiting
 from gappletron.watching import NoWatch
 

@@ -17,6 +17,10 @@ import numpy as np
 
 from gappletron import model_files
 from gappletron.base.checks import UserError, number, whole
+from gappletron.data.normalization import AsGiven, Copied, Normalization, Room, normalization_of
+from gappletron.data.prepared import Prepared, prepared
+from gappletron.data.stream import MOST_FEATURES, frozen
+from gappletron.data.vectors import NO_VECTOR, Checker, Vector, Vectors, batches_of, sparse_parts
 from gappletron.engine import (
     ACTION,
     FOLLOWS,
@@ -52,7 +56,6 @@ from gappletron.engine import (
     teach,
 )
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.inputs import NO_VECTOR, Checker, Vector, Vectors, batches_of, sparse_parts
 from gappletron.kernel.numerics import UNSEEN_LABEL, is_distribution
 from gappletron.kernel.packed import packed
 from gappletron.kernel.pieces import can_be_loaded, entry, in_mode, is_interpreted, same_types
@@ -61,9 +64,6 @@ from gappletron.kernel.state import Sizes, State, check_shapes
 from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner
 from gappletron.limits import Limits, NoLimits, limits_of
-from gappletron.normalization import AsGiven, Copied, Normalization, Room, normalization_of
-from gappletron.streams.prepared import Prepared, prepared
-from gappletron.streams.stream import MOST_FEATURES, frozen
 from gappletron.watching import NoWatch, Watching, check_saved, watch_of
 
 if TYPE_CHECKING:
@@ -73,12 +73,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gappletron.base.checks import Label
+    from gappletron.data.stream import Chunk
     from gappletron.engine import Desk, Losses, Tally
     from gappletron.graphs.graph import Plan
     from gappletron.kernel.numerics import Floats
     from gappletron.kernel.packed import Packed
     from gappletron.kernel.pieces import Piece
-    from gappletron.streams.stream import Chunk
 
 __all__ = ["Player", "Turn", "Turns", "learner_of"]
 
@@ -868,7 +868,7 @@ class Player:
         each, in one call of compiled code. The rows are copied.
 
         >>> import numpy as np
-        >>> from gappletron.inputs import Vectors
+        >>> from gappletron.data.vectors import Vectors
         >>> one, many = (Player("auto", FeedbackGraph.bandit(3), features=2) for _ in range(2))
         >>> rows = Vectors.joined([one.checker.vector(x, 2) for x in np.eye(2)])
         >>> [turn.action for turn in many.draw_many(rows).each()] == [one.act(x).action for x in np.eye(2)]

@@ -18,8 +18,8 @@ from gappletron.receipts import Receipt
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gappletron.data.vectors import Vector
     from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.inputs import Vector
     from gappletron.journal.store import Group
     from gappletron.parts import Parts
 

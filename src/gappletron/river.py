@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron.base.checks import UserError, listing, whole
+from gappletron.data.records.encoder import Encoder
+from gappletron.data.records.values import is_missing
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.spelling import pieces_of
 from gappletron.learners import named, names
 from gappletron.learners.learner import Learner
 from gappletron.player import Player, for_records
 from gappletron.receipts import UNSEEN
-from gappletron.records.encoder import Encoder
-from gappletron.records.values import is_missing
 
 try:
     from river import base
@@ -32,9 +32,9 @@ except ImportError:
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gappletron.inputs import Vector
+    from gappletron.data.normalization import Normalization
+    from gappletron.data.vectors import Vector
     from gappletron.kernel.numerics import Floats
-    from gappletron.normalization import Normalization
     from gappletron.player import Turn
     from gappletron.receipts import Unseen
 

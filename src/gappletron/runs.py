@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron.base.checks import Label, UserError, fits_in_memory, listing, printable, shortened, whole
+from gappletron.data.open import open_stream
+from gappletron.data.prepared import prepared_chunks
+from gappletron.data.stream import Stream, limited
 from gappletron.engine import (
     BLIND,
     COSTS,
@@ -30,20 +33,17 @@ from gappletron.history import Histories, History, curve_of
 from gappletron.learners import check_can_play
 from gappletron.learners.learner import Learner
 from gappletron.player import Player, for_records, learner_of
-from gappletron.streams import open_stream
-from gappletron.streams.prepared import prepared_chunks
-from gappletron.streams.stream import Stream, limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
+    from gappletron.data.normalization import Normalization
+    from gappletron.data.prepared import Prepared
     from gappletron.engine import Tally
     from gappletron.kernel.numerics import Floats
     from gappletron.limits import Limits
-    from gappletron.normalization import Normalization
-    from gappletron.streams.prepared import Prepared
     from gappletron.watching import Watching
 
     Graphs = FeedbackGraph | str | Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph]
@@ -74,7 +74,7 @@ def play(
 
     :param learners: a learner, its name (see :func:`gappletron.named`), several of them, or a mapping from names of
         your own; by default ``"auto"``.
-    :param stream: a :class:`~gappletron.streams.stream.Stream`, an ``(X, y)`` pair of arrays or a sparse matrix and
+    :param stream: a :class:`~gappletron.data.stream.Stream`, an ``(X, y)`` pair of arrays or a sparse matrix and
         labels, or what the command line takes: a svmlight file's path, ``"synthetic:K=9,d=120"``, ``"digits"``.
     :param graph: a :class:`FeedbackGraph`, its JSON file, or the name of a preset, which is made for the classes of the
         stream: ``"bandit"``, ``"filtering:revealing=ham"``. Where it changes from round to round: a sequence with the
@@ -92,7 +92,7 @@ def play(
     :param curve: at which rounds totals are kept: ``"log"``, ``"every"``, or the rounds.
     :param normalize: how each learner's rows are scaled, by what it has seen so far: ``"columns"``, ``"unit"``,
         ``"log1p-unit"``, None (as they are), or ``"auto"``: columns for the default learner, none for those of the
-        paper and for a stream that was normalized with :func:`~gappletron.streams.transformed`.
+        paper and for a stream that was normalized with :func:`~gappletron.data.open.transformed`.
     :param bias: whether rows get one more feature that is always 1; ``"auto"`` as above.
     :param limits: :class:`gappletron.Limits` on the exploration. A budget by time takes that of playing.
     :param jobs: threads; by default as many as the machine has cores. The results do not depend on it.

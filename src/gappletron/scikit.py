@@ -16,21 +16,21 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gappletron.base.checks import Label, UserError, listing
+from gappletron.data.records.values import is_missing
+from gappletron.data.stream import ArrayStream, plain_names
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.spelling import pieces_of
 from gappletron.player import Player
 from gappletron.receipts import UNSEEN
-from gappletron.records.values import is_missing
-from gappletron.streams.stream import ArrayStream, plain_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
+    from gappletron.data.normalization import Normalization
     from gappletron.kernel.numerics import Floats
     from gappletron.learners.learner import Learner
-    from gappletron.normalization import Normalization
 
 __all__ = ["Acts", "GappletronClassifier"]
 

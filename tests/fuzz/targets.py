@@ -22,10 +22,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from gappletron import UNSEEN, FeedbackGraph, Online, UserError, model_files
+from gappletron.data.svmlight import SvmlightFile
 from gappletron.experiments import store as store_module
 from gappletron.experiments.store import COLUMNS, Store, read_results, write_table
 from gappletron.experiments.sweeps import selected
-from gappletron.streams import SvmlightFile
 from storms import stored_result
 
 FOLDER = Path(tempfile.mkdtemp(prefix="gappletron-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))

@@ -13,9 +13,9 @@ from gappletron.cli.output import tell
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from gappletron.data.records.encoder import Encoder
+    from gappletron.data.stream import Stream
     from gappletron.online import Online
-    from gappletron.records.encoder import Encoder
-    from gappletron.streams.stream import Stream
 
 Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="Tables: the column of the labels.")]
 Text = Annotated[
@@ -85,7 +85,7 @@ def show_columns(stream: Stream) -> None:
 
 def opened(data: str, table: Table, options: dict[str, Any], model: Online | None = None) -> Stream:
     """The stream, ready to be played; with a model, encoded as the model does it."""
-    from gappletron.streams import open_stream
+    from gappletron.data.open import open_stream
 
     if model is None:
         stream = open_stream(data, **table.arguments(), **options)

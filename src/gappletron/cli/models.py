@@ -96,9 +96,9 @@ def _batches(model: Online, data: str, table: Table) -> Iterator[tuple[Any, list
     """Sparse matrices of some rows at a time, and their labels where a column has them, empty where there is none."""
     from scipy.sparse import csr_array
 
-    from gappletron.streams.readers import format_of
-    from gappletron.streams.svmlight import SvmlightFile
-    from gappletron.streams.tables import kinds_of, labels_of, table_blocks
+    from gappletron.data.readers import format_of
+    from gappletron.data.svmlight import SvmlightFile
+    from gappletron.data.tables import kinds_of, labels_of, table_blocks
 
     if model.encoder is None:
         if (
@@ -161,10 +161,10 @@ def teach(
     ] = None,
 ) -> None:
     """Learn from a file in which every label is known, without acting: a warm start."""
+    from gappletron.data.prepared import prepared_chunks
     from gappletron.graphs.graph import class_positions, new_classes, open_graph
     from gappletron.online import Online
     from gappletron.player import Player, for_records
-    from gappletron.streams.prepared import prepared_chunks
 
     target = out or model
     check_outputs(None, None, target, inputs=(data,))

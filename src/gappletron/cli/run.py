@@ -37,12 +37,12 @@ from gappletron.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from gappletron.data.stream import Stream
     from gappletron.graphs.graph import FeedbackGraph
     from gappletron.learners.learner import Learner
     from gappletron.limits import Limits
     from gappletron.online import Online
     from gappletron.runs import Runs
-    from gappletron.streams.stream import Stream
 
 
 def run(
@@ -297,7 +297,7 @@ def _tuned(
     learners: dict[str, Learner], tuning: str, graph: FeedbackGraph, stream: Stream, normalize: str, bias: bool
 ) -> dict[str, Learner]:
     """The learners with the parameters that a tuning sets."""
-    from gappletron.normalization import normalization_of
+    from gappletron.data.normalization import normalization_of
     from gappletron.tuning import tuned
 
     with progress("reading"):  # a file without --max-norm is scanned for it

@@ -283,7 +283,7 @@ def learners_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, str | N
 
 def rows_of(vectors: bool, features: int | None, columns: dict[str, list[str] | None]) -> dict[str, Any]:
     """What x is, as options of a model; none where nothing was said of it."""
-    from gappletron.records.encoder import Encoder
+    from gappletron.data.records.encoder import Encoder
 
     given: dict[str, Any] = {kind: names for kind, names in columns.items() if names}
     if vectors:
@@ -297,9 +297,9 @@ def rows_of(vectors: bool, features: int | None, columns: dict[str, list[str] | 
 
 def opened(folder: Path, learner: str | None, options: dict[str, Any]) -> Model:
     """The model of a folder, or a new one."""
+    from gappletron.data.records.encoder import Encoder
     from gappletron.journal.folder import FolderStore
     from gappletron.online import Online
-    from gappletron.records.encoder import Encoder
 
     store = FolderStore(folder)
     if store.settings() is None:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from gappletron.data.stream import Stream
     from gappletron.graphs.graph import FeedbackGraph
     from gappletron.learners.learner import Learner
     from gappletron.runs import Runs
-    from gappletron.streams.stream import Stream
 
 __all__ = ["Comparison", "Setting", "Shown", "draw", "settings"]
 
@@ -114,7 +114,7 @@ class Comparison:
         self._played: list[History] = []
 
     def _stream(self, seed: int) -> Stream:
-        from gappletron.streams import open_stream
+        from gappletron.data.open import open_stream
 
         order = self.setting.order(seed)[: self._length]
         return open_stream((self.setting.X[order], self.setting.y[order]), classes=self.setting.graph.classes)

@@ -21,19 +21,19 @@ import statistics
 from typing import TYPE_CHECKING
 
 from gappletron.base.checks import UserError
+from gappletron.data.synthetic import Synthetic
 from gappletron.exploration import EpsilonGreedy
 from gappletron.kernel.spelling import split
 from gappletron.learners.banditron import BanditronIW
 from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.soba import SobaDiag
 from gappletron.losses import Hinge
-from gappletron.streams.synthetic import Synthetic
 from gappletron.tuning import tuned
 
 if TYPE_CHECKING:
+    from gappletron.data.stream import Stream
     from gappletron.graphs.graph import FeedbackGraph
     from gappletron.learners.learner import Learner
-    from gappletron.streams.stream import Stream
 
 __all__ = ["mean_norm", "tuned_as_read"]
 

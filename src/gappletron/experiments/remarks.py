@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron.base.checks import number, whole
+from gappletron.data.stream import CHUNK, Chunk, Stream, frozen
 from gappletron.kernel.numerics import add_outer, argmax, dot
 from gappletron.kernel.spelling import settings
 from gappletron.kernel.state import Field
@@ -30,7 +31,6 @@ from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.learner import Decision, Learner
 from gappletron.learners.linear import add_column
 from gappletron.optimizers import Optimizer
-from gappletron.streams.stream import CHUNK, Chunk, Stream, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -22,6 +22,9 @@ from gappletron.adversary import quietest_after_fresh, quietest_segment
 from gappletron.base.checks import UserError
 from gappletron.base.version import __version__
 from gappletron.comparator import Comparator, best_comparator
+from gappletron.data.adversarial import FreshThenSegments, Segments
+from gappletron.data.open import open_stream
+from gappletron.data.prepared import Remembered
 from gappletron.engine import Counts, Losses
 from gappletron.experiments import remarks
 from gappletron.experiments.readings import tuned_as_read
@@ -37,16 +40,13 @@ from gappletron.learners.gappletron import Gappletron
 from gappletron.optimizers import Optimizer
 from gappletron.player import Player
 from gappletron.runs import play
-from gappletron.streams import open_stream
-from gappletron.streams.adversarial import FreshThenSegments, Segments
-from gappletron.streams.prepared import Remembered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from gappletron.data.stream import Stream
     from gappletron.experiments.sweeps import Task
     from gappletron.learners.learner import Learner
-    from gappletron.streams.stream import Stream
 
 __all__ = ["execute", "graph_of", "is_prepared", "kinds_of", "learner_of", "prepare", "run", "stream_of"]
 

@@ -9,6 +9,7 @@ import math
 import textwrap
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments
 from gappletron.experiments.drawing import (
     BLACK,
     DASHED,
@@ -42,7 +43,6 @@ from gappletron.experiments.theorems import (
 )
 from gappletron.history import COLOURS
 from gappletron.learners.gappletron import Gappletron
-from gappletron.streams.adversarial import FreshFeatures, FreshThenSegments, Segments
 from gappletron.theory import THEOREMS, bounds
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ import numpy as np
 
 from gappletron.base.checks import UserError
 from gappletron.comparator import Comparator, best_comparator
+from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments
 from gappletron.experiments.runner import graph_of, stream_of
 from gappletron.experiments.sweeps import probes
 from gappletron.kernel.pieces import source_hash
 from gappletron.learners.gappletron import Gappletron
 from gappletron.runs import play
-from gappletron.streams.adversarial import FreshFeatures, FreshThenSegments, Segments
 from gappletron.theory import THEOREMS, Bound, bounds
 
 if TYPE_CHECKING:

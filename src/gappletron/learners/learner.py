@@ -152,7 +152,7 @@ class Learner(Piece, abstract=True):
     update must not depend on the action that was drawn."""
 
     default_normalize: ClassVar[str] = "none"
-    """How rows are normalized for it unless said otherwise: see :func:`gappletron.normalization.normalization_of`."""
+    """How rows are normalized for it unless said otherwise: see :func:`gappletron.data.normalization.normalization_of`."""
 
     default_bias: ClassVar[bool] = False
     """Whether rows get a bias for it unless said otherwise."""

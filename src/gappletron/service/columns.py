@@ -11,12 +11,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from gappletron.base.checks import UserError, listing, shortened
-from gappletron.records.cells import CATEGORICAL, DROP, MOST_DEPTH, NUMERIC, TEXT
+from gappletron.data.records.cells import CATEGORICAL, DROP, MOST_DEPTH, NUMERIC, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from gappletron.records.encoder import Encoder
+    from gappletron.data.records.encoder import Encoder
 
 __all__ = ["Columns", "example_vector", "nothing_declared"]
 

@@ -23,9 +23,10 @@ from scipy.sparse import csr_array
 
 from gappletron.base.checks import Label, UserError
 from gappletron.base.version import __version__
-from gappletron.inputs import Checker, sparse_parts
+from gappletron.data.records.encoder import joined_rows
+from gappletron.data.stream import MOST_FEATURES
+from gappletron.data.vectors import Checker, sparse_parts
 from gappletron.receipts import UNSEEN, Unseen
-from gappletron.records.encoder import joined_rows
 from gappletron.service.columns import Columns, example_vector
 from gappletron.service.commits import Commits
 from gappletron.service.schemas import (
@@ -43,12 +44,12 @@ from gappletron.service.schemas import (
     RowPrediction,
     Sparse,
 )
-from gappletron.streams.stream import MOST_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
 
+    from gappletron.data.records.encoder import Encoder
     from gappletron.graphs.graph import FeedbackGraph
     from gappletron.journal.presence import Trouble
     from gappletron.kernel.numerics import Floats
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from gappletron.limits import Limits
     from gappletron.monitor import Monitor
     from gappletron.receipts import Receipt
-    from gappletron.records.encoder import Encoder
 
 __all__ = ["Hosted", "Key", "Model", "NotDeciding", "TooManyWaiting"]
 

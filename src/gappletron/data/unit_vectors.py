@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gappletron.base.checks import number, whole
+from gappletron.data.stream import CHUNK, Chunk, Stream, frozen
 from gappletron.kernel.spelling import settings
-from gappletron.streams.stream import CHUNK, Chunk, Stream, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ class UnitVectors(Stream):
     Features have norm 1 and there are as many as classes, so the constants of the theorems are small. The comparator
     ``U = c (I - 11'/K)`` has margin c and norm ``c sqrt(K - 1)``.
 
-    >>> from gappletron.streams import UnitVectors
+    >>> from gappletron.data.open import UnitVectors
     >>> stream = UnitVectors(classes=3, noise=0.0, rounds=5)
     >>> stream, stream.features, stream.max_norm
     (<UnitVectors 'unit-vectors:K=3,noise=0.0,T=5,seed=0'>, 3, 1.0)
@@ -44,7 +44,7 @@ class UnitVectors(Stream):
     def parse(cls, spec: str) -> UnitVectors:
         """The stream of a specification such as ``K=3,noise=0.05,T=100000,seed=0``; what is left out has that value.
 
-        >>> from gappletron.streams import UnitVectors
+        >>> from gappletron.data.open import UnitVectors
         >>> UnitVectors.parse("T=1e6").name
         'unit-vectors:K=3,noise=0.05,T=1000000,seed=0'
         """

@@ -1,4 +1,4 @@
-"""The compiled byte parser behind :class:`gappletron.streams.SvmlightFile`.
+"""The compiled byte parser behind :class:`gappletron.data.open.SvmlightFile`.
 
 It reads whole lines from a block of bytes into preallocated arrays, and stops if an array is full or a token is wrong.
 The error messages are made in ``svmlight.py``.

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gappletron.base.checks import UserError, number, whole
+from gappletron.data.stream import CHUNK, ENTRIES, Chunk, Stream, frozen
 from gappletron.kernel.pieces import helper, specialised
 from gappletron.kernel.spelling import settings
-from gappletron.streams.stream import CHUNK, ENTRIES, Chunk, Stream, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,7 +118,7 @@ class Synthetic(Stream):
 
     The stream depends on `seed` alone: the first rounds of a longer stream are the shorter stream.
 
-    >>> from gappletron.streams import Synthetic
+    >>> from gappletron.data.open import Synthetic
     >>> stream = Synthetic(classes=3, features=80, noise=0.1, rounds=1000, seed=7)
     >>> stream
     <Synthetic 'synthetic:K=3,d=80,noise=0.1,T=1000,seed=7'>
@@ -154,7 +154,7 @@ class Synthetic(Stream):
         """The stream of a specification such as ``K=9,d=120,noise=0.05,T=100000,seed=0``; what is left out has that
         value.
 
-        >>> from gappletron.streams import Synthetic
+        >>> from gappletron.data.open import Synthetic
         >>> Synthetic.parse("K=6,T=1e6").name
         'synthetic:K=6,d=120,noise=0.05,T=1000000,seed=0'
         """

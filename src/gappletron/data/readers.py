@@ -17,9 +17,9 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gappletron.base.checks import UserError, listing, shortened
-from gappletron.records.batches import texts_from_bytes
-from gappletron.records.values import decoded, number_of
-from gappletron.streams import sources
+from gappletron.data import sources
+from gappletron.data.records.batches import texts_from_bytes
+from gappletron.data.records.values import decoded, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,7 +2,7 @@
 
 The features of a record depend on the record alone, so nothing is looked up in the rows before it, and nothing is
 learned. What does depend on them, the running scale of every column, is the player's
-:class:`~gappletron.normalization.Columns`, which is on by default where there is an encoder.
+:class:`~gappletron.data.normalization.Columns`, which is on by default where there is an encoder.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron.base.checks import UserError, listing, whole
-from gappletron.records.batches import as_batch, encode_batch
-from gappletron.records.cells import CATEGORICAL, DROP, KINDS, NUMERIC, TEXT, Spec, cells_of
-from gappletron.records.hashing import Entries, OneRow, hash_records, texts_of
+from gappletron.data.records.batches import as_batch, encode_batch
+from gappletron.data.records.cells import CATEGORICAL, DROP, KINDS, NUMERIC, TEXT, Spec, cells_of
+from gappletron.data.records.hashing import Entries, OneRow, hash_records, texts_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class Encoder:
     own. Columns and categories may appear and vanish at any time.
 
     With h(c) the 32-bit MurmurHash3 of the column's name, a number in column c is the value of the feature h(c), and a
-    category or a word w is 1 or -1 at the hash of w with the seed h(c). :mod:`gappletron.records.hashing` has the
+    category or a word w is 1 or -1 at the hash of w with the seed h(c). :mod:`gappletron.data.records.hashing` has the
     details, which stay the same in all versions and on all platforms.
 
     >>> from gappletron import Encoder

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron.base.checks import Cure, UserError
+from gappletron.data.records.cells import is_record
+from gappletron.data.records.encoder import joined_rows
+from gappletron.data.stream import ArrayStream, plain_numbers
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.kernel.pieces import entry
-from gappletron.records.cells import is_record
-from gappletron.records.encoder import joined_rows
-from gappletron.streams.stream import ArrayStream, plain_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from gappletron.data.stream import Chunk
     from gappletron.kernel.numerics import Floats
-    from gappletron.streams.stream import Chunk
 
 __all__ = ["Checker", "Vector", "Vectors", "batches_of"]
 

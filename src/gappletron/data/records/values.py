@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from gappletron.base.checks import Cure, UserError
+from gappletron.data.records.hashing import feature, hashed
 from gappletron.kernel.numerics import LARGEST_VALUE
-from gappletron.records.hashing import feature, hashed
 
 __all__ = [
     "category_feature",

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gappletron.base.checks import UserError, shortened
-from gappletron.kernel.numerics import LARGEST_VALUE
-from gappletron.records.values import (
+from gappletron.data.records.values import (
     category_feature,
     column_feature,
     column_hash,
@@ -23,6 +22,7 @@ from gappletron.records.values import (
     text_of,
     too_large,
 )
+from gappletron.kernel.numerics import LARGEST_VALUE
 
 __all__ = ["CATEGORICAL", "DROP", "KINDS", "NUMERIC", "TEXT", "Cells", "Spec", "cells_of", "fields_of", "is_record"]
 

@@ -9,15 +9,15 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from gappletron.base.checks import UserError
-from gappletron.records.encoder import Encoder
-from gappletron.streams.adversarial import FreshFeatures, FreshThenSegments, Segments
-from gappletron.streams.readers import SVMLIGHT, Source, format_of
-from gappletron.streams.stream import CHUNK, ArrayStream, Chunk, Stream, digits, limited, trusted
-from gappletron.streams.svmlight import SvmlightFile
-from gappletron.streams.synthetic import Synthetic
-from gappletron.streams.tables import RecordStream, TableFile, are_records, sniffed_format
-from gappletron.streams.transform import transformed
-from gappletron.streams.unit_vectors import UnitVectors
+from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments
+from gappletron.data.readers import SVMLIGHT, Source, format_of
+from gappletron.data.records.encoder import Encoder
+from gappletron.data.stream import CHUNK, ArrayStream, Chunk, Stream, digits, limited, trusted
+from gappletron.data.svmlight import SvmlightFile
+from gappletron.data.synthetic import Synthetic
+from gappletron.data.tables import RecordStream, TableFile, are_records, sniffed_format
+from gappletron.data.transform import transformed
+from gappletron.data.unit_vectors import UnitVectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -88,7 +88,7 @@ def open_stream(
     The rows of a pair are an array, a sparse matrix or a frame of numbers; or records: a frame that has other columns,
     a list of dicts or of texts. (A file that is called digits is ``"./digits"``.)
 
-    >>> from gappletron.streams import open_stream
+    >>> from gappletron.data.open import open_stream
     >>> open_stream("synthetic:K=6,d=80,seed=1", rounds=500).rounds
     500
     >>> open_stream("digits", normalize="unit", bias=True).features

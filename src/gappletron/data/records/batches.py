@@ -8,23 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron.base.checks import UserError
+from gappletron.data.records.cells import CATEGORICAL, DROP, NUMERIC, TEXT, Cells
+from gappletron.data.records.hashing import Entries, append_entries, hash_cells, hash_texts, settle_rows
+from gappletron.data.records.values import category_feature, column_feature, column_hash, decoded, number_of, too_large
 from gappletron.kernel.numerics import LARGEST_VALUE
-from gappletron.records.cells import CATEGORICAL, DROP, NUMERIC, TEXT, Cells
-from gappletron.records.hashing import Entries, append_entries, hash_cells, hash_texts, settle_rows
-from gappletron.records.values import (
-    category_feature,
-    column_feature,
-    column_hash,
-    decoded,
-    number_of,
-    too_large,
-)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from gappletron.data.records.cells import Spec
     from gappletron.kernel.numerics import Floats
-    from gappletron.records.cells import Spec
 
 __all__ = ["as_batch", "encode_batch", "is_text", "plain_column", "texts_from_bytes", "texts_of_column"]
 

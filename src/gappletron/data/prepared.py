@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron.base.checks import UserError
+from gappletron.data.stream import MOST_FEATURES, Wrapped, frozen
+from gappletron.data.transform import biased
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.kernel.pieces import specialised
-from gappletron.streams.stream import MOST_FEATURES, Wrapped, frozen
-from gappletron.streams.transform import biased
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
+    from gappletron.data.stream import Chunk, Stream
     from gappletron.kernel.numerics import Floats
-    from gappletron.streams.stream import Chunk, Stream
 
 __all__ = ["Prepared", "Remembered", "prepared", "prepared_chunks"]
 
@@ -111,7 +111,7 @@ def prepared_chunks(stream: Stream) -> Iterator[Prepared]:
 class Remembered(Wrapped):
     """Another stream with all chunks kept in memory, prepared, for many runs on the same data.
 
-    >>> from gappletron.streams import Synthetic
+    >>> from gappletron.data.open import Synthetic
     >>> stream = Remembered(Synthetic(rounds=100))
     >>> next(stream.chunks()) is next(stream.chunks())
     True

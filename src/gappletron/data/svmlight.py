@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron.base.checks import Label, UserError, labels, listing, number, whole
-from gappletron.kernel.pieces import specialised
-from gappletron.streams import sources
-from gappletron.streams._svmlight_parser import CROWDED, FULL, WRONG, Cursor, Rows, parse, powers
-from gappletron.streams.readers import looks_like
-from gappletron.streams.stream import (
+from gappletron.data import sources
+from gappletron.data.readers import looks_like
+from gappletron.data.stream import (
     CHUNK,
     ENTRIES,
     Chunk,
@@ -28,6 +26,8 @@ from gappletron.streams.stream import (
     two_classes,
     without_zeros,
 )
+from gappletron.data.svmlight_parser import CROWDED, FULL, WRONG, Cursor, Rows, parse, powers
+from gappletron.kernel.pieces import specialised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -81,7 +81,7 @@ class SvmlightFile(Stream):
     A pipe, or ``-`` for standard input, can be read only once and so needs `features` and `classes`.
 
     >>> import pathlib, tempfile
-    >>> from gappletron.streams import SvmlightFile
+    >>> from gappletron.data.open import SvmlightFile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "mail.svm")
     ...     _ = path.write_text("+1 2:0.5 7:1  # spam\\n-1 7:2\\n")
@@ -154,7 +154,7 @@ class SvmlightFile(Stream):
         """Read the whole file once and remember what is in it; `progress` is called with (bytes read, bytes in all).
 
         >>> import pathlib, tempfile
-        >>> from gappletron.streams import SvmlightFile
+        >>> from gappletron.data.open import SvmlightFile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = pathlib.Path(folder, "two.svm")
         ...     _ = path.write_text("0 1:3 2:4\\n1\\n")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gappletron.records.encoder import Encoder
+    from gappletron.data.records.encoder import Encoder
 
 __all__ = ["CHUNK", "ArrayStream", "Chunk", "Stream", "digits", "limited"]
 
@@ -44,7 +44,7 @@ class Chunk(NamedTuple):
     sorted and distinct within a row, ``values`` float64; ``indptr`` begins at 0, labels are positions in the stream's
     ``classes``.
 
-    >>> from gappletron.streams import ArrayStream
+    >>> from gappletron.data.open import ArrayStream
     >>> chunk = next(ArrayStream([[0, 2.5], [0, 0]], ["ham", "spam"]).chunks())
     >>> chunk.indptr, chunk.indices, chunk.values, chunk.labels
     (array([0, 1, 1]), array([1], dtype=int32), array([2.5]), array([0, 1]))
@@ -139,7 +139,7 @@ class Stream(abc.ABC):
     A subclass sets the attributes and yields chunks; every call of :meth:`chunks` starts from the first round.
 
     >>> import numpy as np
-    >>> from gappletron.streams import Chunk, Stream
+    >>> from gappletron.data.open import Chunk, Stream
     >>> class Alternating(Stream):
     ...     name, features, classes, rounds, max_norm = "alternating", 1, ("no", "yes"), 4, 1.0
     ...     def chunks(self):
@@ -193,7 +193,7 @@ class ArrayStream(Stream):
     labels, sorted if they can be compared, else in order of first appearance; `classes` overrides that. Whole floats in
     `y`, as loaders return them, count as ints.
 
-    >>> from gappletron.streams import ArrayStream
+    >>> from gappletron.data.open import ArrayStream
     >>> stream = ArrayStream([[1, 0], [3, 4], [0, 0]], ["spam", "ham", "spam"])
     >>> stream.classes, stream.features, stream.rounds, stream.max_norm
     (('ham', 'spam'), 2, 3, 5.0)
@@ -425,7 +425,7 @@ def digits() -> ArrayStream:
     """scikit-learn's 1,797 handwritten digits in their original order: 64 pixels from 0 to 16, divided by 16 (so 0 to
     1).
 
-    >>> from gappletron.streams import digits
+    >>> from gappletron.data.open import digits
     >>> stream = digits()
     >>> stream.rounds, stream.features, len(stream.classes)
     (1797, 64, 10)
@@ -443,7 +443,7 @@ def trusted(stream: Stream) -> Stream:
     """The stream itself if it is defined by the package, which checks what it yields; else one whose chunks are
     checked.
     """
-    return stream if type(stream).__module__.startswith("gappletron.streams.") else Checked(stream)
+    return stream if type(stream).__module__.startswith("gappletron.data.open.") else Checked(stream)
 
 
 class Wrapped(Stream):
@@ -583,7 +583,7 @@ def limited(stream: Stream, rounds: int) -> Stream:
 
     Features, classes and the largest norm are those of the whole stream, so a longer run begins like a shorter one.
 
-    >>> from gappletron.streams import digits, limited
+    >>> from gappletron.data.open import digits, limited
     >>> limited(digits(), 100).rounds, limited(digits(), 10_000).rounds
     (100, 1797)
     """

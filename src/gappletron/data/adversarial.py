@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gappletron.base.checks import UserError, whole
+from gappletron.data.stream import CHUNK, MOST_FEATURES, Chunk, Stream, frozen
 from gappletron.kernel.spelling import settings
-from gappletron.streams.stream import CHUNK, MOST_FEATURES, Chunk, Stream, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ __all__ = ["FreshFeatures", "FreshThenSegments", "Segments", "root_for"]
 def root_for(rounds: int) -> int:
     """R = floor(sqrt(T / 2)): the largest R for which :class:`Segments` has at most so many rounds.
 
-    >>> from gappletron.streams.adversarial import root_for
+    >>> from gappletron.data.adversarial import root_for
     >>> root_for(10_000), 2 * root_for(10_000)**2
     (70, 9800)
     """
@@ -47,7 +47,7 @@ class Segments(Stream):
     weight 1, and has norm 1; with one it also scores class 1 by the feature of that segment, with weight 2, and has
     norm sqrt(5).
 
-    >>> from gappletron.streams import Segments
+    >>> from gappletron.data.open import Segments
     >>> stream = Segments(root=8, turned=3)
     >>> stream
     <Segments 'segments:R=8,turned=3'>
@@ -72,7 +72,7 @@ class Segments(Stream):
     def parse(cls, spec: str) -> Segments:
         """The stream of a specification such as ``R=8`` or ``R=8,turned=3``, what follows ``segments:`` in its name.
 
-        >>> from gappletron.streams import Segments
+        >>> from gappletron.data.open import Segments
         >>> Segments.parse("R=8,turned=3")
         <Segments 'segments:R=8,turned=3'>
         """
@@ -118,7 +118,7 @@ class FreshFeatures(Stream):
 
     The labels depend on `classes` and `seed` alone: the first rounds of a longer stream are the shorter stream.
 
-    >>> from gappletron.streams import FreshFeatures
+    >>> from gappletron.data.open import FreshFeatures
     >>> stream = FreshFeatures(classes=3, radius=2, rounds=100)
     >>> stream
     <FreshFeatures 'fresh:K=3,B=2,T=100,seed=0'>
@@ -156,7 +156,7 @@ class FreshFeatures(Stream):
     def parse(cls, spec: str) -> FreshFeatures:
         """The stream of a specification such as ``K=3,B=2,T=100,seed=0``, what follows ``fresh:`` in its name.
 
-        >>> from gappletron.streams import FreshFeatures
+        >>> from gappletron.data.open import FreshFeatures
         >>> FreshFeatures.parse("K=3,B=2,T=1e6")
         <FreshFeatures 'fresh:K=3,B=2,T=1000000,seed=0'>
         """
@@ -200,7 +200,7 @@ class FreshThenSegments(Stream):
     in the second a class that neither reveals nor is the label is only a mistake. So the two bounds add up. The
     comparator loses nothing in the second part, and has the squared norm B^2 + 5.
 
-    >>> from gappletron.streams import FreshThenSegments
+    >>> from gappletron.data.open import FreshThenSegments
     >>> stream = FreshThenSegments(classes=4, radius=2, root=8)
     >>> stream
     <FreshThenSegments 'fresh-segments:K=4,B=2,R=8,seed=0'>
@@ -224,7 +224,7 @@ class FreshThenSegments(Stream):
     def parse(cls, spec: str) -> FreshThenSegments:
         """The stream of a specification such as ``K=4,B=2,R=8,seed=0,turned=3``, after ``fresh-segments:``.
 
-        >>> from gappletron.streams import FreshThenSegments
+        >>> from gappletron.data.open import FreshThenSegments
         >>> FreshThenSegments.parse("K=4,B=2,R=8,turned=3").turned
         3
         """

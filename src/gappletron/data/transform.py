@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron.base.checks import UserError
+from gappletron.data.normalization import AsGiven, normalization_of
+from gappletron.data.stream import Chunk, Stream, Wrapped, frozen
 from gappletron.kernel.pieces import specialised
 from gappletron.kernel.state import Sizes, State
-from gappletron.normalization import AsGiven, normalization_of
-from gappletron.streams.stream import Chunk, Stream, Wrapped, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from gappletron.normalization import Normalization
+    from gappletron.data.normalization import Normalization
 
 __all__ = ["biased", "transformed"]
 
@@ -100,7 +100,7 @@ def transformed(stream: Stream, normalize: str | None = "none", bias: bool = Fal
     sign(v) log(1 + abs(v)), which is useful for counts; ``"columns"`` first centres and scales the columns by what was
     seen of them so far (:class:`gappletron.Columns`). Empty rows stay empty.
 
-    >>> from gappletron.streams import ArrayStream, transformed
+    >>> from gappletron.data.open import ArrayStream, transformed
     >>> stream = transformed(ArrayStream([[3, 4], [0, 0]], ["a", "b"]), normalize="unit", bias=True)
     >>> chunk = next(stream.chunks())
     >>> chunk.indices, chunk.values

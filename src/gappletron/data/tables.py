@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron.base.checks import Label, UserError, label as checked_label, labels, listing, shortened, unknown
-from gappletron.records.batches import as_batch, is_text, plain_column, texts_of_column
-from gappletron.records.cells import CATEGORICAL, DROP, NUMERIC, TEXT, is_record
-from gappletron.records.encoder import Encoder
-from gappletron.records.values import is_missing, number_of, text_of
-from gappletron.streams import sources
-from gappletron.streams.readers import READERS, VW_LABEL, Source, first_bytes, format_in, format_of, looks_like
-from gappletron.streams.stream import (
+from gappletron.data import sources
+from gappletron.data.readers import READERS, VW_LABEL, Source, first_bytes, format_in, format_of, looks_like
+from gappletron.data.records.batches import as_batch, is_text, plain_column, texts_of_column
+from gappletron.data.records.cells import CATEGORICAL, DROP, NUMERIC, TEXT, is_record
+from gappletron.data.records.encoder import Encoder
+from gappletron.data.records.values import is_missing, number_of, text_of
+from gappletron.data.stream import (
     CHUNK,
     Chunk,
     Stream,
@@ -72,7 +72,7 @@ class TableFile(Stream):
     The classes are the labels' own text: ``"1"``, not 1.
 
     >>> import pathlib, tempfile
-    >>> from gappletron.streams import TableFile
+    >>> from gappletron.data.open import TableFile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "mails.tsv")
     ...     _ = path.write_text("label\\tmessage\\nham\\tsee you at five\\nspam\\twin a big prize\\n")
@@ -301,7 +301,7 @@ class RecordStream(Stream):
 
     :param encoder: how records become features; by default by the types of their values.
 
-    >>> from gappletron.streams import RecordStream
+    >>> from gappletron.data.open import RecordStream
     >>> stream = RecordStream(["win a prize", "see you at five"], ["spam", "ham"])
     >>> stream.classes, stream.rounds, stream.features
     (('ham', 'spam'), 2, 262144)
