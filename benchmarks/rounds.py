@@ -24,7 +24,7 @@ import numpy as np
 from gappletron import UNSEEN, FeedbackGraph, Gappletron, Online, Player, Synthetic, named, names
 from gappletron.data.prepared import prepared
 from gappletron.data.stream import frozen
-from gappletron.optimizers import AdaGrad, FixedOGD, ProjectedOGD, ScaleFreeFTRL
+from gappletron.learners.optimizers import AdaGrad, FixedOGD, ProjectedOGD, ScaleFreeFTRL
 
 FULL_MATRIX = ("newtron", "soba", "second-order-perceptron")
 YARDSTICKS = Path(__file__).resolve().parents[2] / "shared" / "bench"

@@ -13,7 +13,7 @@ from pathlib import Path
 import storms
 from gappletron import FeedbackGraph, names
 from gappletron.kernel.numerics import LARGEST_VALUE
-from gappletron.learners import named
+from gappletron.learners.registry import named
 
 FUZZ = Path(__file__).parent / "fuzz"
 FUZZ_SECONDS = 600

@@ -37,7 +37,7 @@ from gappletron.data.stream import frozen
 from gappletron.kernel.lanes import lanes_for
 from gappletron.kernel.numerics import hinge_direction, margin, rival
 from gappletron.kernel.pieces import ready
-from gappletron.losses import hinge_plane
+from gappletron.learners.losses import hinge_plane
 from problems import LOSSES, small_stream
 
 ALL = [*LOSSES.values(), GaptronHinge(), GaptronLogistic()]

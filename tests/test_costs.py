@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 
-import gappletron.learners
+import gappletron.learners.registry
 from gappletron import (
     UNSEEN,
     ArrayStream,
@@ -41,8 +41,8 @@ from gappletron.engine import new_tally
 from gappletron.graphs.graph import open_graph
 from gappletron.kernel.numerics import dot
 from gappletron.kernel.spelling import costs as parsed_costs
-from gappletron.learners import check_can_play
 from gappletron.learners.learner import cost_of
+from gappletron.learners.registry import check_can_play
 from gappletron.player import NO_MARKS
 from problems import random_graph, small_stream
 
@@ -650,7 +650,7 @@ STREAM = "synthetic:K=3,d=40,noise=0.1,T=60,seed=0"
 
 
 def test_run_with_costs(monkeypatch, tmp_path):
-    monkeypatch.setitem(gappletron.learners.REGISTERED, "cheapest", Cheapest())
+    monkeypatch.setitem(gappletron.learners.registry.REGISTERED, "cheapest", Cheapest())
     options = ["--graph", "label-efficient", "--learner", "cheapest", "--repeats", 2, "--cost", "query,*=0.1"]
     code, out, err = ended(
         *("run", STREAM, *options, "--cost", "2,0=10", "--confusion", "--json", tmp_path / "runs.json")

@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 
 import reference
 from gappletron import FeedbackGraph, FixedOGD, Gappletron, LogisticBaseK, Paper, Round, TopUp, UserError
-from gappletron.exploration.gap_rules import profiles
 from gappletron.graphs.graph import Plan
+from gappletron.learners.exploration.gap_rules import profiles
 from problems import LOSSES, random_graph, sparse_row, state_of
 
 RULES = [TopUp, Paper]

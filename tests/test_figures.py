@@ -20,7 +20,7 @@ from gappletron.experiments.figures import DRAWINGS, caption, draw, save
 from gappletron.experiments.report import render
 from gappletron.experiments.summary import Summary
 from gappletron.experiments.sweeps import FIGURES, SWEEPS, selected, tasks
-from gappletron.learners import REGISTERED, names
+from gappletron.learners.registry import REGISTERED, names
 from pictures import BY_ID, faked, fakes, lines, panels, result_of
 
 if TYPE_CHECKING:

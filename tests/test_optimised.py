@@ -35,9 +35,9 @@ from gappletron import (
     play,
     tuned,
 )
-from gappletron.exploration.minimax import ANY, BANDIT, REVEALING, game_of, least_play, work_space
 from gappletron.kernel.spelling import parsed, rebuilt, spelled
 from gappletron.kernel.state import Sizes, State
+from gappletron.learners.exploration.minimax import ANY, BANDIT, REVEALING, game_of, least_play, work_space
 from problems import (
     CONTRACT_GRAPHS,
     LOSSES,

@@ -10,7 +10,9 @@ from hypothesis import given, settings, strategies as st
 from scipy import optimize
 
 from gappletron import FeedbackGraph, OneAgainstAll, PartialLikelihood, Player, SquareCB, interpreted, play
-from gappletron.exploration.decision_estimation import (
+from gappletron.graphs.graph import Plan
+from gappletron.kernel.state import Sizes, State
+from gappletron.learners.exploration.decision_estimation import (
     ANY,
     BANDIT,
     FULL,
@@ -20,8 +22,6 @@ from gappletron.exploration.decision_estimation import (
     regret,
     work_space,
 )
-from gappletron.graphs.graph import Plan
-from gappletron.kernel.state import Sizes, State
 from problems import GRAPHS, random_graph, small_stream, state_of
 from storms import chunk_of
 

@@ -32,17 +32,6 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.experiments.reproduce import Reproduction as Reproduction, reproduce as reproduce
     from gappletron.experiments.store import Outcome as Outcome, Result as Result, read_results as read_results
     from gappletron.experiments.sweeps import Task as Task
-    from gappletron.exploration import (
-        BurnIn as BurnIn,
-        EpsilonGreedy as EpsilonGreedy,
-        Exploration as Exploration,
-        Greedy as Greedy,
-        InverseGap as InverseGap,
-        Optimised as Optimised,
-        Paper as Paper,
-        SquareCB as SquareCB,
-        TopUp as TopUp,
-    )
     from gappletron.graphs.graph import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays, Plan as Plan
     from gappletron.history import Confusion as Confusion, Curve as Curve, Histories as Histories, History as History
     from gappletron.journal.table import read_decisions as read_decisions
@@ -53,10 +42,19 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         interpreted as interpreted,
     )
     from gappletron.kernel.state import Field as Field, Scratch as Scratch
-    from gappletron.learners import named as named, names as names
     from gappletron.learners.banditron import Banditron as Banditron, BanditronIW as BanditronIW
     from gappletron.learners.estimators import Estimator as Estimator
     from gappletron.learners.exp3 import Exp3G as Exp3G
+    from gappletron.learners.exploration.gap_rules import Paper as Paper, TopUp as TopUp
+    from gappletron.learners.exploration.inverse_gap import InverseGap as InverseGap
+    from gappletron.learners.exploration.optimised import Optimised as Optimised
+    from gappletron.learners.exploration.rule import Exploration as Exploration
+    from gappletron.learners.exploration.simple_rules import (
+        BurnIn as BurnIn,
+        EpsilonGreedy as EpsilonGreedy,
+        Greedy as Greedy,
+    )
+    from gappletron.learners.exploration.squarecb import SquareCB as SquareCB
     from gappletron.learners.gappletron import Gappletron as Gappletron
     from gappletron.learners.gaptron import (
         Gaptron as Gaptron,
@@ -65,14 +63,31 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         GaptronMix as GaptronMix,
     )
     from gappletron.learners.learner import Decision as Decision, Learner as Learner, Problem as Problem, Round as Round
+    from gappletron.learners.losses import (
+        Hinge as Hinge,
+        LogisticBase2 as LogisticBase2,
+        LogisticBaseK as LogisticBaseK,
+        Loss as Loss,
+        SmoothHinge as SmoothHinge,
+    )
     from gappletron.learners.newtron import Newtron as Newtron, PNewtron as PNewtron
     from gappletron.learners.one_against_all import OneAgainstAll as OneAgainstAll
+    from gappletron.learners.optimizers import (
+        AdaGrad as AdaGrad,
+        AdaptiveOGD as AdaptiveOGD,
+        ConfidenceWeighted as ConfidenceWeighted,
+        FixedOGD as FixedOGD,
+        Optimizer as Optimizer,
+        ProjectedOGD as ProjectedOGD,
+        ScaleFreeFTRL as ScaleFreeFTRL,
+    )
     from gappletron.learners.partial_likelihood import PartialLikelihood as PartialLikelihood
     from gappletron.learners.perceptron import (
         LabelEfficientPerceptron as LabelEfficientPerceptron,
         PassiveAggressive as PassiveAggressive,
         Perceptron as Perceptron,
     )
+    from gappletron.learners.registry import named as named, names as names
     from gappletron.learners.second_order import (
         Arow as Arow,
         SecondOrderPerceptron as SecondOrderPerceptron,
@@ -86,13 +101,6 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     )
     from gappletron.learners.squarecb import SquareCBG as SquareCBG
     from gappletron.limits import Budget as Budget, Limits as Limits
-    from gappletron.losses import (
-        Hinge as Hinge,
-        LogisticBase2 as LogisticBase2,
-        LogisticBaseK as LogisticBaseK,
-        Loss as Loss,
-        SmoothHinge as SmoothHinge,
-    )
     from gappletron.monitor import (
         Alarm as Alarm,
         ClassRates as ClassRates,
@@ -108,15 +116,6 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         evaluate_off_policy as evaluate_off_policy,
     )
     from gappletron.online import Online as Online
-    from gappletron.optimizers import (
-        AdaGrad as AdaGrad,
-        AdaptiveOGD as AdaptiveOGD,
-        ConfidenceWeighted as ConfidenceWeighted,
-        FixedOGD as FixedOGD,
-        Optimizer as Optimizer,
-        ProjectedOGD as ProjectedOGD,
-        ScaleFreeFTRL as ScaleFreeFTRL,
-    )
     from gappletron.player import Player as Player, Turn as Turn
     from gappletron.receipts import UNSEEN as UNSEEN, Receipt as Receipt
     from gappletron.river import RiverAct as RiverAct, RiverClassifier as RiverClassifier
@@ -136,21 +135,16 @@ _HOMES = {
     "experiments.store": ("Outcome", "Result", "read_results"),
     "experiments.sweeps": ("Task",),
     "theory": ("Bound", "bounds"),
-    "exploration": (
-        "BurnIn",
-        "EpsilonGreedy",
-        "Exploration",
-        "Greedy",
-        "InverseGap",
-        "Optimised",
-        "Paper",
-        "SquareCB",
-        "TopUp",
-    ),
+    "learners.exploration.gap_rules": ("Paper", "TopUp"),
+    "learners.exploration.inverse_gap": ("InverseGap",),
+    "learners.exploration.optimised": ("Optimised",),
+    "learners.exploration.rule": ("Exploration",),
+    "learners.exploration.simple_rules": ("BurnIn", "EpsilonGreedy", "Greedy"),
+    "learners.exploration.squarecb": ("SquareCB",),
     "graphs.graph": ("FeedbackGraph", "GraphArrays", "Plan"),
     "history": ("Confusion", "Curve", "Histories", "History"),
     "journal.table": ("read_decisions",),
-    "learners": ("named", "names"),
+    "learners.registry": ("named", "names"),
     "learners.banditron": ("Banditron", "BanditronIW"),
     "learners.estimators": ("Estimator",),
     "learners.exp3": ("Exp3G",),
@@ -167,10 +161,10 @@ _HOMES = {
     "limits": ("Budget", "Limits"),
     "monitor": ("Alarm", "ClassRates", "Estimate", "Monitor", "Rates", "Report", "WindowRates"),
     "data.normalization": ("Columns",),
-    "losses": ("Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"),
+    "learners.losses": ("Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"),
     "offpolicy": ("Evaluation", "OffPolicyEstimate", "evaluate_off_policy"),
     "online": ("Online",),
-    "optimizers": (
+    "learners.optimizers": (
         "AdaGrad",
         "AdaptiveOGD",
         "ConfidenceWeighted",

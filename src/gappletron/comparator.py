@@ -31,7 +31,7 @@ from gappletron.graphs.graph import class_positions, open_graph
 from gappletron.kernel.lanes import lanes_for
 from gappletron.kernel.numerics import LARGEST_VALUE, Row, add_outer, dot
 from gappletron.kernel.pieces import ready
-from gappletron.losses import Loss
+from gappletron.learners.losses import Loss
 from gappletron.player import NO_ROWS
 
 if TYPE_CHECKING:

@@ -61,8 +61,8 @@ from gappletron.kernel.packed import packed
 from gappletron.kernel.pieces import can_be_loaded, entry, in_mode, is_interpreted, same_types
 from gappletron.kernel.spelling import rebuilt, spelled
 from gappletron.kernel.state import Sizes, State, check_shapes
-from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner
+from gappletron.learners.registry import check_can_play, named
 from gappletron.limits import Limits, NoLimits, limits_of
 from gappletron.watching import NoWatch, Watching, check_saved, watch_of
 

@@ -19,8 +19,8 @@ from gappletron.data.records.encoder import Encoder
 from gappletron.data.records.values import is_missing
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.spelling import pieces_of
-from gappletron.learners import named, names
 from gappletron.learners.learner import Learner
+from gappletron.learners.registry import named, names
 from gappletron.player import Player, for_records
 from gappletron.receipts import UNSEEN
 

@@ -30,8 +30,8 @@ from gappletron.engine import (
 )
 from gappletron.graphs.graph import FeedbackGraph, class_positions, new_classes, open_graph
 from gappletron.history import Histories, History, curve_of
-from gappletron.learners import check_can_play
 from gappletron.learners.learner import Learner
+from gappletron.learners.registry import check_can_play
 from gappletron.player import Player, for_records, learner_of
 
 if TYPE_CHECKING:

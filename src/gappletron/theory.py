@@ -18,7 +18,7 @@ from gappletron.base.checks import UserError, number, whole
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.learners.gappletron import TUNINGS, Gappletron, constants
 from gappletron.learners.learner import Problem
-from gappletron.optimizers import FixedOGD
+from gappletron.learners.optimizers import FixedOGD
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from gappletron.base.checks import UserError, number, unknown, whole
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.learners import check_can_play, named
 from gappletron.learners.learner import Learner, Problem
+from gappletron.learners.registry import check_can_play, named
 
 __all__ = ["tuned"]
 

@@ -87,9 +87,9 @@ def show_bounds(
         raise UserError("--measure plays unit vectors, whose norm is 1: leave out --max-norm")
     from gappletron.base.checks import whole
     from gappletron.experiments.measuring import for_theorem
-    from gappletron.learners import named
     from gappletron.learners.gappletron import Gappletron
-    from gappletron.optimizers import ProjectedOGD
+    from gappletron.learners.optimizers import ProjectedOGD
+    from gappletron.learners.registry import named
     from gappletron.theory import THEOREMS, bounds
 
     whole(measure, "--measure")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def list_learners() -> None:
     """List the learners: name, kind of feedback, parameters, reference."""
-    from gappletron.learners import named, names
+    from gappletron.learners.registry import named, names
 
     for name in names():
         learner = named(name)

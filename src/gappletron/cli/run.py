@@ -323,12 +323,12 @@ def _configured(
     """The learners with the options applied to those that have such a part. A tuning is only checked: it needs the
     data.
     """
-    from gappletron.exploration import Exploration
     from gappletron.kernel.spelling import parsed
-    from gappletron.learners import named
     from gappletron.learners.estimators import Estimator
+    from gappletron.learners.exploration.rule import Exploration
     from gappletron.learners.gappletron import Gappletron
-    from gappletron.optimizers import Optimizer
+    from gappletron.learners.optimizers import Optimizer
+    from gappletron.learners.registry import named
 
     composite = (Gappletron, Estimator)
     changes: dict[str, Any] = {}

@@ -121,8 +121,8 @@ class Comparison:
 
     def _runs(self, seed: int) -> list[Runs]:
         """Under partial feedback, and with every label shown."""
-        from gappletron.exploration import BurnIn, Greedy
         from gappletron.graphs.graph import FeedbackGraph
+        from gappletron.learners.exploration.simple_rules import BurnIn, Greedy
         from gappletron.learners.one_against_all import OneAgainstAll
         from gappletron.runs import Runs
 

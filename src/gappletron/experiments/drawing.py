@@ -14,7 +14,7 @@ from zlib import crc32
 
 from gappletron.experiments.sweeps import draws
 from gappletron.history import COLOURS
-from gappletron.learners import names
+from gappletron.learners.registry import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

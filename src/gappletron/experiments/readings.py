@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 
 from gappletron.base.checks import UserError
 from gappletron.data.synthetic import Synthetic
-from gappletron.exploration import EpsilonGreedy
 from gappletron.kernel.spelling import split
 from gappletron.learners.banditron import BanditronIW
+from gappletron.learners.exploration.simple_rules import EpsilonGreedy
 from gappletron.learners.gappletron import Gappletron
+from gappletron.learners.losses import Hinge
 from gappletron.learners.soba import SobaDiag
-from gappletron.losses import Hinge
 from gappletron.tuning import tuned
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from gappletron.experiments.remarks import (
 )
 from gappletron.experiments.runner import graph_of
 from gappletron.learners.gappletron import Gappletron
-from gappletron.optimizers import FixedOGD
+from gappletron.learners.optimizers import FixedOGD
 from gappletron.theory import bounds
 
 if TYPE_CHECKING:

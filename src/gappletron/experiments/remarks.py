@@ -30,7 +30,7 @@ from gappletron.kernel.state import Field
 from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.learner import Decision, Learner
 from gappletron.learners.linear import add_column
-from gappletron.optimizers import Optimizer
+from gappletron.learners.optimizers import Optimizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -30,14 +30,14 @@ from gappletron.experiments import remarks
 from gappletron.experiments.readings import tuned_as_read
 from gappletron.experiments.store import Outcome, Result, Store
 from gappletron.experiments.sweeps import COMPARED, probes
-from gappletron.exploration import Exploration
 from gappletron.graphs.graph import FeedbackGraph, open_graph
 from gappletron.kernel.lanes import lanes_for
 from gappletron.kernel.pieces import source_hash
 from gappletron.kernel.spelling import json_ready, named_numbers, parsed, spelled, with_numbers
-from gappletron.learners import named
+from gappletron.learners.exploration.rule import Exploration
 from gappletron.learners.gappletron import Gappletron
-from gappletron.optimizers import Optimizer
+from gappletron.learners.optimizers import Optimizer
+from gappletron.learners.registry import named
 from gappletron.player import Player
 from gappletron.runs import play
 

@@ -95,7 +95,7 @@ class Result:
         Gappletron(loss=Hinge(kappa=0.5), optimizer=AdaptiveOGD(scale=1.0), exploration=Paper(gamma=1.0))
         """
         import gappletron.experiments.remarks
-        import gappletron.learners  # noqa: F401 - makes their classes known
+        import gappletron.learners.registry  # noqa: F401 - makes their classes known
         from gappletron.kernel.spelling import from_json, rebuilt
 
         return rebuilt(from_json(json.loads(self.outcome.parameters)))

@@ -214,7 +214,9 @@ def parsed(family: type[Piece], text: str, kind: str) -> Any:
     """
     from gappletron.kernel.pieces import package_pieces
 
-    home = ".".join(family.__module__.split(".")[:2])  # gappletron.optimizers, or the package gappletron.exploration
+    home = ".".join(
+        family.__module__.split(".")[:2]
+    )  # gappletron.learners.optimizers, or the package gappletron.learners.exploration
     members = {
         in_kebab_case(name): cls
         for name, cls in package_pieces.items()

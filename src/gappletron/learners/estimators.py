@@ -18,11 +18,11 @@ from gappletron.kernel.state import Field, Scratch
 from gappletron.learners.learner import Decision, Learner, Round
 
 if TYPE_CHECKING:
-    from gappletron.exploration import Exploration
     from gappletron.graphs.graph import FeedbackGraph, Plan
     from gappletron.kernel.numerics import Floats, Row
     from gappletron.kernel.state import Layout
-    from gappletron.optimizers import Optimizer
+    from gappletron.learners.exploration.rule import Exploration
+    from gappletron.learners.optimizers import Optimizer
 
 __all__ = ["Estimator"]
 

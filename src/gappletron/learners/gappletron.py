@@ -7,13 +7,14 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gappletron.base.checks import UserError
-from gappletron.exploration import Exploration, TopUp
 from gappletron.kernel.numerics import argmax
 from gappletron.kernel.spelling import in_kebab_case
 from gappletron.kernel.state import Scratch
+from gappletron.learners.exploration.gap_rules import TopUp
+from gappletron.learners.exploration.rule import Exploration
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
-from gappletron.losses import Hinge, LogisticBase2, LogisticBaseK, Loss, SmoothHinge
-from gappletron.optimizers import AdaptiveOGD, Optimizer
+from gappletron.learners.losses import Hinge, LogisticBase2, LogisticBaseK, Loss, SmoothHinge
+from gappletron.learners.optimizers import AdaptiveOGD, Optimizer
 
 if TYPE_CHECKING:
     from gappletron.graphs.graph import FeedbackGraph, Plan

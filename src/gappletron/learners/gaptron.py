@@ -9,11 +9,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gappletron.base.checks import UserError, number
-from gappletron.exploration import Exploration
 from gappletron.kernel.spelling import in_kebab_case
+from gappletron.learners.exploration.rule import Exploration
 from gappletron.learners.gappletron import Composed
-from gappletron.losses import Hinges, InBase2, Loss, Plane, SmoothHinge, hinge_plane
-from gappletron.optimizers import FixedOGD, Optimizer
+from gappletron.learners.losses import Hinges, InBase2, Loss, Plane, SmoothHinge, hinge_plane
+from gappletron.learners.optimizers import FixedOGD, Optimizer
 
 if TYPE_CHECKING:
     from gappletron.graphs.graph import FeedbackGraph, Plan

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gappletron.exploration.inverse_gap import InverseGap
 from gappletron.kernel.spelling import in_kebab_case
 from gappletron.learners.estimators import Estimator
-from gappletron.optimizers import ConfidenceWeighted, Optimizer
+from gappletron.learners.exploration.inverse_gap import InverseGap
+from gappletron.learners.optimizers import ConfidenceWeighted, Optimizer
 
 if TYPE_CHECKING:
-    from gappletron.exploration import Exploration
     from gappletron.graphs.graph import Plan
     from gappletron.kernel.numerics import Floats
+    from gappletron.learners.exploration.rule import Exploration
     from gappletron.learners.learner import Learner, Round
 
 __all__ = ["ByClass", "OneAgainstAll"]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron.base.checks import number
-from gappletron.exploration.rule import Exploration
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.state import Field, Scratch
+from gappletron.learners.exploration.rule import Exploration
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

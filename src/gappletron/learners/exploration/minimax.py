@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron.exploration.cholesky import back_substitute, factorise
 from gappletron.kernel.pieces import helper, seldom
 from gappletron.kernel.state import Scratch
+from gappletron.learners.exploration.cholesky import back_substitute, factorise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

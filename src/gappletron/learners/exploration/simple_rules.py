@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gappletron.base.checks import number
-from gappletron.exploration.rule import Exploration
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.state import Field
+from gappletron.learners.exploration.rule import Exploration
 
 if TYPE_CHECKING:
     from gappletron.graphs.graph import GraphArrays, Plan

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron.exploration.cholesky import back_substitute, factorise
 from gappletron.kernel.pieces import seldom
 from gappletron.kernel.state import Scratch
+from gappletron.learners.exploration.cholesky import back_substitute, factorise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

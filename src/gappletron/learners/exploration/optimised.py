@@ -6,10 +6,10 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from gappletron.base.checks import number
-from gappletron.exploration.minimax import ANY, Game, game_of, least_play, work_space, worst
-from gappletron.exploration.rule import Exploration
 from gappletron.kernel.pieces import seldom
 from gappletron.kernel.state import Scratch
+from gappletron.learners.exploration.minimax import ANY, Game, game_of, least_play, work_space, worst
+from gappletron.learners.exploration.rule import Exploration
 
 if TYPE_CHECKING:
     from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan

@@ -7,9 +7,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gappletron.base.checks import number
-from gappletron.exploration.decision_estimation import Program, best_play, program_of, work_space
-from gappletron.exploration.rule import Exploration
 from gappletron.kernel.state import Field, Scratch
+from gappletron.learners.exploration.decision_estimation import Program, best_play, program_of, work_space
+from gappletron.learners.exploration.rule import Exploration
 
 if TYPE_CHECKING:
     from gappletron.graphs.graph import FeedbackGraph, Plan

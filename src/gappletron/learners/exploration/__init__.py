@@ -1,0 +1,1 @@
+"""Exploration rules: from scores and a graph to a distribution over the actions."""

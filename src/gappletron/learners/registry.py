@@ -1,0 +1,101 @@
+"""The learners, one family per file, and their names.
+
+Every module here that defines ``LEARNERS``, a mapping from names to learners, is found by itself: a new family is one
+new file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING
+
+from gappletron.base.checks import UserError, listing, unknown
+from gappletron.kernel.spelling import named_numbers, with_numbers
+
+if TYPE_CHECKING:
+    from gappletron.graphs.graph import FeedbackGraph
+    from gappletron.learners.learner import Learner
+
+__all__ = ["check_can_play", "named", "names"]
+
+ORDER = (
+    "one_against_all",
+    "partial_likelihood",
+    "squarecb",
+    "gappletron",
+    "banditron",
+    "newtron",
+    "soba",
+    "gaptron",
+    "perceptron",
+    "second_order",
+    "exp3",
+)
+"""The files that are listed first; others follow in alphabetical order and need no entry here."""
+
+
+def _registered() -> dict[str, Learner]:
+    """The learners of every module here that defines LEARNERS."""
+    here = importlib.import_module(__package__).__path__
+    files = {file.name for file in pkgutil.iter_modules(here)}.difference(ORDER, {"registry"})
+    modules = [importlib.import_module(f"{__package__}.{name}") for name in [*ORDER, *sorted(files)]]
+    return {name: learner for module in modules for name, learner in getattr(module, "LEARNERS", {}).items()}
+
+
+REGISTERED = _registered()
+
+
+def names(graph: FeedbackGraph | None = None) -> list[str]:
+    """The names that :func:`named` accepts; with a graph, of those that can play it.
+
+    >>> names()[:4]
+    ['auto', 'partial-likelihood', 'squarecb-g', 'gapsmh']
+    """
+    return [
+        name
+        for name, learner in REGISTERED.items()
+        if graph is None or not (_minds_costs(learner, graph) or learner.refusal(graph))
+    ]
+
+
+def named(name: str) -> Learner:
+    """The learner of this name, with default parameters or those given.
+
+    >>> named("banditron:gamma=0.1")
+    Banditron(gamma=0.1)
+    >>> named("gaphin:kappa=0.3,gamma=2").exploration
+    TopUp(gamma=2.0)
+    >>> named("gaphin")
+    Gappletron(loss=Hinge(kappa=0.5), optimizer=AdaptiveOGD(scale=1.0), exploration=TopUp(gamma=1.0))
+    """
+    if not isinstance(name, str):
+        raise unknown(name, "learner", names())
+    bare, given = named_numbers(name)
+    if bare not in REGISTERED:
+        raise unknown(bare, "learner", names())
+    learner = REGISTERED[bare]
+    if "gamma" in given and learner.has_gamma:
+        learner = learner.with_gamma(given.pop("gamma"))
+    return with_numbers(learner, given, name)
+
+
+def check_can_play(learner: Learner, graph: FeedbackGraph) -> None:
+    """Raise UserError if the learner cannot play the graph, before anything is compiled."""
+    if _minds_costs(learner, graph):
+        able = names(graph)
+        raise UserError(
+            f"{learner.name} cannot play the graph {graph.name!r} with costs, because it minimises mistakes: choose a "
+            f"learner that minimises cost{f', for example {listing(able)},' if able else ''} or leave the costs out"
+        )
+    reason = learner.refusal(graph)
+    if reason is not None:
+        raise UserError(
+            f"{learner.name} cannot play the graph {graph.name!r}: it {reason}; choose for example "
+            f"{listing(names(graph))}"
+        )
+
+
+def _minds_costs(learner: Learner, graph: FeedbackGraph) -> bool:
+    """Whether the graph has costs and the learner cannot minimise them."""
+    return graph.has_costs and not learner.uses_costs
