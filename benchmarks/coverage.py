@@ -22,11 +22,19 @@ import numpy as np
 from gappletron import FeedbackGraph, Limits, Monitor, Player, Synthetic, Watch, helper
 from gappletron.data.open import open_stream
 from gappletron.data.prepared import prepared_chunks
-from gappletron.engine import draw, new_tally
 from gappletron.graphs.graph import open_graph
 from gappletron.kernel.pieces import entry
 from gappletron.kernel.state import Sizes, State
-from gappletron.watching import ALARM_SINCE, BLOCKS, SLOTS, Played, class_total_between, share_of_window, total_between
+from gappletron.play.rounds import draw, new_tally
+from gappletron.play.watch import (
+    ALARM_SINCE,
+    BLOCKS,
+    SLOTS,
+    Played,
+    class_total_between,
+    share_of_window,
+    total_between,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, PICTURE = ROOT / "docs" / "monitoring.md", ROOT / "docs" / "monitoring.png"

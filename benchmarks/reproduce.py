@@ -14,7 +14,7 @@ import tempfile
 import time
 
 from gappletron import read_results
-from gappletron.runs import usable_cores
+from gappletron.play.runs import usable_cores
 
 
 def main() -> None:

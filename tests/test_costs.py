@@ -37,13 +37,13 @@ from gappletron import (
     names,
     play,
 )
-from gappletron.engine import new_tally
 from gappletron.graphs.graph import open_graph
 from gappletron.kernel.numerics import dot
 from gappletron.kernel.spelling import costs as parsed_costs
 from gappletron.learners.learner import cost_of
 from gappletron.learners.registry import check_can_play
-from gappletron.player import NO_MARKS
+from gappletron.play.player import NO_MARKS
+from gappletron.play.rounds import new_tally
 from problems import random_graph, small_stream
 
 FEATURES = 5
@@ -459,15 +459,15 @@ def test_costs_are_saved_with_the_model_and_its_receipts(tmp_path):
     ],
 )
 def test_damaged_costs_are_refused(spoil, tmp_path):
-    from gappletron import model_files
+    from gappletron.play import saved
 
     path = tmp_path / "player.npz"
     with interpreted():
         player = Player(Cheapest(), FeedbackGraph.bandit(2, costs=[[0, 1], [9, 0]]), features=2)
         header, members = player.snapshot()
-        model_files.write(path, "gappletron.Player", header, members)
+        saved.write(path, "gappletron.Player", header, members)
         assert Player.load(path, pieces=[Cheapest]).graph == player.graph
-        model_files.write(path, "gappletron.Player", header, {**members, "costs": spoil(members["costs"])})
+        saved.write(path, "gappletron.Player", header, {**members, "costs": spoil(members["costs"])})
         with pytest.raises(UserError, match="cost"):
             Player.load(path, pieces=[Cheapest])
 

@@ -17,11 +17,12 @@ import zipfile
 import numpy as np
 import pytest
 
-from gappletron import FeedbackGraph, Online, Player, UserError, interpreted, model_files
+from gappletron import FeedbackGraph, Online, Player, UserError, interpreted
 from gappletron.experiments.store import COLUMNS, Result, Store, _checksum, read_results
 from gappletron.experiments.sweeps import selected
 from gappletron.graphs import domination, graph as graphs
 from gappletron.kernel.pieces import source_hash
+from gappletron.play import saved
 from storms import flipped_bytes, killed_saves, stored_result
 
 GRAPH = FeedbackGraph.label_efficient(["a", "b", "c"])
@@ -114,7 +115,7 @@ def sealed(path, change):
     change(header, members)
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     with path.open("wb") as file:
-        model_files.write_archive(file, {"header": text, **members})
+        saved.write_archive(file, {"header": text, **members})
 
 
 @pytest.mark.parametrize("features", [5, 2**24, 2**31 - 1])
@@ -126,7 +127,7 @@ def test_no_memory_is_taken_for_what_the_file_does_not_hold(tmp_path, features, 
     def never(*_):
         raise AssertionError("a state was made")
 
-    monkeypatch.setattr("gappletron.player.State", never)
+    monkeypatch.setattr("gappletron.play.player.State", never)
     assert "does not fit the learner" in refusal(path)
 
 
@@ -206,7 +207,7 @@ def test_a_model_saved_through_a_pipe_can_be_loaded(tmp_path):
 def test_a_header_or_a_list_of_members_without_end_is_refused(tmp_path):
     path = tmp_path / "model.npz"
     with path.open("wb") as file:
-        model_files.write_archive(file, {"header": np.full(2**24 + 2048, ord("["), np.uint8)})
+        saved.write_archive(file, {"header": np.full(2**24 + 2048, ord("["), np.uint8)})
     refusal(path)
     a_model(1).save(path)
     data = path.read_bytes()
@@ -238,12 +239,12 @@ def test_the_same_model_gives_the_same_bytes(tmp_path):
 
 def test_arrays_in_another_order_are_written_by_rows(tmp_path):
     with (tmp_path / "file.npz").open("wb") as file:
-        model_files.write_archive(file, {"a": np.arange(6.0).reshape(2, 3).T, "b": np.arange(24).reshape(4, 6)[:, 1:4]})
+        saved.write_archive(file, {"a": np.arange(6.0).reshape(2, 3).T, "b": np.arange(24).reshape(4, 6)[:, 1:4]})
     with np.load(tmp_path / "file.npz") as archive:
         assert archive["a"].tolist() == [[0, 3], [1, 4], [2, 5]]
         assert archive["b"].tolist() == np.arange(24).reshape(4, 6)[:, 1:4].tolist()
     with (tmp_path / "file.npz").open("rb") as file:
-        arrays, digest = model_files._arrays(file, (tmp_path / "file.npz").stat().st_size)
+        arrays, digest = saved._arrays(file, (tmp_path / "file.npz").stat().st_size)
     assert arrays["a"].tolist() == [[0, 3], [1, 4], [2, 5]]
     assert arrays["checksum"].tobytes() == digest
 

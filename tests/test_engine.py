@@ -164,9 +164,9 @@ def test_one_compilation_whatever_the_input(monkeypatch):
     """A hidden second signature is a hidden recompilation in every process."""
     from scipy import sparse
 
-    from gappletron.engine import new_tally
     from gappletron.kernel import pieces
-    from gappletron.player import Player
+    from gappletron.play.player import Player
+    from gappletron.play.rounds import new_tally
 
     # Dispatchers of its own, so that it does not matter what other tests have compiled.
     monkeypatch.setattr(pieces, "entry_points", [])

@@ -29,9 +29,9 @@ from gappletron import (
     play,
     tuned,
 )
-from gappletron.engine import new_tally
 from gappletron.kernel.pieces import ready
 from gappletron.kernel.spelling import rebuilt, spelled
+from gappletron.play.rounds import new_tally
 from problems import CONTRACT_GRAPHS, playable, small_stream
 from storms import broken, chunk_of, extreme_rows
 

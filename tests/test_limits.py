@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 
 from gappletron import Budget, FeedbackGraph, Limits, Monitor, Player, UserError, interpreted
 from gappletron.data.stream import frozen
-from gappletron.limits import NoLimits, pace_until
+from gappletron.play.limits import NoLimits, pace_until
 from problems import GRAPHS, random_graph, small_stream
 
 RNG = np.random.default_rng(4)

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 import naive_monitor as naive
 from gappletron import FeedbackGraph, Limits, Monitor, Online, Player, UserError, Watch, interpreted
 from gappletron.data.stream import frozen
-from gappletron.watching import total_between
+from gappletron.play.watch import total_between
 from problems import GRAPHS, random_graph, small_stream
 
 WINDOW = 80

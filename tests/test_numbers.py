@@ -24,12 +24,12 @@ from gappletron import (
     TopUp,
     UserError,
     interpreted,
-    model_files,
     named,
     names,
 )
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.learners.learner import Round, propensity
+from gappletron.play import saved
 from problems import CONTRACT_GRAPHS, OPTIMIZERS, playable, row_of, state_of
 from storms import broken, chunk_of, extreme_numbers, length
 
@@ -286,7 +286,7 @@ def test_online_refuses_them_too_in_one_sentence(tmp_path):
             wrong = members[f"state.optimizer.{field}"].copy()
             wrong.flat[0] = value
             arrays = {**members, f"state.optimizer.{field}": wrong}
-            model_files.write(tmp_path / "wrong.npz", "gappletron.Online", header, arrays)
+            saved.write(tmp_path / "wrong.npz", "gappletron.Online", header, arrays)
             with pytest.raises(UserError, match=rf"wrong.npz': .*optimizer.{field}' (is|has) .*load an older copy$"):
                 Online.load(tmp_path / "wrong.npz")
         before = (tmp_path / "model.npz").read_bytes()

@@ -34,9 +34,9 @@ from gappletron import (
     TopUp,
     UserError,
     interpreted,
-    model_files,
 )
 from gappletron.kernel.state import Field
+from gappletron.play import saved
 from problems import GRAPHS, OPTIMIZERS, small_stream
 
 FEATURES = 5
@@ -859,7 +859,7 @@ def repacked(folder, data, change):
         if any(array.dtype == object for array in arrays.values()):
             np.savez(file, **arrays)
         else:
-            model_files.write_archive(file, arrays)
+            saved.write_archive(file, arrays)
     return target.read_bytes()
 
 

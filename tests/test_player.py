@@ -21,8 +21,8 @@ from gappletron import (
     names,
     play,
 )
-from gappletron.engine import new_tally
 from gappletron.kernel.numerics import add_outer, argmax, dot
+from gappletron.play.rounds import new_tally
 from problems import playable, random_graph, small_stream
 
 FEATURES = 5

@@ -206,7 +206,7 @@ def test_copies_go_on_and_a_pickle_holds_a_saved_model():
         evaluate(rows, model, metrics.Accuracy())
         data = pickle.dumps(model)
         assert model._player.to_bytes() in data
-        assert b"gappletron.player" not in data
+        assert b"gappletron.play.player" not in data
         copies = [model, pickle.loads(data), copy.deepcopy(model)]
         acts = [[each.act_one(x) for x, _ in rows] for each in copies]
         for other in acts[1:]:

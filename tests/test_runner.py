@@ -23,7 +23,6 @@ import pytest
 
 from gappletron import FixedOGD, UserError, play
 from gappletron.base.progress import View, sweep_view
-from gappletron.engine import advance
 from gappletron.experiments import runner
 from gappletron.experiments.reproduce import reproduce
 from gappletron.experiments.runner import execute, graph_of, learner_of, prepare
@@ -32,6 +31,7 @@ from gappletron.experiments.sweeps import selected
 from gappletron.kernel import pieces
 from gappletron.kernel.pieces import source_hash
 from gappletron.kernel.spelling import from_json, json_ready, rebuilt, spelled
+from gappletron.play.rounds import advance
 
 FREE = ("seconds", "machine", "finished_at")
 NEEDED = [

@@ -135,7 +135,7 @@ def test_pickles_hold_a_saved_model_and_go_on(digits):
         model = GappletronClassifier("gapsmh", "bandit", random_state=3).fit(X, y)
         data = pickle.dumps(model)
         assert model.player_.to_bytes() in data
-        assert b"gappletron.player" not in data  # the class Player is not unpickled: its bytes are read
+        assert b"gappletron.play.player" not in data  # the class Player is not unpickled: its bytes are read
         for again in (pickle.loads(data), copy.deepcopy(model)):
             np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
             twin = copy.deepcopy(model)

@@ -52,7 +52,7 @@ def test_a_snapshot_that_failed_is_told_and_the_service_goes_on(tmp_path, monkey
         browser = Browser(create_app([Hosted("mail", model)]))
         assert metrics(browser)["gappletron_storage_problem", "mail"] == 0
         with monkeypatch.context() as patch:
-            patch.setattr("gappletron.model_files.write", no_space)
+            patch.setattr("gappletron.play.saved.write", no_space)
             for n in range(4):
                 assert browser.post("/v1/act", {"x": f"text {n}"}).status == 200
             model._journal.wait()

@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from gappletron import UNSEEN, Encoder, FeedbackGraph, Online, Player, Runs, UserError, model_files, open_stream, play
+from gappletron import UNSEEN, Encoder, FeedbackGraph, Online, Player, Runs, UserError, open_stream, play
 from gappletron.data import readers, sources
 from gappletron.data.tables import RecordStream, TableFile
+from gappletron.play import saved
 
 ROWS = [
     {"label": "ham", "message": 'He said "see you, at five"', "age": "41", "city": "Bonn", "when": "2024-01-05"},
@@ -501,7 +502,7 @@ def test_a_damaged_encoder_is_refused(tmp_path):
     model = Online(graph=FeedbackGraph.bandit(2), encoder=Encoder(features=64))
     header, content = model._parts.snapshot()
     for wrong in ({"features": 63}, {"features": 64, "ngrams": 99}, {"features": 64, "text": [1]}, {"other": 1}):
-        model_files.write(tmp_path / "wrong.npz", "gappletron.Online", {**header, "encoder": wrong}, content)
+        saved.write(tmp_path / "wrong.npz", "gappletron.Online", {**header, "encoder": wrong}, content)
         with pytest.raises(UserError):
             Online.load(tmp_path / "wrong.npz")
 

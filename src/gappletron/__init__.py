@@ -33,7 +33,6 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.experiments.store import Outcome as Outcome, Result as Result, read_results as read_results
     from gappletron.experiments.sweeps import Task as Task
     from gappletron.graphs.graph import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays, Plan as Plan
-    from gappletron.history import Confusion as Confusion, Curve as Curve, Histories as Histories, History as History
     from gappletron.journal.table import read_decisions as read_decisions
     from gappletron.kernel.pieces import (
         Piece as Piece,
@@ -100,8 +99,20 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         SobaDiag as SobaDiag,
     )
     from gappletron.learners.squarecb import SquareCBG as SquareCBG
-    from gappletron.limits import Budget as Budget, Limits as Limits
-    from gappletron.monitor import (
+    from gappletron.offpolicy import (
+        Evaluation as Evaluation,
+        OffPolicyEstimate as OffPolicyEstimate,
+        evaluate_off_policy as evaluate_off_policy,
+    )
+    from gappletron.online import Online as Online
+    from gappletron.play.history import (
+        Confusion as Confusion,
+        Curve as Curve,
+        Histories as Histories,
+        History as History,
+    )
+    from gappletron.play.limits import Budget as Budget, Limits as Limits
+    from gappletron.play.monitor import (
         Alarm as Alarm,
         ClassRates as ClassRates,
         Estimate as Estimate,
@@ -110,20 +121,14 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         Report as Report,
         WindowRates as WindowRates,
     )
-    from gappletron.offpolicy import (
-        Evaluation as Evaluation,
-        OffPolicyEstimate as OffPolicyEstimate,
-        evaluate_off_policy as evaluate_off_policy,
-    )
-    from gappletron.online import Online as Online
-    from gappletron.player import Player as Player, Turn as Turn
+    from gappletron.play.player import Player as Player, Turn as Turn
+    from gappletron.play.runs import Runs as Runs, play as play
+    from gappletron.play.watch import Watch as Watch
     from gappletron.receipts import UNSEEN as UNSEEN, Receipt as Receipt
     from gappletron.river import RiverAct as RiverAct, RiverClassifier as RiverClassifier
-    from gappletron.runs import Runs as Runs, play as play
     from gappletron.scikit import Acts as Acts, GappletronClassifier as GappletronClassifier
     from gappletron.theory import Bound as Bound, bounds as bounds
     from gappletron.tuning import tuned as tuned
-    from gappletron.watching import Watch as Watch
 
 # Where each public name lives. They are loaded on first use (PEP 562): `import gappletron` alone costs next to nothing.
 _HOMES = {
@@ -142,7 +147,7 @@ _HOMES = {
     "learners.exploration.simple_rules": ("BurnIn", "EpsilonGreedy", "Greedy"),
     "learners.exploration.squarecb": ("SquareCB",),
     "graphs.graph": ("FeedbackGraph", "GraphArrays", "Plan"),
-    "history": ("Confusion", "Curve", "Histories", "History"),
+    "play.history": ("Confusion", "Curve", "Histories", "History"),
     "journal.table": ("read_decisions",),
     "learners.registry": ("named", "names"),
     "learners.banditron": ("Banditron", "BanditronIW"),
@@ -158,8 +163,8 @@ _HOMES = {
     "learners.second_order": ("Arow", "SecondOrderPerceptron", "SecondOrderPerceptronDiag"),
     "learners.soba": ("AdaptiveRate", "FixedRate", "Soba", "SobaDiag"),
     "learners.squarecb": ("SquareCBG",),
-    "limits": ("Budget", "Limits"),
-    "monitor": ("Alarm", "ClassRates", "Estimate", "Monitor", "Rates", "Report", "WindowRates"),
+    "play.limits": ("Budget", "Limits"),
+    "play.monitor": ("Alarm", "ClassRates", "Estimate", "Monitor", "Rates", "Report", "WindowRates"),
     "data.normalization": ("Columns",),
     "learners.losses": ("Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"),
     "offpolicy": ("Evaluation", "OffPolicyEstimate", "evaluate_off_policy"),
@@ -173,11 +178,11 @@ _HOMES = {
         "ProjectedOGD",
         "ScaleFreeFTRL",
     ),
-    "player": ("Player", "Turn"),
+    "play.player": ("Player", "Turn"),
     "receipts": ("Receipt", "UNSEEN"),
     "data.records.encoder": ("Encoder",),
     "river": ("RiverAct", "RiverClassifier"),
-    "runs": ("Runs", "play"),
+    "play.runs": ("Runs", "play"),
     "scikit": ("Acts", "GappletronClassifier"),
     "kernel.state": ("Field", "Scratch"),
     "data.open": ("open_stream",),
@@ -187,7 +192,7 @@ _HOMES = {
     "data.synthetic": ("Synthetic",),
     "data.unit_vectors": ("UnitVectors",),
     "tuning": ("tuned",),
-    "watching": ("Watch",),
+    "play.watch": ("Watch",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

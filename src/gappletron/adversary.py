@@ -8,7 +8,7 @@ import numpy as np
 
 from gappletron.data.adversarial import FreshThenSegments, Segments
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.runs import play
+from gappletron.play.runs import play
 
 if TYPE_CHECKING:
     from gappletron.learners.learner import Learner

@@ -32,7 +32,7 @@ from gappletron.kernel.lanes import lanes_for
 from gappletron.kernel.numerics import LARGEST_VALUE, Row, add_outer, dot
 from gappletron.kernel.pieces import ready
 from gappletron.learners.losses import Loss
-from gappletron.player import NO_ROWS
+from gappletron.play.player import NO_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron.base.checks import UserError, number, whole
-from gappletron.history import aligned
 from gappletron.journal import events
 from gappletron.journal.folder import FolderReader
-from gappletron.model_files import graph_from
-from gappletron.monitor import Monitor
 from gappletron.online import Online
-from gappletron.player import Player, for_records
+from gappletron.play.history import aligned
+from gappletron.play.monitor import Monitor
+from gappletron.play.player import Player, for_records
+from gappletron.play.saved import graph_from
 
 if TYPE_CHECKING:
     import os
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from gappletron.graphs.graph import FeedbackGraph
     from gappletron.kernel.numerics import Floats
     from gappletron.learners.learner import Learner
-    from gappletron.monitor import Rates
-    from gappletron.player import Turn
+    from gappletron.play.monitor import Rates
+    from gappletron.play.player import Turn
 
 __all__ = ["Evaluation", "OffPolicyEstimate", "evaluate_off_policy"]
 

@@ -1,6 +1,6 @@
 """One round at a time, for real use: act now, learn when the feedback comes, save and go on later.
 
-:class:`Online` is a :class:`~gappletron.player.Player` with names, receipts and their expiry.
+:class:`Online` is a :class:`~gappletron.play.player.Player` with names, receipts and their expiry.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from gappletron import model_files, opening
+from gappletron import opening
 from gappletron.base.checks import Label, SpentReceipt, Unavailable, UserError, number, whole
 from gappletron.base.cures import OPEN_AGAIN
 from gappletron.base.forks import forks, guard
@@ -30,13 +30,14 @@ from gappletron.journal.settings import versions
 from gappletron.journal.store import Store
 from gappletron.kernel.numerics import UNSEEN_LABEL
 from gappletron.learners.learner import Learner
-from gappletron.limits import Limits
-from gappletron.monitor import Monitor
 from gappletron.parts import FORMAT, TOGETHER, Parts
-from gappletron.player import Player, for_records
+from gappletron.play import saved
+from gappletron.play.limits import Limits
+from gappletron.play.monitor import Monitor
+from gappletron.play.player import Player, for_records
+from gappletron.play.watch import NoWatch
 from gappletron.receipts import Receipt
 from gappletron.waiting import PENDING, PENDING_BYTES, Waiting
-from gappletron.watching import NoWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -48,10 +49,10 @@ if TYPE_CHECKING:
     from gappletron.journal.presence import Trouble
     from gappletron.kernel.numerics import Floats
     from gappletron.kernel.pieces import Piece
-    from gappletron.limits import Budget
-    from gappletron.player import Turn
+    from gappletron.play.limits import Budget
+    from gappletron.play.player import Turn
+    from gappletron.play.watch import Watch
     from gappletron.receipts import Unseen
-    from gappletron.watching import Watch
 
 __all__ = ["Online"]
 
@@ -560,7 +561,7 @@ class Online:
     def _settle(self) -> None:
         """Bring to its end what a signal handler interrupted in an earlier call; at the start of every call.
 
-        Compiled code changes the state and notes it in one step: see :class:`gappletron.engine.Desk`.
+        Compiled code changes the state and notes it in one step: see :class:`gappletron.play.rounds.Desk`.
         """
         turn, receipt = self._acting, self._learning
         if turn is not None or receipt is not None:
@@ -1191,7 +1192,7 @@ class Online:
         is_nested = self._is_busy_here()
         with self._lock:
             self._look(is_nested)
-            model_files.write(path, FORMAT, *self._parts.snapshot())
+            saved.write(path, FORMAT, *self._parts.snapshot())
 
     def differences(self, other: Online) -> list[str]:
         """The names of the parts of the state in which another model differs, bit for bit; none where they are equal.
@@ -1229,7 +1230,7 @@ class Online:
         >>> again.rounds
         1
         """
-        parts = model_files.read(path, FORMAT, lambda header, arrays: Parts.restored(header, arrays, pieces))
+        parts = saved.read(path, FORMAT, lambda header, arrays: Parts.restored(header, arrays, pieces))
         return cls._of(parts)
 
 

@@ -16,10 +16,10 @@ from gappletron.data.records.encoder import Encoder
 from gappletron.data.stream import MOST_FEATURES
 from gappletron.data.vectors import Vector, Vectors
 from gappletron.kernel.numerics import UNSEEN_LABEL
-from gappletron.player import Player
+from gappletron.play.player import Player
+from gappletron.play.watch import NoWatch
 from gappletron.receipts import UNSEEN, Receipt
 from gappletron.waiting import Waiting
-from gappletron.watching import NoWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

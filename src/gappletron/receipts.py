@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron import model_files
 from gappletron.base.checks import Label, UserError, number, whole
-from gappletron.engine import (
+from gappletron.kernel.numerics import is_distribution
+from gappletron.learners.learner import Learner
+from gappletron.play import saved
+from gappletron.play.player import Turn
+from gappletron.play.rounds import (
     ACTION,
     ENTRIES,
     FOLLOWS,
@@ -26,9 +29,6 @@ from gappletron.engine import (
     row_size,
     row_values,
 )
-from gappletron.kernel.numerics import is_distribution
-from gappletron.learners.learner import Learner
-from gappletron.player import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from gappletron.graphs.graph import FeedbackGraph
     from gappletron.kernel.numerics import Floats
-    from gappletron.player import Player
+    from gappletron.play.player import Player
 
 __all__ = [
     "UNSEEN",
@@ -161,7 +161,7 @@ class Receipt:
             "rate": turn.rate,
             "features": {"indices": turn.x.indices.tolist(), "values": turn.x.values.tolist()},
             "width": turn.features,
-            "graph": model_files.graph_document(self.graph),
+            "graph": saved.graph_document(self.graph),
         }
 
     @classmethod
@@ -179,7 +179,7 @@ class Receipt:
         """
         try:
             session, serial = split_id(data["id"])
-            graph = model_files.graph_from(data["graph"])
+            graph = saved.graph_from(data["graph"])
             features = data["features"]
             x = np.array(features["indices"], np.int32), np.array(features["values"], np.float64)
             names = ("probabilities", "scores", "own_probabilities")
@@ -335,7 +335,7 @@ def write_receipts(waiting: Iterable[Receipt], own: FeedbackGraph) -> tuple[list
     action, greedy = heads[:, ACTION].astype(np.int64), heads[:, GREEDY].astype(np.int64)
     arrays: dict[str, NDArray[Any]] = {}
     for graph, which in places.items():
-        arrays |= model_files.graph_arrays(graph, f".{which}")
+        arrays |= saved.graph_arrays(graph, f".{which}")
     arrays |= {
         "receipts": np.stack([serials, action, greedy, entries, place], axis=1),
         "times": np.array([receipt.time for receipt in receipts], np.float64),
@@ -347,7 +347,7 @@ def write_receipts(waiting: Iterable[Receipt], own: FeedbackGraph) -> tuple[list
         "following": following,
         "own": _gathered(records, (rows - N)[following], N[following]),
     }
-    return [model_files.graph_header(graph) for graph in graphs], arrays
+    return [saved.graph_header(graph) for graph in graphs], arrays
 
 
 def _gathered(numbers: NDArray[Any], starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[Any]:
@@ -368,7 +368,7 @@ def read_receipts(
     times = arrays.get("times", np.zeros(len(rates)))  # absent, as the next two, in files of version 0.1
     following = arrays.get("following", np.zeros(len(rates), np.bool_))
     arrays.setdefault("own", np.zeros(0))
-    graphs = [model_files.graph_of(about, arrays, f".{place}") for place, about in enumerate(headers)]
+    graphs = [saved.graph_of(about, arrays, f".{place}") for place, about in enumerate(headers)]
     if not all(graph.may_precede(player.graph) for graph in graphs):
         raise UserError(DAMAGED)
     if rows.dtype != np.int64 or rows.shape != (len(rates), len(COLUMNS)) or len(rows) > most:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gappletron.base.checks import UserError
-from gappletron.engine import ACTION, HEAD
 from gappletron.journal import events
 from gappletron.kernel.numerics import is_distribution
-from gappletron.limits import Limits
-from gappletron.model_files import graph_from
+from gappletron.play.limits import Limits
+from gappletron.play.rounds import ACTION, HEAD
+from gappletron.play.saved import graph_from
 from gappletron.receipts import Receipt
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.spelling import pieces_of
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import named, names
-from gappletron.player import Player, for_records
+from gappletron.play.player import Player, for_records
 from gappletron.receipts import UNSEEN
 
 try:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gappletron.data.normalization import Normalization
     from gappletron.data.vectors import Vector
     from gappletron.kernel.numerics import Floats
-    from gappletron.player import Turn
+    from gappletron.play.player import Turn
     from gappletron.receipts import Unseen
 
 __all__ = ["Evaluation", "RiverAct", "RiverClassifier", "evaluate"]

@@ -1,4 +1,4 @@
-"""A classifier for scikit-learn: :class:`GappletronClassifier` is a :class:`~gappletron.player.Player` behind `fit`,
+"""A classifier for scikit-learn: :class:`GappletronClassifier` is a :class:`~gappletron.play.player.Player` behind `fit`,
 `partial_fit` and `predict`.
 
 Positions of classes in the graph and in `classes_` may differ, since `classes_` is sorted; `_order` leads from the
@@ -20,7 +20,7 @@ from gappletron.data.records.values import is_missing
 from gappletron.data.stream import ArrayStream, plain_names
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.spelling import pieces_of
-from gappletron.player import Player
+from gappletron.play.player import Player
 from gappletron.receipts import UNSEEN
 
 if TYPE_CHECKING:

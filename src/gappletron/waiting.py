@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.player import Player
+    from gappletron.play.player import Player
 
 __all__ = ["PENDING", "PENDING_BYTES", "Waiting"]
 

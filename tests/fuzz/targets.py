@@ -21,11 +21,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from gappletron import UNSEEN, FeedbackGraph, Online, UserError, model_files
+from gappletron import UNSEEN, FeedbackGraph, Online, UserError
 from gappletron.data.svmlight import SvmlightFile
 from gappletron.experiments import store as store_module
 from gappletron.experiments.store import COLUMNS, Store, read_results, write_table
 from gappletron.experiments.sweeps import selected
+from gappletron.play import saved
 from storms import stored_result
 
 FOLDER = Path(tempfile.mkdtemp(prefix="gappletron-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
@@ -197,7 +198,7 @@ def saved_model(data):
         if reader.is_empty:
             break
     path = FOLDER / f"{os.getpid()}.npz"
-    model_files.write(path, "gappletron.Online", header, arrays)
+    saved.write(path, "gappletron.Online", header, arrays)
     _load_and_play(path)
 
 

@@ -164,7 +164,7 @@ def teach(
     from gappletron.data.prepared import prepared_chunks
     from gappletron.graphs.graph import class_positions, new_classes, open_graph
     from gappletron.online import Online
-    from gappletron.player import Player, for_records
+    from gappletron.play.player import Player, for_records
 
     target = out or model
     check_outputs(None, None, target, inputs=(data,))

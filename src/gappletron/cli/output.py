@@ -19,11 +19,11 @@ from gappletron.base.signals import NOTHING_YET, exit_code, raising
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gappletron.history import Histories
-    from gappletron.monitor import Report
-    from gappletron.player import Player
-    from gappletron.runs import Runs
-    from gappletron.watching import Watch
+    from gappletron.play.history import Histories
+    from gappletron.play.monitor import Report
+    from gappletron.play.player import Player
+    from gappletron.play.runs import Runs
+    from gappletron.play.watch import Watch
 
 
 def say(text: str = "") -> None:
@@ -76,7 +76,7 @@ def _same_file(path: Path, name: str) -> bool:
 
 
 class Playable(Protocol):
-    """What can be played step by step: :class:`~gappletron.runs.Runs`, or several of them."""
+    """What can be played step by step: :class:`~gappletron.play.runs.Runs`, or several of them."""
 
     @property
     def rounds(self) -> int | None:
@@ -182,20 +182,20 @@ class Estimates:
     @property
     def watch(self) -> Watch | None:
         """The watch of new players."""
-        from gappletron.watching import Watch
+        from gappletron.play.watch import Watch
 
         return None if self.alpha is None else Watch(alpha=self.alpha)
 
     def begin(self, player: Player) -> None:
         """Watch a player that is not watched yet."""
-        from gappletron.watching import NoWatch
+        from gappletron.play.watch import NoWatch
 
         if self.watch is not None and isinstance(player.watch, NoWatch):
             player.begin_watch(self.watch)
 
     def note(self, runs: Runs) -> str:
         """The error of the first run so far, for the progress line."""
-        from gappletron.monitor import Monitor
+        from gappletron.play.monitor import Monitor
 
         if self.alpha is None:
             return ""
@@ -203,7 +203,7 @@ class Estimates:
 
     def of(self, runs: Runs, histories: Histories) -> list[Report]:
         """What the monitor of each run says, from the labels that were seen alone."""
-        from gappletron.monitor import Monitor
+        from gappletron.play.monitor import Monitor
 
         if self.alpha is None:
             return []
@@ -212,7 +212,7 @@ class Estimates:
 
 def show_estimates(histories: Histories, reports: list[Report]) -> None:
     """Print the estimated errors beside the true ones; that of the greedy class was not counted."""
-    from gappletron.history import aligned
+    from gappletron.play.history import aligned
 
     if not reports:
         return

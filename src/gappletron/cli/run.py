@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from gappletron.data.stream import Stream
     from gappletron.graphs.graph import FeedbackGraph
     from gappletron.learners.learner import Learner
-    from gappletron.limits import Limits
     from gappletron.online import Online
-    from gappletron.runs import Runs
+    from gappletron.play.limits import Limits
+    from gappletron.play.runs import Runs
 
 
 def run(
@@ -188,8 +188,8 @@ def run(
 ) -> None:
     """Play a stream with one or more learners and print their error rates."""
     from gappletron.graphs.graph import open_graph
-    from gappletron.history import Histories
-    from gappletron.runs import Runs
+    from gappletron.play.history import Histories
+    from gappletron.play.runs import Runs
 
     if gamma is not None and tuning is not None:
         raise UserError("--gamma and --tuning were both given, and both set gamma: omit one of them")
@@ -273,14 +273,14 @@ def run(
 
 def _limits(min_propensity: float | None, budget: str | None) -> Limits:
     """The limits that the options ask for."""
-    from gappletron.limits import Budget, Limits
+    from gappletron.play.limits import Budget, Limits
 
     return Limits(min_propensity or 0.0, None if budget is None else Budget.parse(budget))
 
 
 def _rows_of(stream: Stream, normalize: str, bias: bool | None) -> tuple[str, bool | str]:
     """How the rows of this stream are prepared."""
-    from gappletron.player import for_records
+    from gappletron.play.player import for_records
 
     row_bias: bool | str = "auto" if bias is None else bias
     return (normalize, row_bias) if stream.encoder is None else for_records(normalize, row_bias)

@@ -148,7 +148,7 @@ def serve(
     except ImportError as error:
         raise UserError(f"the service needs {error.name}: pip install 'gappletron[serve]'") from None
 
-    from gappletron.limits import Budget
+    from gappletron.play.limits import Budget
 
     places = places_of(folders)
     names = [place.name for place in places]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gappletron.history import COLOURS, Histories, History
+from gappletron.play.history import COLOURS, Histories, History
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gappletron.data.stream import Stream
     from gappletron.graphs.graph import FeedbackGraph
     from gappletron.learners.learner import Learner
-    from gappletron.runs import Runs
+    from gappletron.play.runs import Runs
 
 __all__ = ["Comparison", "Setting", "Shown", "draw", "settings"]
 
@@ -124,7 +124,7 @@ class Comparison:
         from gappletron.graphs.graph import FeedbackGraph
         from gappletron.learners.exploration.simple_rules import BurnIn, Greedy
         from gappletron.learners.one_against_all import OneAgainstAll
-        from gappletron.runs import Runs
+        from gappletron.play.runs import Runs
 
         hidden: dict[str, Learner] = {
             OURS: OneAgainstAll(),

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from zlib import crc32
 
 from gappletron.experiments.sweeps import draws
-from gappletron.history import COLOURS
 from gappletron.learners.registry import names
+from gappletron.play.history import COLOURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

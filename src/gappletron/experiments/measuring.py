@@ -9,7 +9,7 @@ from gappletron.comparator import best_comparator
 from gappletron.data.unit_vectors import UnitVectors
 from gappletron.experiments.theorems import tightness_of, with_comparator
 from gappletron.learners.optimizers import FixedOGD
-from gappletron.runs import play
+from gappletron.play.runs import play
 from gappletron.theory import THEOREMS, Bound, Theorem, bounds
 from gappletron.tuning import tuned
 

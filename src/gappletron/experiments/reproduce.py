@@ -16,7 +16,7 @@ from gappletron.experiments.runner import run
 from gappletron.experiments.store import Store, write_table
 from gappletron.experiments.sweeps import FIGURES, ROUNDS, drawable, left_out, selected
 from gappletron.kernel.pieces import source_hash
-from gappletron.runs import usable_cores
+from gappletron.play.runs import usable_cores
 
 MAX_COMPILERS = 8  # processes: there are some forty loops, and each process needs a second to start
 

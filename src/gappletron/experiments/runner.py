@@ -25,7 +25,6 @@ from gappletron.comparator import Comparator, best_comparator
 from gappletron.data.adversarial import FreshThenSegments, Segments
 from gappletron.data.open import open_stream
 from gappletron.data.prepared import Remembered
-from gappletron.engine import Counts, Losses
 from gappletron.experiments import remarks
 from gappletron.experiments.readings import tuned_as_read
 from gappletron.experiments.store import Outcome, Result, Store
@@ -38,8 +37,9 @@ from gappletron.learners.exploration.rule import Exploration
 from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.optimizers import Optimizer
 from gappletron.learners.registry import named
-from gappletron.player import Player
-from gappletron.runs import play
+from gappletron.play.player import Player
+from gappletron.play.rounds import Counts, Losses
+from gappletron.play.runs import play
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

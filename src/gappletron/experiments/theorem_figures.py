@@ -41,8 +41,8 @@ from gappletron.experiments.theorems import (
     loses_nothing,
     lower_bounds,
 )
-from gappletron.history import COLOURS
 from gappletron.learners.gappletron import Gappletron
+from gappletron.play.history import COLOURS
 from gappletron.theory import THEOREMS, bounds
 
 if TYPE_CHECKING:

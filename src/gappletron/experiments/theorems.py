@@ -14,7 +14,7 @@ from gappletron.experiments.runner import graph_of, stream_of
 from gappletron.experiments.sweeps import probes
 from gappletron.kernel.pieces import source_hash
 from gappletron.learners.gappletron import Gappletron
-from gappletron.runs import play
+from gappletron.play.runs import play
 from gappletron.theory import THEOREMS, Bound, bounds
 
 if TYPE_CHECKING:

@@ -19,18 +19,18 @@ import zlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from gappletron import model_files
 from gappletron.base import files
 from gappletron.base.checks import Cure, Unavailable, UserError
 from gappletron.base.cures import OPEN_AGAIN
 from gappletron.journal.store import Group, Store
+from gappletron.play import saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from gappletron.model_files import Rebuild
+    from gappletron.play.saved import Rebuild
 
 __all__ = ["FolderReader", "FolderStore", "read_groups", "repair"]
 
@@ -102,7 +102,7 @@ class FolderReader:
 
     def read_snapshot(self, at: int, kind: str, rebuilt: Rebuild[T]) -> T:
         """What `rebuilt` makes of a snapshot; a UserError where it is damaged."""
-        return model_files.read(_snapshot(self.folder, at), kind, rebuilt)
+        return saved.read(_snapshot(self.folder, at), kind, rebuilt)
 
     @property
     def nbytes(self) -> int:
@@ -272,10 +272,10 @@ class FolderStore(Store):
         return sorted(_numbered(self.folder, SNAPSHOT))
 
     def put_snapshot(self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        model_files.write(_snapshot(self.folder, at), kind, header, arrays)
+        saved.write(_snapshot(self.folder, at), kind, header, arrays)
 
     def read_snapshot(self, at: int, kind: str, rebuilt: Rebuild[T]) -> T:
-        return model_files.read(_snapshot(self.folder, at), kind, rebuilt)
+        return saved.read(_snapshot(self.folder, at), kind, rebuilt)
 
     def drop_snapshot(self, at: int) -> None:
         _snapshot(self.folder, at).unlink(missing_ok=True)
@@ -484,7 +484,7 @@ def repair(folder: str | os.PathLike[str]) -> int:
 
 def _repaired(place: Path) -> int:
     for at, path in _numbered(place, SNAPSHOT).items():
-        if not model_files.is_whole(path):
+        if not saved.is_whole(path):
             _set_aside(path, f"state-{at}")
     newest = max(_numbered(place, SNAPSHOT), default=0)
     parts = [_part(path, first) for first, path in sorted(_numbered(place, SEGMENT).items())]

@@ -24,7 +24,7 @@ from gappletron.base.signals import held_back
 from gappletron.journal.events import GraphMade, without_features
 from gappletron.journal.presence import Trouble, lost
 from gappletron.journal.store import Group
-from gappletron.model_files import graph_document
+from gappletron.play.saved import graph_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +66,7 @@ class Policy(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A copy of a model's state (:mod:`gappletron.model_files`), and the number of events that led to it.
+    """A copy of a model's state (:mod:`gappletron.play.saved`), and the number of events that led to it.
 
     `more` makes further arrays of it: what takes long is done there, when the model is in use again. The features of
     events below `stop` need not be kept; None where all are kept.

@@ -10,8 +10,8 @@ import numpy as np
 from gappletron.base.checks import LETTERS_SHOWN, UserError, printable, shortened
 from gappletron.base.version import __version__
 from gappletron.kernel.spelling import rebuilt, spelled
-from gappletron.model_files import graph_document
-from gappletron.player import learner_of
+from gappletron.play.player import learner_of
+from gappletron.play.saved import graph_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,15 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from gappletron import model_files
 from gappletron.base.checks import Unavailable, UserError
+from gappletron.play import saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from gappletron.model_files import Rebuild
+    from gappletron.play.saved import Rebuild
 
 __all__ = ["Group", "MemoryStore", "Store"]
 
@@ -79,7 +79,7 @@ class Store(ABC):
 
     @abstractmethod
     def put_snapshot(self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Store a snapshot of a model (:mod:`gappletron.model_files`) as a whole or not at all."""
+        """Store a snapshot of a model (:mod:`gappletron.play.saved`) as a whole or not at all."""
 
     @abstractmethod
     def read_snapshot(self, at: int, kind: str, rebuilt: Rebuild[T]) -> T:
@@ -148,10 +148,10 @@ class MemoryStore(Store):
         return sorted(self._snapshots)
 
     def put_snapshot(self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self._snapshots[at] = model_files.to_bytes(kind, header, arrays)
+        self._snapshots[at] = saved.to_bytes(kind, header, arrays)
 
     def read_snapshot(self, at: int, kind: str, rebuilt: Rebuild[T]) -> T:
-        return model_files.from_bytes(self._snapshots[at], kind, rebuilt)
+        return saved.from_bytes(self._snapshots[at], kind, rebuilt)
 
     def drop_snapshot(self, at: int) -> None:
         del self._snapshots[at]

@@ -14,8 +14,8 @@ from gappletron.base import files
 from gappletron.base.checks import UserError
 from gappletron.journal import events
 from gappletron.journal.folder import FolderReader
-from gappletron.limits import Limits
-from gappletron.model_files import graph_from
+from gappletron.play.limits import Limits
+from gappletron.play.saved import graph_from
 
 if TYPE_CHECKING:
     import os

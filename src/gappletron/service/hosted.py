@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from gappletron.journal.presence import Trouble
     from gappletron.kernel.numerics import Floats
     from gappletron.learners.learner import Learner
-    from gappletron.limits import Limits
-    from gappletron.monitor import Monitor
+    from gappletron.play.limits import Limits
+    from gappletron.play.monitor import Monitor
     from gappletron.receipts import Receipt
 
 __all__ = ["Hosted", "Key", "Model", "NotDeciding", "TooManyWaiting"]

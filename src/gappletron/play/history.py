@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from gappletron.base import files
 from gappletron.base.checks import Label, UserError, printable, shortened, unknown
-from gappletron.engine import BLIND, COSTS, EXPLORED, LABELS_SEEN, LOSSES, MISTAKES, RATES, Tally
+from gappletron.play.rounds import BLIND, COSTS, EXPLORED, LABELS_SEEN, LOSSES, MISTAKES, RATES, Tally
 
 if TYPE_CHECKING:
     from pathlib import Path

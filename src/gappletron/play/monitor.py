@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from gappletron.base import files
 from gappletron.base.checks import UserError, number, printable
-from gappletron.history import COLOURS, aligned
-from gappletron.watching import (
+from gappletron.play.history import COLOURS, aligned
+from gappletron.play.watch import (
     ALARM_SINCE,
     AMONG_SEEN,
     BEST_HIGH,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from gappletron.base.checks import Label
-    from gappletron.player import Player
+    from gappletron.play.player import Player
 
 __all__ = ["Alarm", "ClassRates", "Estimate", "Monitor", "Rates", "Report", "WindowRates"]
 

@@ -15,13 +15,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gappletron import model_files
 from gappletron.base.checks import UserError, number, whole
 from gappletron.data.normalization import AsGiven, Copied, Normalization, Room, normalization_of
 from gappletron.data.prepared import Prepared, prepared
 from gappletron.data.stream import MOST_FEATURES, frozen
 from gappletron.data.vectors import NO_VECTOR, Checker, Vector, Vectors, batches_of, sparse_parts
-from gappletron.engine import (
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.numerics import UNSEEN_LABEL, is_distribution
+from gappletron.kernel.packed import packed
+from gappletron.kernel.pieces import can_be_loaded, entry, in_mode, is_interpreted, same_types
+from gappletron.kernel.spelling import rebuilt, spelled
+from gappletron.kernel.state import Sizes, State, check_shapes
+from gappletron.learners.learner import Learner
+from gappletron.learners.registry import check_can_play, named
+from gappletron.play import saved
+from gappletron.play.limits import Limits, NoLimits, limits_of
+from gappletron.play.rounds import (
     ACTION,
     FOLLOWS,
     GREEDY,
@@ -55,16 +64,7 @@ from gappletron.engine import (
     scale_rows,
     teach,
 )
-from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.numerics import UNSEEN_LABEL, is_distribution
-from gappletron.kernel.packed import packed
-from gappletron.kernel.pieces import can_be_loaded, entry, in_mode, is_interpreted, same_types
-from gappletron.kernel.spelling import rebuilt, spelled
-from gappletron.kernel.state import Sizes, State, check_shapes
-from gappletron.learners.learner import Learner
-from gappletron.learners.registry import check_can_play, named
-from gappletron.limits import Limits, NoLimits, limits_of
-from gappletron.watching import NoWatch, Watching, check_saved, watch_of
+from gappletron.play.watch import NoWatch, Watching, check_saved, watch_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -74,11 +74,11 @@ if TYPE_CHECKING:
 
     from gappletron.base.checks import Label
     from gappletron.data.stream import Chunk
-    from gappletron.engine import Desk, Losses, Tally
     from gappletron.graphs.graph import Plan
     from gappletron.kernel.numerics import Floats
     from gappletron.kernel.packed import Packed
     from gappletron.kernel.pieces import Piece
+    from gappletron.play.rounds import Desk, Losses, Tally
 
 __all__ = ["Player", "Turn", "Turns", "learner_of"]
 
@@ -98,7 +98,7 @@ class Turn:
     """An action that was drawn, and all that learning from it later needs.
 
     `graph` is the feedback graph of the round; actions and classes are positions in it. `record` holds all numbers
-    (:func:`gappletron.engine.new_record`).
+    (:func:`gappletron.play.rounds.new_record`).
 
     >>> turn = Player("gapsmh", FeedbackGraph.bandit(3), features=2).act([1.0, 0.5])
     >>> turn.greedy, turn.probabilities.round(2).tolist()
@@ -743,7 +743,7 @@ class Player:
             return can_be_loaded(advance, *self._nothing_to_play(record))
 
     def _nothing_to_play(self, record: Counts | Losses | None) -> tuple[Any, ...]:
-        """The arguments of :func:`~gappletron.engine.advance` without a round."""
+        """The arguments of :func:`~gappletron.play.rounds.advance` without a round."""
         tally, rows = self._new_tally(), Rows(*NO_ROWS, np.zeros(0), np.zeros(0), self._room(NO_ROWS.indptr))
         record = Counts() if record is None else record
         return self.learner, self._state.tuple, self._plan, rows, self._desk, tally, record
@@ -1189,7 +1189,7 @@ class Player:
             "features": self.features,
             "normalization": spelled(self.normalization),
             "bias": self.bias,
-            "graph": model_files.graph_header(self.graph),
+            "graph": saved.graph_header(self.graph),
             "watch": spelled(self.watch),
             "limits": self.limits.to_dict(),
             "rounds": self.rounds,
@@ -1200,14 +1200,14 @@ class Player:
         scales = {f"scales.{name}": array for name, array in self._scales.arrays.items()}
         watched = {f"watch.{name}": array for name, array in self._watched.arrays.items()}
         limited = {f"limits.{name}": array for name, array in self._limited.arrays.items()}
-        return header, {**model_files.graph_arrays(self.graph), **state, **scales, **watched, **limited}
+        return header, {**saved.graph_arrays(self.graph), **state, **scales, **watched, **limited}
 
     @classmethod
     def restored(
         cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], pieces: Iterable[type[Piece]] = ()
     ) -> Player:
         """The player of a :meth:`snapshot`; `pieces` are classes of your own that its learner is made of."""
-        graph = model_files.graph_of(header["graph"], arrays)
+        graph = saved.graph_of(header["graph"], arrays)
         learner = learner_of(rebuilt(header["learner"], tuple(pieces)))
         features = whole(header["features"], "features", least=1, most=MOST_FEATURES)
         normalization, bias = _rows_of(header, pieces)
@@ -1237,7 +1237,7 @@ class Player:
         The file is a NumPy archive with a JSON header: nothing in it can run code. It replaces an older one at once or
         not at all. A player that was saved and loaded at any round goes on bit for bit.
         """
-        model_files.write(path, FORMAT, *self.snapshot())
+        saved.write(path, FORMAT, *self.snapshot())
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, pieces: Iterable[type[Piece]] = ()) -> Player:
@@ -1252,7 +1252,7 @@ class Player:
         >>> again.rounds
         1
         """
-        return model_files.read(path, FORMAT, lambda header, arrays: cls.restored(header, arrays, pieces))
+        return saved.read(path, FORMAT, lambda header, arrays: cls.restored(header, arrays, pieces))
 
     def to_bytes(self) -> bytes:
         """The bytes that :meth:`save` would write; nothing in them can run code.
@@ -1261,9 +1261,9 @@ class Player:
         >>> Player.from_bytes(player.to_bytes()).features
         2
         """
-        return model_files.to_bytes(FORMAT, *self.snapshot())
+        return saved.to_bytes(FORMAT, *self.snapshot())
 
     @classmethod
     def from_bytes(cls, data: bytes, *, pieces: Iterable[type[Piece]] = ()) -> Player:
         """The player of :meth:`to_bytes`, or of a file that :meth:`save` wrote; `pieces` as in :meth:`load`."""
-        return model_files.from_bytes(data, FORMAT, lambda header, arrays: cls.restored(header, arrays, pieces))
+        return saved.from_bytes(data, FORMAT, lambda header, arrays: cls.restored(header, arrays, pieces))

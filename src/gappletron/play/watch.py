@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gappletron.base.checks import UserError, number, whole
-from gappletron.confidence import (
+from gappletron.kernel.pieces import Piece, compiled, helper, seldom
+from gappletron.kernel.state import Field, Scratch
+from gappletron.play.confidence import (
     BETS,
     CHORD,
     STAKES,
@@ -35,8 +37,6 @@ from gappletron.confidence import (
     mean_at_most,
     most_hidden,
 )
-from gappletron.kernel.pieces import Piece, compiled, helper, seldom
-from gappletron.kernel.state import Field, Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,12 @@ from gappletron.base.checks import Label, UserError, fits_in_memory, listing, pr
 from gappletron.data.open import open_stream
 from gappletron.data.prepared import prepared_chunks
 from gappletron.data.stream import Stream, limited
-from gappletron.engine import (
+from gappletron.graphs.graph import FeedbackGraph, class_positions, new_classes, open_graph
+from gappletron.learners.learner import Learner
+from gappletron.learners.registry import check_can_play
+from gappletron.play.history import Histories, History, curve_of
+from gappletron.play.player import Player, for_records, learner_of
+from gappletron.play.rounds import (
     BLIND,
     COSTS,
     EXPLORED,
@@ -28,11 +33,6 @@ from gappletron.engine import (
     Losses,
     new_tally,
 )
-from gappletron.graphs.graph import FeedbackGraph, class_positions, new_classes, open_graph
-from gappletron.history import Histories, History, curve_of
-from gappletron.learners.learner import Learner
-from gappletron.learners.registry import check_can_play
-from gappletron.player import Player, for_records, learner_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
     from gappletron.data.normalization import Normalization
     from gappletron.data.prepared import Prepared
-    from gappletron.engine import Tally
     from gappletron.kernel.numerics import Floats
-    from gappletron.limits import Limits
-    from gappletron.watching import Watching
+    from gappletron.play.limits import Limits
+    from gappletron.play.rounds import Tally
+    from gappletron.play.watch import Watching
 
     Graphs = FeedbackGraph | str | Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph]
 

@@ -24,8 +24,8 @@ from gappletron.kernel.numerics import UNSEEN_LABEL, Row
 from gappletron.kernel.packed import unpacked
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.learners.learner import Decision, Round, cost_of
-from gappletron.limits import NoLimits
-from gappletron.watching import NoWatch, Played
+from gappletron.play.limits import NoLimits
+from gappletron.play.watch import NoWatch, Played
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from gappletron.kernel.numerics import Floats
     from gappletron.kernel.packed import Packed
     from gappletron.learners.learner import Learner
-    from gappletron.limits import Limiting
-    from gappletron.watching import Watching
+    from gappletron.play.limits import Limiting
+    from gappletron.play.watch import Watching
 
 __all__ = [
     "Counts",
