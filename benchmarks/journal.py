@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from gappletron import FeedbackGraph, Online
-from gappletron.journal.events import packed_decision
-from gappletron.journal.folder import FolderStore
-from gappletron.journal.store import Group
+from gappletron.online.events import packed_decision
+from gappletron.online.folder import FolderStore
+from gappletron.online.store import Group
 
 REPEATS = 5
 ROW = np.arange(10, dtype=np.int32).tobytes() + np.ones(10).tobytes()

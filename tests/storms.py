@@ -47,11 +47,11 @@ from gappletron.client import Client
 from gappletron.data.stream import frozen
 from gappletron.experiments.store import Outcome, Result, Store, read_results
 from gappletron.experiments.sweeps import selected
-from gappletron.journal import events
-from gappletron.journal.folder import FolderStore, read_groups
 from gappletron.kernel import pieces
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.kernel.pieces import ready
+from gappletron.online import events
+from gappletron.online.folder import FolderStore, read_groups
 
 
 class Struck(BaseException):

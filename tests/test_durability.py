@@ -20,9 +20,9 @@ import pytest
 import storms
 from gappletron import FeedbackGraph, Online, Receipt, UserError, interpreted, read_decisions
 from gappletron.base import files, forks
-from gappletron.journal import events, folder as folders
-from gappletron.journal.folder import FolderStore, read_groups, repair
-from gappletron.journal.store import Group, MemoryStore
+from gappletron.online import events, folder as folders
+from gappletron.online.folder import FolderStore, read_groups, repair
+from gappletron.online.store import Group, MemoryStore
 
 GRAPH = FeedbackGraph.full(["a", "b", "c"])
 

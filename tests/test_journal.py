@@ -24,10 +24,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 import storms
 from gappletron import UNSEEN, Budget, Encoder, FeedbackGraph, Online, Receipt, UserError, interpreted, read_decisions
-from gappletron.answers import KeyReused
-from gappletron.journal import events, folder as folders, journal as journals, table
-from gappletron.journal.folder import FRAME, FolderStore, read_groups, repair
-from gappletron.journal.store import Group, MemoryStore
+from gappletron.online import decisions, events, folder as folders, journal as journals
+from gappletron.online.answers import KeyReused
+from gappletron.online.folder import FRAME, FolderStore, read_groups, repair
+from gappletron.online.store import Group, MemoryStore
 
 GRAPH = FeedbackGraph.filtering(["ham", "spam", "odd"])
 FULL = FeedbackGraph.full(["ham", "spam", "odd"])
@@ -36,7 +36,7 @@ FULL = FeedbackGraph.full(["ham", "spam", "odd"])
 @pytest.fixture(autouse=True)
 def plain(monkeypatch):
     """Interpreted rounds, and a clock that stands still, so that all curves are the same."""
-    monkeypatch.setattr("gappletron.online.time.time", lambda: 1000.0)
+    monkeypatch.setattr("gappletron.online.model.time.time", lambda: 1000.0)
     with interpreted():
         yield
 
@@ -191,12 +191,12 @@ def test_a_model_to_start_with(tmp_path):
 
 def test_receipts_expire_by_age_and_the_log_says_so(tmp_path, monkeypatch):
     clock = itertools.count(1_000.0, 5.0)  # it is read twice in every act
-    monkeypatch.setattr("gappletron.online.time.time", lambda: next(clock))
+    monkeypatch.setattr("gappletron.online.model.time.time", lambda: next(clock))
     model = opened(tmp_path / "journal", pending_age=25.0)
     receipts = [model.act(x) for x, _ in itertools.islice(rows(), 6)]
     assert [receipt.serial for receipt in model.pending] == [3, 4, 5]
     crash(model)
-    monkeypatch.setattr("gappletron.online.time.time", lambda: 1e9)  # replay reads no clock
+    monkeypatch.setattr("gappletron.online.model.time.time", lambda: 1e9)  # replay reads no clock
     same(Online.from_journal(tmp_path / "journal"), model)
     again = Online.open(tmp_path / "journal")
     assert again.waiting == 0  # but by now the others are too old as well
@@ -671,7 +671,7 @@ def test_a_copy_of_the_process_does_not_write(tmp_path):
 
 
 def test_answers_are_recalled_and_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr("gappletron.answers.MOST_ANSWERS", 3)
+    monkeypatch.setattr("gappletron.online.answers.MOST_ANSWERS", 3)
     model = opened(tmp_path / "journal")
     for number in range(5):
         model.remember(f"key {number}", b"f", b"%d" % number)
@@ -733,19 +733,19 @@ def test_the_table_holds_what_happened(tmp_path):
     for row in expected:
         if row["status"] == "waiting" and row["id"] not in {receipt.id for receipt in model.pending}:
             row["status"] = "expired"
-    table.export(tmp_path / "journal", tmp_path / "decisions.parquet")  # while the model is open
+    decisions.export(tmp_path / "journal", tmp_path / "decisions.parquet")  # while the model is open
     found = pq.read_table(tmp_path / "decisions.parquet").to_pylist()
     assert [{name: row[name] for name in expected[0]} for row in found] == expected
     assert len({row["graph"] for row in found}) == 2
     assert all((row["feedback_time"] is None) == (row["status"] == "waiting") for row in found)
-    table.export(tmp_path / "journal", tmp_path / "decisions.csv")
+    decisions.export(tmp_path / "journal", tmp_path / "decisions.csv")
     with (tmp_path / "decisions.csv").open(newline="", encoding="utf-8") as file:
         written = list(csv.DictReader(file))
     assert [json.loads(row["values"]) for row in written] == [row["values"] for row in expected]
     assert [row["label"] for row in written] == [row["label"] or "" for row in expected]
     with pytest.raises(UserError, match=r"end in .parquet or .csv"):
-        table.export(tmp_path / "journal", tmp_path / "decisions.xlsx")
-    summary = table.summary(tmp_path / "journal")
+        decisions.export(tmp_path / "journal", tmp_path / "decisions.xlsx")
+    summary = decisions.summary(tmp_path / "journal")
     assert summary.rounds == 12
     assert summary.statuses["expired"] == sum(row["status"] == "expired" for row in expected)
     model.close()
@@ -1030,7 +1030,7 @@ def test_a_round_that_could_not_be_logged_stops_the_model(tmp_path, monkeypatch)
     with pytest.raises(MemoryError):
         model.act_many([np.ones(5)] * 40)
     monkeypatch.undo()
-    monkeypatch.setattr("gappletron.online.time.time", lambda: 1000.0)
+    monkeypatch.setattr("gappletron.online.model.time.time", lambda: 1000.0)
     with interpreted(), pytest.raises(UserError, match="was played and not logged"):
         model.act(np.ones(5))
     crash(model)
@@ -1060,7 +1060,7 @@ def test_rows_are_compacted_also_where_every_opening_is_short(tmp_path):
         store = FolderStore(tmp_path / "journal", segment_bytes=1000)
         with Online.open(store, "gapsmh", GRAPH, 5, durability="os", keep_rows=15) as model:
             play(model, rows(), 10)
-    found = table.summary(tmp_path / "journal")
+    found = decisions.summary(tmp_path / "journal")
     assert 40 <= found.compacted <= 65
     newest = max((tmp_path / "journal").glob("state-*.npz"))
     newest.write_bytes(newest.read_bytes()[:-9])
@@ -1131,7 +1131,7 @@ def test_readers_notice_damage_too(some_log):
 def test_an_old_receipt_is_refused_also_without_new_decisions(tmp_path, monkeypatch):
     model = opened(tmp_path / "journal", pending_age=10.0)
     receipt = model.act(np.ones(5))
-    monkeypatch.setattr("gappletron.online.time.time", lambda: 1050.0)
+    monkeypatch.setattr("gappletron.online.model.time.time", lambda: 1050.0)
     with pytest.raises(UserError, match="has expired"):
         model.learn(receipt, UNSEEN)
     model.set_limits(min_propensity=0.1)
@@ -1170,7 +1170,7 @@ def test_a_write_that_fails_meanwhile_does_not_refuse_the_middle_of_a_hold(tmp_p
         with pytest.raises(UserError, match="no room"):
             model.commit()
         monkeypatch.undo()
-        monkeypatch.setattr("gappletron.online.time.time", lambda: 1000.0)
+        monkeypatch.setattr("gappletron.online.model.time.time", lambda: 1000.0)
         model.commit()
         crash(model)
         again = Online.from_journal(tmp_path / "journal")

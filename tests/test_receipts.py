@@ -163,7 +163,7 @@ def test_loading_without_playing_does_not_make_the_list_of_sessions_longer(tmp_p
 
 
 def test_at_most_256_sessions_are_remembered_and_waiting_receipts_never_lose_theirs(tmp_path, monkeypatch):
-    monkeypatch.setattr("gappletron.waiting.MOST_SESSIONS", 4)
+    monkeypatch.setattr("gappletron.online.waiting.MOST_SESSIONS", 4)
     path, current = tmp_path / "model.npz", model()
     first, learned = current.act(X), []
     for _ in range(8):

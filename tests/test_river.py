@@ -25,7 +25,7 @@ from gappletron import (
     interpreted,
     named,
 )
-from gappletron.river import evaluate
+from gappletron.online.river import evaluate
 
 SMALL = Encoder(features=64)
 

@@ -208,7 +208,7 @@ def test_a_full_disk_is_503_and_no_health(mail, monkeypatch):
     browser = Browser(create_app([Hosted("mail", mail)]))
     store = mail._journal.store
     with monkeypatch.context() as patch:
-        patch.setattr("gappletron.journal.folder._write_all", _no_space)
+        patch.setattr("gappletron.online.folder._write_all", _no_space)
         refused = browser.post("/v1/act", {"x": "a"})
         assert refused.status == 503
         assert "No space left on device" in refused.error

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gappletron import Budget, Encoder, FeedbackGraph, Online, UserError, interpreted, read_decisions
 from gappletron.client import Client
-from gappletron.journal import journal as journals
+from gappletron.online import journal as journals
 from gappletron.service import upkeep
 from gappletron.service.app import create_app
 from gappletron.service.hosted import Hosted
@@ -136,7 +136,7 @@ def test_after_a_full_disk_the_service_is_well_again_without_a_request(tmp_path,
         hosted = Hosted("mail", model)
         browser = Browser(create_app([hosted]))
         with monkeypatch.context() as patch:
-            patch.setattr("gappletron.journal.folder._write_all", no_space)
+            patch.setattr("gappletron.online.folder._write_all", no_space)
             assert browser.post("/v1/act", {"x": "a"}).status == 503
             look_after_for_a_while(hosted)
             assert browser.get("/v1/health").status == 503

@@ -33,7 +33,6 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.experiments.store import Outcome as Outcome, Result as Result, read_results as read_results
     from gappletron.experiments.sweeps import Task as Task
     from gappletron.graphs.graph import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays, Plan as Plan
-    from gappletron.journal.table import read_decisions as read_decisions
     from gappletron.kernel.pieces import (
         Piece as Piece,
         compiled as compiled,
@@ -99,12 +98,16 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
         SobaDiag as SobaDiag,
     )
     from gappletron.learners.squarecb import SquareCBG as SquareCBG
-    from gappletron.offpolicy import (
+    from gappletron.online.decisions import read_decisions as read_decisions
+    from gappletron.online.model import Online as Online
+    from gappletron.online.off_policy import (
         Evaluation as Evaluation,
         OffPolicyEstimate as OffPolicyEstimate,
         evaluate_off_policy as evaluate_off_policy,
     )
-    from gappletron.online import Online as Online
+    from gappletron.online.receipts import UNSEEN as UNSEEN, Receipt as Receipt
+    from gappletron.online.river import RiverAct as RiverAct, RiverClassifier as RiverClassifier
+    from gappletron.online.sklearn import Acts as Acts, GappletronClassifier as GappletronClassifier
     from gappletron.play.history import (
         Confusion as Confusion,
         Curve as Curve,
@@ -124,9 +127,6 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.play.player import Player as Player, Turn as Turn
     from gappletron.play.runs import Runs as Runs, play as play
     from gappletron.play.watch import Watch as Watch
-    from gappletron.receipts import UNSEEN as UNSEEN, Receipt as Receipt
-    from gappletron.river import RiverAct as RiverAct, RiverClassifier as RiverClassifier
-    from gappletron.scikit import Acts as Acts, GappletronClassifier as GappletronClassifier
     from gappletron.theory import Bound as Bound, bounds as bounds
     from gappletron.tuning import tuned as tuned
 
@@ -148,7 +148,7 @@ _HOMES = {
     "learners.exploration.squarecb": ("SquareCB",),
     "graphs.graph": ("FeedbackGraph", "GraphArrays", "Plan"),
     "play.history": ("Confusion", "Curve", "Histories", "History"),
-    "journal.table": ("read_decisions",),
+    "online.decisions": ("read_decisions",),
     "learners.registry": ("named", "names"),
     "learners.banditron": ("Banditron", "BanditronIW"),
     "learners.estimators": ("Estimator",),
@@ -167,8 +167,8 @@ _HOMES = {
     "play.monitor": ("Alarm", "ClassRates", "Estimate", "Monitor", "Rates", "Report", "WindowRates"),
     "data.normalization": ("Columns",),
     "learners.losses": ("Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "SmoothHinge"),
-    "offpolicy": ("Evaluation", "OffPolicyEstimate", "evaluate_off_policy"),
-    "online": ("Online",),
+    "online.off_policy": ("Evaluation", "OffPolicyEstimate", "evaluate_off_policy"),
+    "online.model": ("Online",),
     "learners.optimizers": (
         "AdaGrad",
         "AdaptiveOGD",
@@ -179,11 +179,11 @@ _HOMES = {
         "ScaleFreeFTRL",
     ),
     "play.player": ("Player", "Turn"),
-    "receipts": ("Receipt", "UNSEEN"),
+    "online.receipts": ("Receipt", "UNSEEN"),
     "data.records.encoder": ("Encoder",),
-    "river": ("RiverAct", "RiverClassifier"),
+    "online.river": ("RiverAct", "RiverClassifier"),
     "play.runs": ("Runs", "play"),
-    "scikit": ("Acts", "GappletronClassifier"),
+    "online.sklearn": ("Acts", "GappletronClassifier"),
     "kernel.state": ("Field", "Scratch"),
     "data.open": ("open_stream",),
     "data.adversarial": ("FreshFeatures", "FreshThenSegments", "Segments"),
@@ -196,7 +196,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-_NEEDS = {"river": "river"}
+_NEEDS = {"online.river": "river"}
 """Modules of which the names need another package, and which one: where it is not installed, `import *` omits them."""
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from gappletron.receipts import Unseen
+    from gappletron.online.receipts import Unseen
 
 __all__ = ["Client", "Decision", "Prediction", "ServiceError"]
 

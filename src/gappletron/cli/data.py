@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from gappletron.data.records.encoder import Encoder
     from gappletron.data.stream import Stream
-    from gappletron.online import Online
+    from gappletron.online.model import Online
 
 Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="Tables: the column of the labels.")]
 Text = Annotated[
@@ -114,7 +114,7 @@ def opened(data: str, table: Table, options: dict[str, Any], model: Online | Non
 
 def loaded(path: Path, fixed: dict[str, Any]) -> Online:
     """A saved model; options that it has values for cannot be given again."""
-    from gappletron.online import Online
+    from gappletron.online.model import Online
 
     given = [f"--{name}" for name, value in fixed.items() if value is not None]
     if given:

@@ -13,7 +13,7 @@ from gappletron.base.progress import progress
 from gappletron.cli.output import check_outputs, say, tell
 
 if TYPE_CHECKING:
-    from gappletron.journal.table import Summary
+    from gappletron.online.decisions import Summary
 
 
 def journal(
@@ -35,7 +35,7 @@ def journal(
 ) -> None:
     """Show what a journal holds, export it, verify it or repair it."""
     if repair:
-        from gappletron.journal.folder import FolderReader, repair as repaired
+        from gappletron.online.folder import FolderReader, repair as repaired
 
         FolderReader(folder)  # an error where there is no journal
         before = set(folder.glob("*.damaged"))
@@ -45,22 +45,22 @@ def journal(
     if verify:
         _verify(folder)
     if out is not None:
-        from gappletron.journal.table import export
+        from gappletron.online.decisions import export
 
         check_outputs(out, None, inputs=(str(folder),))
         with progress("exporting"):
             rows = export(folder, out)
         tell(f"{rows:,} decisions are in {out}")
     if not (repair or verify or out is not None):
-        from gappletron.journal.table import summary
+        from gappletron.online.decisions import summary
 
         _show(folder, summary(folder))
 
 
 def _verify(folder: Path) -> None:
     """Compare the state that the whole log leads to with that of the last snapshot and the rest of the log."""
-    from gappletron.journal.folder import FolderReader
-    from gappletron.online import Online
+    from gappletron.online.folder import FolderReader
+    from gappletron.online.model import Online
 
     reader = FolderReader(folder)
     stop = max((group.first + group.size for group in reader.groups()), default=0)

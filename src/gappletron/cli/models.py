@@ -29,7 +29,7 @@ from gappletron.cli.output import STANDARD_OUTPUT, check_outputs, tell
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gappletron.online import Online
+    from gappletron.online.model import Online
 
 FILE_HELP = "A file of the kind that the model was made from; '-' for a pipe."
 
@@ -163,7 +163,7 @@ def teach(
     """Learn from a file in which every label is known, without acting: a warm start."""
     from gappletron.data.prepared import prepared_chunks
     from gappletron.graphs.graph import class_positions, new_classes, open_graph
-    from gappletron.online import Online
+    from gappletron.online.model import Online
     from gappletron.play.player import Player, for_records
 
     target = out or model

@@ -31,7 +31,7 @@ def replay(
     """Estimate the error that other learners would have had on the logged decisions, by importance weighting."""
     from gappletron.base import files
     from gappletron.learners.registry import named
-    from gappletron.offpolicy import evaluate_off_policy
+    from gappletron.online.off_policy import evaluate_off_policy
 
     check_outputs(json_path, None, inputs=(str(folder),))
     names = learner or ["auto"]

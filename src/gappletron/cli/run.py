@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gappletron.data.stream import Stream
     from gappletron.graphs.graph import FeedbackGraph
     from gappletron.learners.learner import Learner
-    from gappletron.online import Online
+    from gappletron.online.model import Online
     from gappletron.play.limits import Limits
     from gappletron.play.runs import Runs
 
@@ -288,7 +288,7 @@ def _rows_of(stream: Stream, normalize: str, bias: bool | None) -> tuple[str, bo
 
 def _save(path: Path, runs: Runs, model: Online | None) -> None:
     """Write the model of the only run."""
-    from gappletron.online import Online
+    from gappletron.online.model import Online
 
     (model or Online.from_player(runs.player(), runs.stream.encoder)).save(path)
 

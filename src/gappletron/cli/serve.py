@@ -298,8 +298,8 @@ def rows_of(vectors: bool, features: int | None, columns: dict[str, list[str] | 
 def opened(folder: Path, learner: str | None, options: dict[str, Any]) -> Model:
     """The model of a folder, or a new one."""
     from gappletron.data.records.encoder import Encoder
-    from gappletron.journal.folder import FolderStore
-    from gappletron.online import Online
+    from gappletron.online.folder import FolderStore
+    from gappletron.online.model import Online
 
     store = FolderStore(folder)
     if store.settings() is None:

@@ -20,8 +20,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gappletron.answers import KeyReused
 from gappletron.base.checks import SpentReceipt, Unavailable, UnknownReceipt, UserError, unknown
+from gappletron.online.answers import KeyReused
 from gappletron.service import openapi, pages
 from gappletron.service.access import Access
 from gappletron.service.hosted import Hosted, Key, NotDeciding, TooManyWaiting

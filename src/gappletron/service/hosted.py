@@ -26,7 +26,7 @@ from gappletron.base.version import __version__
 from gappletron.data.records.encoder import joined_rows
 from gappletron.data.stream import MOST_FEATURES
 from gappletron.data.vectors import Checker, sparse_parts
-from gappletron.receipts import UNSEEN, Unseen
+from gappletron.online.receipts import UNSEEN, Unseen
 from gappletron.service.columns import Columns, example_vector
 from gappletron.service.commits import Commits
 from gappletron.service.schemas import (
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 
     from gappletron.data.records.encoder import Encoder
     from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.journal.presence import Trouble
     from gappletron.kernel.numerics import Floats
     from gappletron.learners.learner import Learner
+    from gappletron.online.presence import Trouble
+    from gappletron.online.receipts import Receipt
     from gappletron.play.limits import Limits
     from gappletron.play.monitor import Monitor
-    from gappletron.receipts import Receipt
 
 __all__ = ["Hosted", "Key", "Model", "NotDeciding", "TooManyWaiting"]
 

@@ -1,7 +1,7 @@
 """Where a journal is kept: what any store must do, and one in memory.
 
 A store holds groups of events, numbered from 0, and snapshots of the state, named by the number of events before them.
-:class:`~gappletron.journal.folder.FolderStore` keeps them in files. A database can stand behind the same methods.
+:class:`~gappletron.online.folder.FolderStore` keeps them in files. A database can stand behind the same methods.
 """
 
 from __future__ import annotations

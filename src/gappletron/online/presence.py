@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gappletron.journal.folder import SETTINGS, FolderStore
+from gappletron.online.folder import SETTINGS, FolderStore
 
 if TYPE_CHECKING:
-    from gappletron.journal.store import Store
+    from gappletron.online.store import Store
 
 __all__ = ["Trouble", "lost"]
 

@@ -9,17 +9,17 @@ import copy
 import itertools
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gappletron.answers import Answers
 from gappletron.base.checks import Label, UserError, whole
 from gappletron.base.cures import GIVE_LABEL, PASS_UNSEEN
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.stream import MOST_FEATURES
 from gappletron.data.vectors import Vector, Vectors
 from gappletron.kernel.numerics import UNSEEN_LABEL
+from gappletron.online.answers import Answers
+from gappletron.online.receipts import UNSEEN, Receipt
+from gappletron.online.waiting import Waiting
 from gappletron.play.player import Player
 from gappletron.play.watch import NoWatch
-from gappletron.receipts import UNSEEN, Receipt
-from gappletron.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gappletron.kernel.pieces import Piece
-    from gappletron.receipts import Unseen
+    from gappletron.online.receipts import Unseen
 
 __all__ = ["FORMAT", "TOGETHER", "Parts"]
 

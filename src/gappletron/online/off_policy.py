@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron.base.checks import UserError, number, whole
-from gappletron.journal import events
-from gappletron.journal.folder import FolderReader
-from gappletron.online import Online
+from gappletron.online import events
+from gappletron.online.folder import FolderReader
+from gappletron.online.model import Online
 from gappletron.play.history import aligned
 from gappletron.play.monitor import Monitor
 from gappletron.play.player import Player, for_records

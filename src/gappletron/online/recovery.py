@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gappletron.base.checks import UserError
-from gappletron.journal import events
 from gappletron.kernel.numerics import is_distribution
+from gappletron.online import events
+from gappletron.online.receipts import Receipt
 from gappletron.play.limits import Limits
 from gappletron.play.rounds import ACTION, HEAD
 from gappletron.play.saved import graph_from
-from gappletron.receipts import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gappletron.data.vectors import Vector
     from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.journal.store import Group
-    from gappletron.parts import Parts
+    from gappletron.online.parts import Parts
+    from gappletron.online.store import Group
 
 __all__ = ["replay"]
 

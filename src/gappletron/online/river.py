@@ -21,8 +21,8 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.spelling import pieces_of
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import named, names
+from gappletron.online.receipts import UNSEEN
 from gappletron.play.player import Player, for_records
-from gappletron.receipts import UNSEEN
 
 try:
     from river import base
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from gappletron.data.normalization import Normalization
     from gappletron.data.vectors import Vector
     from gappletron.kernel.numerics import Floats
+    from gappletron.online.receipts import Unseen
     from gappletron.play.player import Turn
-    from gappletron.receipts import Unseen
 
 __all__ = ["Evaluation", "RiverAct", "RiverClassifier", "evaluate"]
 

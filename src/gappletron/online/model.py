@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from gappletron import opening
 from gappletron.base.checks import Label, SpentReceipt, Unavailable, UserError, number, whole
 from gappletron.base.cures import OPEN_AGAIN
 from gappletron.base.forks import forks, guard
@@ -23,21 +22,21 @@ from gappletron.base.signals import held_back
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.stream import MOST_FEATURES
 from gappletron.data.vectors import NO_VECTOR, Vector, Vectors
-from gappletron.journal import events
-from gappletron.journal.folder import FolderStore
-from gappletron.journal.journal import DURABILITIES, Journal, Policy, Snapshot
-from gappletron.journal.settings import versions
-from gappletron.journal.store import Store
 from gappletron.kernel.numerics import UNSEEN_LABEL
 from gappletron.learners.learner import Learner
-from gappletron.parts import FORMAT, TOGETHER, Parts
+from gappletron.online import events, opening
+from gappletron.online.folder import FolderStore
+from gappletron.online.journal import DURABILITIES, Journal, Policy, Snapshot
+from gappletron.online.parts import FORMAT, TOGETHER, Parts
+from gappletron.online.receipts import Receipt
+from gappletron.online.settings import versions
+from gappletron.online.store import Store
+from gappletron.online.waiting import PENDING, PENDING_BYTES, Waiting
 from gappletron.play import saved
 from gappletron.play.limits import Limits
 from gappletron.play.monitor import Monitor
 from gappletron.play.player import Player, for_records
 from gappletron.play.watch import NoWatch
-from gappletron.receipts import Receipt
-from gappletron.waiting import PENDING, PENDING_BYTES, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -46,13 +45,13 @@ if TYPE_CHECKING:
 
     from gappletron.data.normalization import Normalization
     from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.journal.presence import Trouble
     from gappletron.kernel.numerics import Floats
     from gappletron.kernel.pieces import Piece
+    from gappletron.online.presence import Trouble
+    from gappletron.online.receipts import Unseen
     from gappletron.play.limits import Budget
     from gappletron.play.player import Turn
     from gappletron.play.watch import Watch
-    from gappletron.receipts import Unseen
 
 __all__ = ["Online"]
 
@@ -953,7 +952,7 @@ class Online:
         which may change. One process at a time can have a folder open. :meth:`close` ends it; the model is also a
         context manager.
 
-        :param folder: where the journal is; or a :class:`~gappletron.journal.store.Store`.
+        :param folder: where the journal is; or a :class:`~gappletron.online.store.Store`.
         :param learner, graph, features: as those of :class:`Online`, and so are `options`.
         :param start: a model to begin with, such as one that was taught, in place of a new one.
         :param durability: what a call waits for: ``"disk"``, that its events survive a power failure (calls of several

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 from gappletron.base import files
 from gappletron.base.checks import Cure, Unavailable, UserError
 from gappletron.base.cures import OPEN_AGAIN
-from gappletron.journal.store import Group, Store
+from gappletron.online.store import Group, Store
 from gappletron.play import saved
 
 if TYPE_CHECKING:

@@ -6,17 +6,17 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from gappletron.base.checks import UserError
-from gappletron.journal import events
-from gappletron.journal.folder import FolderReader
-from gappletron.journal.settings import check_settings, settings_of
-from gappletron.parts import FORMAT, Parts
-from gappletron.recovery import replay
+from gappletron.online import events
+from gappletron.online.folder import FolderReader
+from gappletron.online.parts import FORMAT, Parts
+from gappletron.online.recovery import replay
+from gappletron.online.settings import check_settings, settings_of
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from gappletron.journal.store import Store
     from gappletron.kernel.pieces import Piece
+    from gappletron.online.store import Store
 
 __all__ = ["begin", "read", "resumed"]
 

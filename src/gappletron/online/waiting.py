@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gappletron.base.checks import Cure, SpentReceipt, UnknownReceipt, UserError, number, whole
-from gappletron.receipts import (
+from gappletron.online.receipts import (
     Receipt,
     Session,
     checked_sessions,

@@ -12,8 +12,8 @@ import numpy as np
 
 from gappletron.base import files
 from gappletron.base.checks import UserError
-from gappletron.journal import events
-from gappletron.journal.folder import FolderReader
+from gappletron.online import events
+from gappletron.online.folder import FolderReader
 from gappletron.play.limits import Limits
 from gappletron.play.saved import graph_from
 

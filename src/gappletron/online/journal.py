@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from gappletron.base.checks import Unavailable, UserError
 from gappletron.base.cures import OPEN_AGAIN
 from gappletron.base.signals import held_back
-from gappletron.journal.events import GraphMade, without_features
-from gappletron.journal.presence import Trouble, lost
-from gappletron.journal.store import Group
+from gappletron.online.events import GraphMade, without_features
+from gappletron.online.presence import Trouble, lost
+from gappletron.online.store import Group
 from gappletron.play.saved import graph_document
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.journal.store import Store
+    from gappletron.online.store import Store
 
 __all__ = ["Journal", "Policy", "Snapshot"]
 
@@ -118,7 +118,7 @@ def version_of(document: dict[str, Any]) -> int:
 class Journal:
     """What a model writes to a store.
 
-    >>> from gappletron.journal.store import MemoryStore
+    >>> from gappletron.online.store import MemoryStore
     >>> journal = Journal(MemoryStore(), Policy())
     >>> journal.add("fed", 0, b"...")
     >>> journal.publish()
@@ -154,7 +154,7 @@ class Journal:
     def trouble(self) -> Trouble | None:
         """What is wrong with the journal, also where no call has failed yet; None where all is well.
 
-        >>> from gappletron.journal.store import MemoryStore
+        >>> from gappletron.online.store import MemoryStore
         >>> journal = Journal(MemoryStore(), Policy())
         >>> journal.background_error = "the disk is full"
         >>> journal.trouble.sentence.partition(": ")[0]

@@ -20,8 +20,8 @@ from gappletron.data.records.values import is_missing
 from gappletron.data.stream import ArrayStream, plain_names
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.spelling import pieces_of
+from gappletron.online.receipts import UNSEEN
 from gappletron.play.player import Player
-from gappletron.receipts import UNSEEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

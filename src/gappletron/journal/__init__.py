@@ -1,1 +1,0 @@
-"""A log of every decision and every piece of feedback, with snapshots of the state: what `Online.open` writes."""
