@@ -27,7 +27,7 @@ from pathlib import Path
 import numba
 import numpy as np
 
-import gappletron.client as client_module
+import gappletron.service.client as client_module
 from gappletron import (
     UNSEEN,
     Budget,
@@ -43,7 +43,6 @@ from gappletron import (
     read_decisions,
 )
 from gappletron.base.checks import SpentReceipt, Unavailable
-from gappletron.client import Client
 from gappletron.data.stream import frozen
 from gappletron.experiments.store import Outcome, Result, Store, read_results
 from gappletron.experiments.sweeps import selected
@@ -52,6 +51,7 @@ from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.kernel.pieces import ready
 from gappletron.online import events
 from gappletron.online.folder import FolderStore, read_groups
+from gappletron.service.client import Client
 
 
 class Struck(BaseException):

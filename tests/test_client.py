@@ -10,9 +10,10 @@ import threading
 import numpy as np
 import pytest
 
-from gappletron import UNSEEN, UserError, client as client_module
-from gappletron.client import Client, Decision, ServiceError
+from gappletron import UNSEEN, UserError
+from gappletron.service import client as client_module
 from gappletron.service.app import create_app
+from gappletron.service.client import Client, Decision, ServiceError
 from gappletron.service.hosted import Hosted
 from servers import mail_model, running, vector_model
 
@@ -209,6 +210,6 @@ def test_the_client_needs_nothing_of_the_library():
     import subprocess
     import sys
 
-    script = "import json, sys, gappletron.client; print(json.dumps(sorted(sys.modules)))"
+    script = "import json, sys, gappletron.service.client; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert not {"numpy", "numba", "starlette", "msgspec"} & set(json.loads(done.stdout))

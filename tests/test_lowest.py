@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse
 
 from gappletron import FeedbackGraph, Online, play
-from gappletron.client import Client
 from gappletron.service.app import create_app
+from gappletron.service.client import Client
 from gappletron.service.hosted import Hosted
 from servers import running
 

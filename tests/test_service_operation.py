@@ -10,10 +10,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gappletron import Budget, Encoder, FeedbackGraph, Online, UserError, interpreted, read_decisions
-from gappletron.client import Client
 from gappletron.online import journal as journals
 from gappletron.service import upkeep
 from gappletron.service.app import create_app
+from gappletron.service.client import Client
 from gappletron.service.hosted import Hosted
 from problems import ended
 from servers import FILTER, Browser, mail_model, running, served

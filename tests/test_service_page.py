@@ -11,8 +11,8 @@ import subprocess
 import pytest
 
 from gappletron import UNSEEN, Budget, FeedbackGraph, Online
-from gappletron.client import Client
 from gappletron.service.app import create_app
+from gappletron.service.client import Client
 from gappletron.service.hosted import Hosted
 from servers import mail_model, running
 

@@ -37,7 +37,7 @@ class ServiceError(RuntimeError):
     >>> raise ServiceError("the disk is full", 503)
     Traceback (most recent call last):
         ...
-    gappletron.client.ServiceError: the disk is full
+    gappletron.service.client.ServiceError: the disk is full
     """
 
     def __init__(self, sentence: str, status: int | None = None) -> None:
@@ -79,7 +79,7 @@ class Client:
     >>> client.health()
     Traceback (most recent call last):
         ...
-    gappletron.client.ServiceError: the service at http://127.0.0.1:9 cannot be reached: ...
+    gappletron.service.client.ServiceError: the service at http://127.0.0.1:9 cannot be reached: ...
 
     With a server (``gappletron serve mail --graph filtering --classes ham,spam``)::
 
