@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gappletron.experiments.demo import Comparison, draw, settings
+from gappletron.paper.demo import Comparison, draw, settings
 
 PICTURE = Path(__file__).with_name("demo.png")
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gappletron.experiments.runner import learner_of, marks
-from gappletron.experiments.store import Outcome, Result
-from gappletron.experiments.sweeps import FIGURES, selected
 from gappletron.kernel.spelling import json_ready, spelled
+from gappletron.paper.runner import learner_of, marks
+from gappletron.paper.store import Outcome, Result
+from gappletron.paper.sweeps import FIGURES, selected
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
-    from gappletron.experiments.sweeps import Task
+    from gappletron.paper.sweeps import Task
 
 BY_ID = {figure.id: figure for figure in FIGURES}
 

@@ -44,13 +44,13 @@ from gappletron import (
 )
 from gappletron.base.checks import SpentReceipt, Unavailable
 from gappletron.data.stream import frozen
-from gappletron.experiments.store import Outcome, Result, Store, read_results
-from gappletron.experiments.sweeps import selected
 from gappletron.kernel import pieces
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.kernel.pieces import ready
 from gappletron.online import events
 from gappletron.online.folder import FolderStore, read_groups
+from gappletron.paper.store import Outcome, Result, Store, read_results
+from gappletron.paper.sweeps import selected
 from gappletron.service.client import Client
 
 

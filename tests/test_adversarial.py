@@ -10,11 +10,11 @@ import pytest
 from scipy import stats
 
 from gappletron import FeedbackGraph, UserError, named, names, play, tuned
-from gappletron.adversary import GRAPH, quietest_after_fresh, quietest_segment
 from gappletron.data import adversarial
 from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments, root_for
 from gappletron.data.open import open_stream
 from gappletron.data.stream import CHUNK, limited
+from gappletron.paper.adversary import GRAPH, quietest_after_fresh, quietest_segment
 
 FALSE_ALARM = 1e-6
 """Chance that a distributional test fails on correct code, were the seed not fixed."""

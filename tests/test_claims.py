@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from gappletron import FeedbackGraph, Gappletron, ProjectedOGD, SmoothHinge, UserError, open_stream, tuned
-from gappletron.experiments.claims import CLAIMS, verdicts
-from gappletron.experiments.evidence import FAILS, HOLDS, UNKNOWN
-from gappletron.experiments.runner import execute
-from gappletron.experiments.store import Outcome, Result
-from gappletron.experiments.summary import Summary
-from gappletron.experiments.sweeps import selected
-from gappletron.experiments.theorems import (
+from gappletron.kernel.pieces import source_hash
+from gappletron.paper.claims import CLAIMS, verdicts
+from gappletron.paper.evidence import FAILS, HOLDS, UNKNOWN
+from gappletron.paper.runner import execute
+from gappletron.paper.store import Outcome, Result
+from gappletron.paper.summary import Summary
+from gappletron.paper.sweeps import selected
+from gappletron.paper.theorems import (
     Lower,
     bounds_of,
     examined,
@@ -29,7 +30,6 @@ from gappletron.experiments.theorems import (
     tightness,
     upper_bounds,
 )
-from gappletron.kernel.pieces import source_hash
 
 GAPS = ("gaplog", "gaphin", "gapsmh")
 BASELINES = ("pnewtron", "soba-diag", "banditron-iw")
@@ -588,7 +588,7 @@ def test_examining_a_run(theorems):
 
 
 def test_the_learner_of_the_bounds_is_the_theorem_s(theorems):
-    from gappletron.experiments.runner import learner_of
+    from gappletron.paper.runner import learner_of
 
     run = next(
         run

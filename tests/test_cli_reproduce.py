@@ -59,8 +59,8 @@ def test_again_it_plays_nothing(here):
 
 def test_everything_is_selected_summarised_and_judged_once(tmp_path, monkeypatch, capsys):
     from gappletron.cli import paper
-    from gappletron.experiments import claims, sensitivity, sweeps
-    from gappletron.experiments.summary import Summary
+    from gappletron.paper import claims, sensitivity, sweeps
+    from gappletron.paper.summary import Summary
 
     assert sensitivity.PAPER_CLAIMS  # imported before the claims are replaced below
 
@@ -152,7 +152,7 @@ def test_errors_are_one_sentence(here, arguments, message, monkeypatch):
 
 def test_the_bounds_of_a_store_without_runs(tmp_path):
     """As after a command that was stopped before its first run was finished."""
-    from gappletron.experiments.store import Store
+    from gappletron.paper.store import Store
 
     with Store(tmp_path / "results"):
         pass

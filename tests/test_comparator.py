@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import linalg, optimize
 
-import gappletron.comparator as module
+import gappletron.paper.comparator as module
 from gappletron import (
     ArrayStream,
     FeedbackGraph,
@@ -32,12 +32,12 @@ from gappletron import (
     play,
     tuned,
 )
-from gappletron.comparator import best_comparator
 from gappletron.data.stream import frozen
 from gappletron.kernel.lanes import lanes_for
 from gappletron.kernel.numerics import hinge_direction, margin, rival
 from gappletron.kernel.pieces import ready
 from gappletron.learners.losses import hinge_plane
+from gappletron.paper.comparator import best_comparator
 from problems import LOSSES, small_stream
 
 ALL = [*LOSSES.values(), GaptronHinge(), GaptronLogistic()]

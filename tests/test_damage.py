@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 from gappletron import FeedbackGraph, Online, Player, UserError, interpreted
-from gappletron.experiments.store import COLUMNS, Result, Store, _checksum, read_results
-from gappletron.experiments.sweeps import selected
 from gappletron.graphs import domination, graph as graphs
 from gappletron.kernel.pieces import source_hash
+from gappletron.paper.store import COLUMNS, Result, Store, _checksum, read_results
+from gappletron.paper.sweeps import selected
 from gappletron.play import saved
 from storms import flipped_bytes, killed_saves, stored_result
 
@@ -390,7 +390,7 @@ def test_rows_without_end_are_refused(store, monkeypatch):
     with Store(store) as opened, pytest.raises(UserError, match="cannot be used"):
         opened.remove_damaged()
     changed(store, f"DELETE FROM runs WHERE id = '{TASKS[0].id}'")
-    monkeypatch.setattr("gappletron.experiments.store.MOST_RUNS", 4)
+    monkeypatch.setattr("gappletron.paper.store.MOST_RUNS", 4)
     one_sentence(store, "more than 4 rows", [read_results])
 
 

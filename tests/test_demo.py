@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gappletron.experiments.demo import ALL_LABELS, BURN_IN, GREEDY, OURS, Comparison, is_stuck, settings
+from gappletron.paper.demo import ALL_LABELS, BURN_IN, GREEDY, OURS, Comparison, is_stuck, settings
 
 
 def test_the_demo_measures_what_it_says():

@@ -359,8 +359,8 @@ def test_no_entry_point_of_compiled_code_returns_a_named_tuple(tmp_path):
     from numba.core import types
 
     from gappletron import Online, SvmlightFile, open_stream
-    from gappletron.comparator import best_comparator
     from gappletron.kernel.pieces import entry_points
+    from gappletron.paper.comparator import best_comparator
 
     path = tmp_path / "mail.svm"
     path.write_text("1 1:0.5 2:1\n2 2:2\n1 1:1\n")

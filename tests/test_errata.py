@@ -28,7 +28,7 @@ from gappletron import (
     tuned,
 )
 from gappletron.kernel.state import Sizes, State
-from gappletron.theory import THEOREMS
+from gappletron.paper.theory import THEOREMS
 
 E2 = math.e - 2.0
 

@@ -8,19 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gappletron.experiments.evidence import (
-    ERROR_RATE,
-    FAILS,
-    HOLDS,
-    UNKNOWN,
-    All,
-    Any,
-    Less,
-    Series,
-    Weight,
-    told,
-    weigh,
-)
+from gappletron.paper.evidence import ERROR_RATE, FAILS, HOLDS, UNKNOWN, All, Any, Less, Series, Weight, told, weigh
 
 REPEATS = 10
 TABLES = 600

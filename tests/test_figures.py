@@ -14,13 +14,13 @@ from matplotlib.colors import to_rgba
 from matplotlib.container import ErrorbarContainer
 
 from gappletron.base.checks import UserError
-from gappletron.experiments.claims import CLAIMS, verdicts
-from gappletron.experiments.drawing import STYLES, in_order, style_of
-from gappletron.experiments.figures import DRAWINGS, caption, draw, save
-from gappletron.experiments.report import render
-from gappletron.experiments.summary import Summary
-from gappletron.experiments.sweeps import FIGURES, SWEEPS, selected, tasks
 from gappletron.learners.registry import REGISTERED, names
+from gappletron.paper.claims import CLAIMS, verdicts
+from gappletron.paper.drawing import STYLES, in_order, style_of
+from gappletron.paper.figures import DRAWINGS, caption, draw, save
+from gappletron.paper.report import render
+from gappletron.paper.summary import Summary
+from gappletron.paper.sweeps import FIGURES, SWEEPS, selected, tasks
 from pictures import BY_ID, faked, fakes, lines, panels, result_of
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from gappletron.experiments.store import Outcome, Result
-    from gappletron.experiments.sweeps import Figure
+    from gappletron.paper.store import Outcome, Result
+    from gappletron.paper.sweeps import Figure
 
 LABELS = {style.label: name for name, style in STYLES.items()}
 

@@ -18,9 +18,9 @@ from gappletron import (
     interpreted,
     play,
 )
-from gappletron.experiments.figures import caption, draw
-from gappletron.experiments.remark_figures import _drift_points, _norm_points
-from gappletron.experiments.remarks import (
+from gappletron.paper.figures import caption, draw
+from gappletron.paper.remark_figures import _drift_points, _norm_points
+from gappletron.paper.remarks import (
     ExponentiatedGradient,
     PerceptronsFirst,
     Signs,

@@ -14,10 +14,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from gappletron.experiments.claims import CLAIMS
-from gappletron.experiments.report import render
-from gappletron.experiments.reproduce import reproduce
-from gappletron.experiments.sweeps import FIGURES
+from gappletron.paper.claims import CLAIMS
+from gappletron.paper.report import render
+from gappletron.paper.reproduce import reproduce
+from gappletron.paper.sweeps import FIGURES
 
 TABLES = ("sweeps", "claims-table", "tightness", "upper-bounds", "lower-bounds", "times-table")
 
@@ -66,12 +66,12 @@ def test_one_file_holds_everything(folder):
 
 @pytest.mark.parametrize("studied", [True, False])
 def test_the_sensitivity_run_is_told_or_said_to_be_missing(studied):
-    from gappletron.experiments.claims import verdicts
-    from gappletron.experiments.runner import execute
-    from gappletron.experiments.sensitivity import PAPER_CLAIMS, Count, Tally
-    from gappletron.experiments.store import Result
-    from gappletron.experiments.summary import Summary
-    from gappletron.experiments.sweeps import selected
+    from gappletron.paper.claims import verdicts
+    from gappletron.paper.runner import execute
+    from gappletron.paper.sensitivity import PAPER_CLAIMS, Count, Tally
+    from gappletron.paper.store import Result
+    from gappletron.paper.summary import Summary
+    from gappletron.paper.sweeps import selected
 
     results = [Result(task, execute(task)) for task in selected(["full"], rounds=20, repeats=1)]
     counts = {claim.id: {"base": (Count(1, 9),), "norm=mean": (Count(9, 9),)} for claim in PAPER_CLAIMS}

@@ -23,14 +23,14 @@ import pytest
 
 from gappletron import FixedOGD, UserError, play
 from gappletron.base.progress import View, sweep_view
-from gappletron.experiments import runner
-from gappletron.experiments.reproduce import reproduce
-from gappletron.experiments.runner import execute, graph_of, learner_of, prepare
-from gappletron.experiments.store import COLUMNS, Outcome, Result, Store, read_results, write_table
-from gappletron.experiments.sweeps import selected
 from gappletron.kernel import pieces
 from gappletron.kernel.pieces import source_hash
 from gappletron.kernel.spelling import from_json, json_ready, rebuilt, spelled
+from gappletron.paper import runner
+from gappletron.paper.reproduce import reproduce
+from gappletron.paper.runner import execute, graph_of, learner_of, prepare
+from gappletron.paper.store import COLUMNS, Outcome, Result, Store, read_results, write_table
+from gappletron.paper.sweeps import selected
 from gappletron.play.rounds import advance
 
 FREE = ("seconds", "machine", "finished_at")
@@ -185,8 +185,8 @@ def test_other_rounds_live_beside_them(tmp_path):
 COUNTING = """
 import os, sys
 from concurrent.futures import ThreadPoolExecutor
-from gappletron.experiments import runner
-from gappletron.experiments.reproduce import reproduce
+from gappletron.paper import runner
+from gappletron.paper.reproduce import reproduce
 
 class Counting(ThreadPoolExecutor):
     def submit(self, function, *arguments):
@@ -447,7 +447,7 @@ def cluster(tmp_path):
 
 
 def test_a_cluster_that_loses_a_worker_gives_the_same_table(cluster, undisturbed, tmp_path):
-    from gappletron.experiments.cluster import dask_executor
+    from gappletron.paper.cluster import dask_executor
 
     address, workers = cluster
 
@@ -477,7 +477,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_table(cluster, undisturbed
 
 def test_no_cluster_is_one_sentence():
     pytest.importorskip("distributed", reason="Dask is not installed")
-    from gappletron.experiments import cluster as module
+    from gappletron.paper import cluster as module
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "SECONDS_TO_CONNECT", 1)
@@ -495,7 +495,7 @@ def test_no_cluster_is_one_sentence():
 )
 def test_dask_logs_again_after_an_error(monkeypatch, sources, message):
     distributed = pytest.importorskip("distributed", reason="Dask is not installed")
-    from gappletron.experiments.cluster import dask_executor
+    from gappletron.paper.cluster import dask_executor
 
     class Client:
         """A cluster that is refused: its workers have these sources, or raise, or are not there."""

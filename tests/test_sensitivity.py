@@ -11,12 +11,12 @@ import pytest
 
 from gappletron import BanditronIW, FeedbackGraph, Gappletron, Synthetic, UserError, interpreted, named, play
 from gappletron.base.progress import View
-from gappletron.experiments.claims import CLAIMS
-from gappletron.experiments.readings import mean_norm, tuned_as_read
-from gappletron.experiments.report import study_of
-from gappletron.experiments.reproduce import carry_out_sensitivity
-from gappletron.experiments.runner import learner_of, stream_of
-from gappletron.experiments.sensitivity import (
+from gappletron.paper.claims import CLAIMS
+from gappletron.paper.readings import mean_norm, tuned_as_read
+from gappletron.paper.report import study_of
+from gappletron.paper.reproduce import carry_out_sensitivity
+from gappletron.paper.runner import learner_of, stream_of
+from gappletron.paper.sensitivity import (
     AXES,
     BASE,
     PAPER_CLAIMS,
@@ -37,10 +37,10 @@ from gappletron.experiments.sensitivity import (
     to_json,
     told_over_seeds,
 )
-from gappletron.experiments.sensitivity_page import heat_map, rows
-from gappletron.experiments.store import Result, read_results
-from gappletron.experiments.summary import Summary
-from gappletron.experiments.sweeps import Cell, selected
+from gappletron.paper.sensitivity_page import heat_map, rows
+from gappletron.paper.store import Result, read_results
+from gappletron.paper.summary import Summary
+from gappletron.paper.sweeps import Cell, selected
 from problems import ended
 
 K, T = 9, 100_000
@@ -309,7 +309,7 @@ def test_the_reading_that_explains_most():
 
 
 def test_the_stored_study_knows_every_claim():
-    from gappletron.experiments.sensitivity import stored
+    from gappletron.paper.sensitivity import stored
 
     found = stored()
     assert found is not None, "the counts of the run are part of the package"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gappletron.experiments.summary import Summary
-from gappletron.experiments.sweeps import Cell, Entrant, Sweep, selected, tasks
+from gappletron.paper.summary import Summary
+from gappletron.paper.sweeps import Cell, Entrant, Sweep, selected, tasks
 from pictures import result_of
 
 CELL = Cell(4, 40, 0.05)

@@ -10,8 +10,8 @@ import pytest
 
 from gappletron import FeedbackGraph, Gappletron, UserError, named, quietest_segment
 from gappletron.data.synthetic import Synthetic
-from gappletron.experiments.runner import graph_of, learner_of, marks, stream_of
-from gappletron.experiments.sweeps import FIGURES, SWEEPS, drawable, selected, tasks
+from gappletron.paper.runner import graph_of, learner_of, marks, stream_of
+from gappletron.paper.sweeps import FIGURES, SWEEPS, drawable, selected, tasks
 
 ALL = selected()
 BY_SWEEP = {name: [task for task in ALL if task.sweep == name] for name in {task.sweep for task in ALL}}

@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 
 import gappletron.data.open
-import gappletron.tuning
-from gappletron.comparator import Comparator
+import gappletron.paper.tuning
 from gappletron.data.adversarial import FreshFeatures, Segments
-from gappletron.experiments import figures, report, runner, theorem_figures, theorems
-from gappletron.experiments.claims import verdicts
-from gappletron.experiments.drawing import STYLES
-from gappletron.experiments.figures import caption, draw
-from gappletron.experiments.runner import graph_of, learner_of, marks
-from gappletron.experiments.store import Result
-from gappletron.experiments.summary import Summary
-from gappletron.experiments.sweeps import FIGURES, selected
-from gappletron.experiments.theorem_figures import mistakes_and_bounds
-from gappletron.experiments.theorems import Examined, bounds_of
-from gappletron.theory import bounds
+from gappletron.paper import figures, report, runner, theorem_figures, theorems
+from gappletron.paper.claims import verdicts
+from gappletron.paper.comparator import Comparator
+from gappletron.paper.drawing import STYLES
+from gappletron.paper.figures import caption, draw
+from gappletron.paper.runner import graph_of, learner_of, marks
+from gappletron.paper.store import Result
+from gappletron.paper.summary import Summary
+from gappletron.paper.sweeps import FIGURES, selected
+from gappletron.paper.theorem_figures import mistakes_and_bounds
+from gappletron.paper.theorems import Examined, bounds_of
+from gappletron.paper.theory import bounds
 from pictures import BY_ID, fakes, lines, panels, result_of
 
 
@@ -107,7 +107,7 @@ def test_drawing_needs_the_stored_runs_alone(monkeypatch: pytest.MonkeyPatch) ->
             ("learner_of", "stream_of", "tuned_as_read", "play", "open_stream", "quietest_segment", "best_comparator"),
         ),
         (theorems, ("stream_of", "play", "best_comparator")),
-        (gappletron.tuning, ("tuned",)),
+        (gappletron.paper.tuning, ("tuned",)),
         (gappletron.data.open, ("open_stream",)),
         (Segments, ("chunks",)),
         (FreshFeatures, ("chunks",)),

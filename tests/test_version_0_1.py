@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gappletron import interpreted, play
-from gappletron.experiments.runner import graph_of, learner_of, stream_of
-from gappletron.experiments.sweeps import SWEEPS, selected
+from gappletron.paper.runner import graph_of, learner_of, stream_of
+from gappletron.paper.sweeps import SWEEPS, selected
 
 ROUNDS = 200
 TABLE = (Path(__file__).parent / "version-0.1.csv").read_text().splitlines()

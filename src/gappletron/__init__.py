@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gappletron.base.version import __version__ as __version__
 
 if TYPE_CHECKING:  # the same list for type checkers and editors; a test compares the two
-    from gappletron.adversary import Probe as Probe, quietest_segment as quietest_segment
     from gappletron.base.checks import Label as Label, UserError as UserError
-    from gappletron.comparator import Comparator as Comparator, best_comparator as best_comparator
     from gappletron.data.adversarial import (
         FreshFeatures as FreshFeatures,
         FreshThenSegments as FreshThenSegments,
@@ -29,9 +27,6 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.data.svmlight import SvmlightFile as SvmlightFile
     from gappletron.data.synthetic import Synthetic as Synthetic
     from gappletron.data.unit_vectors import UnitVectors as UnitVectors
-    from gappletron.experiments.reproduce import Reproduction as Reproduction, reproduce as reproduce
-    from gappletron.experiments.store import Outcome as Outcome, Result as Result, read_results as read_results
-    from gappletron.experiments.sweeps import Task as Task
     from gappletron.graphs.graph import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays, Plan as Plan
     from gappletron.kernel.pieces import (
         Piece as Piece,
@@ -108,6 +103,13 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.online.receipts import UNSEEN as UNSEEN, Receipt as Receipt
     from gappletron.online.river import RiverAct as RiverAct, RiverClassifier as RiverClassifier
     from gappletron.online.sklearn import Acts as Acts, GappletronClassifier as GappletronClassifier
+    from gappletron.paper.adversary import Probe as Probe, quietest_segment as quietest_segment
+    from gappletron.paper.comparator import Comparator as Comparator, best_comparator as best_comparator
+    from gappletron.paper.reproduce import Reproduction as Reproduction, reproduce as reproduce
+    from gappletron.paper.store import Outcome as Outcome, Result as Result, read_results as read_results
+    from gappletron.paper.sweeps import Task as Task
+    from gappletron.paper.theory import Bound as Bound, bounds as bounds
+    from gappletron.paper.tuning import tuned as tuned
     from gappletron.play.history import (
         Confusion as Confusion,
         Curve as Curve,
@@ -127,19 +129,17 @@ if TYPE_CHECKING:  # the same list for type checkers and editors; a test compare
     from gappletron.play.player import Player as Player, Turn as Turn
     from gappletron.play.runs import Runs as Runs, play as play
     from gappletron.play.watch import Watch as Watch
-    from gappletron.theory import Bound as Bound, bounds as bounds
-    from gappletron.tuning import tuned as tuned
 
 # Where each public name lives. They are loaded on first use (PEP 562): `import gappletron` alone costs next to nothing.
 _HOMES = {
     "kernel.pieces": ("Piece", "compiled", "helper", "interpreted"),
     "base.checks": ("Label", "UserError"),
-    "adversary": ("Probe", "quietest_segment"),
-    "comparator": ("Comparator", "best_comparator"),
-    "experiments.reproduce": ("Reproduction", "reproduce"),
-    "experiments.store": ("Outcome", "Result", "read_results"),
-    "experiments.sweeps": ("Task",),
-    "theory": ("Bound", "bounds"),
+    "paper.adversary": ("Probe", "quietest_segment"),
+    "paper.comparator": ("Comparator", "best_comparator"),
+    "paper.reproduce": ("Reproduction", "reproduce"),
+    "paper.store": ("Outcome", "Result", "read_results"),
+    "paper.sweeps": ("Task",),
+    "paper.theory": ("Bound", "bounds"),
     "learners.exploration.gap_rules": ("Paper", "TopUp"),
     "learners.exploration.inverse_gap": ("InverseGap",),
     "learners.exploration.optimised": ("Optimised",),
@@ -191,7 +191,7 @@ _HOMES = {
     "data.svmlight": ("SvmlightFile",),
     "data.synthetic": ("Synthetic",),
     "data.unit_vectors": ("UnitVectors",),
-    "tuning": ("tuned",),
+    "paper.tuning": ("tuned",),
     "play.watch": ("Watch",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gappletron.graphs.graph import FeedbackGraph
     from gappletron.learners.gappletron import Gappletron
-    from gappletron.theory import Bound
+    from gappletron.paper.theory import Bound
 
 
 def show_bounds(
@@ -86,11 +86,11 @@ def show_bounds(
     if measure and max_norm != 1.0:
         raise UserError("--measure plays unit vectors, whose norm is 1: leave out --max-norm")
     from gappletron.base.checks import whole
-    from gappletron.experiments.measuring import for_theorem
     from gappletron.learners.gappletron import Gappletron
     from gappletron.learners.optimizers import ProjectedOGD
     from gappletron.learners.registry import named
-    from gappletron.theory import THEOREMS, bounds
+    from gappletron.paper.measuring import for_theorem
+    from gappletron.paper.theory import THEOREMS, bounds
 
     whole(measure, "--measure")
     feedback = named_graph(graph, classes, revealing)
@@ -124,8 +124,8 @@ def _measured_lines(
     show: Callable[[int, int | None], None],
 ) -> list[str]:
     """For every theorem that applies: the mistakes of runs on unit vectors over the bound on them."""
-    from gappletron.experiments.measuring import NOISE, for_theorem, measured
-    from gappletron.theory import THEOREMS
+    from gappletron.paper.measuring import NOISE, for_theorem, measured
+    from gappletron.paper.theory import THEOREMS
 
     lines = [
         "",
@@ -172,9 +172,9 @@ def _share(bound: Bound, mistakes: int, comparator: float) -> str:
 
 
 def _show_bounds_of_run(run: str, results: Path, radius: float | None, delta: float, plot: Path | None) -> None:
-    from gappletron.experiments.runner import graph_of
-    from gappletron.experiments.store import read_results
-    from gappletron.experiments.theorems import examined
+    from gappletron.paper.runner import graph_of
+    from gappletron.paper.store import read_results
+    from gappletron.paper.theorems import examined
 
     check_outputs(None, plot)
     stored = {result.task.id: result for result in read_results(results)}
@@ -204,7 +204,7 @@ def _show_bounds_of_run(run: str, results: Path, radius: float | None, delta: fl
     try:
         if plot is not None:
             from gappletron.base.files import save_figure
-            from gappletron.experiments.theorem_figures import mistakes_and_bounds
+            from gappletron.paper.theorem_figures import mistakes_and_bounds
 
             save_figure(mistakes_and_bounds(found), plot)
     finally:

@@ -11,7 +11,7 @@ from gappletron.base.progress import progress
 from gappletron.cli.output import play_and_report, say, show_table
 
 if TYPE_CHECKING:
-    from gappletron.experiments.demo import Shown
+    from gappletron.paper.demo import Shown
 
 
 def demo(
@@ -21,7 +21,7 @@ def demo(
 ) -> None:
     """Play two real data sets under partial feedback, beside a greedy model; print the tables and draw the picture."""
     from gappletron.base.files import cannot_write, check_writable
-    from gappletron.experiments.demo import LAST, Comparison, draw, settings
+    from gappletron.paper.demo import LAST, Comparison, draw, settings
 
     picture = out / "demo.png"
     try:

@@ -14,7 +14,7 @@ from gappletron.cli.output import say, tell
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gappletron.experiments.sensitivity import Size
+    from gappletron.paper.sensitivity import Size
 
 
 def reproduce(
@@ -63,7 +63,7 @@ def reproduce(
     """
     import contextlib
 
-    from gappletron.experiments.reproduce import carry_out, carry_out_sensitivity, planned
+    from gappletron.paper.reproduce import carry_out, carry_out_sensitivity, planned
 
     folder = out or Path("results", "sensitivity") if sensitivity else out or Path("results")
     # Errors in the options come before the connection to a cluster.
@@ -73,7 +73,7 @@ def reproduce(
         with raising() as check, contextlib.ExitStack() as stack:
             executor = in_flight = None
             if scheduler is not None:
-                from gappletron.experiments.cluster import dask_executor
+                from gappletron.paper.cluster import dask_executor
 
                 executor, in_flight = stack.enter_context(dask_executor(scheduler, tell))
             view = stack.enter_context(sweep_view(check))
@@ -97,7 +97,7 @@ def reproduce(
 def _size(figures: Sequence[str], rounds: int, repeats: int | None) -> Size:
     """What is run with --sensitivity."""
     from gappletron.base.checks import UserError, whole
-    from gappletron.experiments.sensitivity import Size
+    from gappletron.paper.sensitivity import Size
 
     if figures:
         raise UserError("--sensitivity runs all of the paper's figures: leave out --figure")
@@ -114,7 +114,7 @@ def export(
 ) -> None:
     """Write all stored runs as a CSV or Parquet table."""
     from gappletron.base.files import check_writable
-    from gappletron.experiments.store import read_results, table_kind, write_table
+    from gappletron.paper.store import read_results, table_kind, write_table
 
     table_kind(file)
     check_writable(file)

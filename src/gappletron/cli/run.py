@@ -298,7 +298,7 @@ def _tuned(
 ) -> dict[str, Learner]:
     """The learners with the parameters that a tuning sets."""
     from gappletron.data.normalization import normalization_of
-    from gappletron.tuning import tuned
+    from gappletron.paper.tuning import tuned
 
     with progress("reading"):  # a file without --max-norm is scanned for it
         norm = normalization_of(normalize, "none").longest() or stream.max_norm

@@ -41,7 +41,7 @@ class Segments(Stream):
     notice that it is turned; playing 1 about once in every segment costs R mistakes where none is, and never doing so
     costs the R of the turned one. On one of the two streams, then, any learner makes at least ``lower_bound`` mistakes
     in expectation, if the turned segment is the one in which it plays 1 least often:
-    :func:`gappletron.adversary.quietest_segment` finds it.
+    :func:`gappletron.paper.adversary.quietest_segment` finds it.
 
     The comparator's smooth hinge loss is 0 on both. Without a turned segment it scores class 0 by feature 0, with
     weight 1, and has norm 1; with one it also scores class 1 by the feature of that segment, with weight 2, and has

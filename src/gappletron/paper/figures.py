@@ -2,8 +2,8 @@
 
 :func:`draw` is a pure function of the results: the same rows give the same SVG file, byte for byte. :func:`caption`
 describes a figure; all its numbers are computed from the rows. :data:`DRAWINGS` maps the id of a figure to its drawing.
-The drawings of the paper's figures are here, those of the theorems in :mod:`gappletron.experiments.theorem_figures`
-and that of the default learner in :mod:`gappletron.experiments.beyond`.
+The drawings of the paper's figures are here, those of the theorems in :mod:`gappletron.paper.theorem_figures`
+and that of the default learner in :mod:`gappletron.paper.beyond`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron.base import files
 from gappletron.base.checks import UserError
-from gappletron.experiments.beyond import beyond_caption, beyond_picture
-from gappletron.experiments.drawing import (
+from gappletron.paper.beyond import beyond_caption, beyond_picture
+from gappletron.paper.drawing import (
     DPI,
     EMPTY,
     GRAPHS,
@@ -41,7 +41,7 @@ from gappletron.experiments.drawing import (
     whisker_words,
     whiskers,
 )
-from gappletron.experiments.remark_figures import (
+from gappletron.paper.remark_figures import (
     drift_caption,
     drift_picture,
     future_caption,
@@ -49,9 +49,9 @@ from gappletron.experiments.remark_figures import (
     norms_caption,
     norms_picture,
 )
-from gappletron.experiments.summary import Spread, Summary
-from gappletron.experiments.sweeps import Cell
-from gappletron.experiments.theorem_figures import (
+from gappletron.paper.summary import Spread, Summary
+from gappletron.paper.sweeps import Cell
+from gappletron.paper.theorem_figures import (
     bounds_caption,
     bounds_picture,
     lower_both_caption,
@@ -71,8 +71,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
     from matplotlib.lines import Line2D
 
-    from gappletron.experiments.store import Result
-    from gappletron.experiments.sweeps import Figure
+    from gappletron.paper.store import Result
+    from gappletron.paper.sweeps import Figure
 
 __all__ = ["DRAWINGS", "Drawing", "caption", "draw", "save"]
 

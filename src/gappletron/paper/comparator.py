@@ -59,7 +59,7 @@ class Comparator(NamedTuple):
     """Weights U (d x K), their loss sum_t l_t(U), and the gap: no U in the ball has a loss below ``loss - gap``.
 
     >>> from gappletron import SmoothHinge
-    >>> from gappletron.comparator import best_comparator
+    >>> from gappletron.paper.comparator import best_comparator
     >>> found = best_comparator(SmoothHinge(), "synthetic:K=3,d=40,T=1000", "bandit", radius=2.0)
     >>> found.weights.shape, found.gap <= 1e-3 * found.loss
     ((40, 3), True)

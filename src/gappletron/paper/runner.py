@@ -18,17 +18,11 @@ import threading
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import TYPE_CHECKING, Any
 
-from gappletron.adversary import quietest_after_fresh, quietest_segment
 from gappletron.base.checks import UserError
 from gappletron.base.version import __version__
-from gappletron.comparator import Comparator, best_comparator
 from gappletron.data.adversarial import FreshThenSegments, Segments
 from gappletron.data.open import open_stream
 from gappletron.data.prepared import Remembered
-from gappletron.experiments import remarks
-from gappletron.experiments.readings import tuned_as_read
-from gappletron.experiments.store import Outcome, Result, Store
-from gappletron.experiments.sweeps import COMPARED, probes
 from gappletron.graphs.graph import FeedbackGraph, open_graph
 from gappletron.kernel.lanes import lanes_for
 from gappletron.kernel.pieces import source_hash
@@ -37,6 +31,12 @@ from gappletron.learners.exploration.rule import Exploration
 from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.optimizers import Optimizer
 from gappletron.learners.registry import named
+from gappletron.paper import remarks
+from gappletron.paper.adversary import quietest_after_fresh, quietest_segment
+from gappletron.paper.comparator import Comparator, best_comparator
+from gappletron.paper.readings import tuned_as_read
+from gappletron.paper.store import Outcome, Result, Store
+from gappletron.paper.sweeps import COMPARED, probes
 from gappletron.play.player import Player
 from gappletron.play.rounds import Counts, Losses
 from gappletron.play.runs import play
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from gappletron.data.stream import Stream
-    from gappletron.experiments.sweeps import Task
     from gappletron.learners.learner import Learner
+    from gappletron.paper.sweeps import Task
 
 __all__ = ["execute", "graph_of", "is_prepared", "kinds_of", "learner_of", "prepare", "run", "stream_of"]
 
@@ -61,7 +61,7 @@ _data_lock, _comparator_lock, _probe_lock = threading.Lock(), threading.Lock(), 
 def graph_of(task: Task) -> FeedbackGraph:
     """The feedback graph of a task.
 
-    >>> from gappletron.experiments.sweeps import SWEEPS, tasks
+    >>> from gappletron.paper.sweeps import SWEEPS, tasks
     >>> graph_of(tasks(SWEEPS[0])[0])
     FeedbackGraph('bandit': 6 classes, 6 actions, 6 edges, rho 6)
     """
@@ -220,7 +220,7 @@ def _machine() -> str:
 def prepare(tasks: Iterable[Task], notify: Callable[[int, int], None]) -> None:
     """Compile the loops that the tasks need, or load them from the cache; `notify` is called with (done, total).
 
-    Numba compiles one function at a time in a process: see :mod:`gappletron.experiments.compilation` for several.
+    Numba compiles one function at a time in a process: see :mod:`gappletron.paper.compilation` for several.
     """
     kinds = kinds_of(tasks)
     for done, task in enumerate(kinds):

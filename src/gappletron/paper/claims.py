@@ -5,7 +5,7 @@ each cell that the sentence is about. Verdicts are computed from these checks on
 comparison of means over the repeats; a "range" is the maximum error rate minus the minimum over the repeats.
 
 A check of an ordering of means also has the ordering as a formula of the single runs, for a paired test: see
-:mod:`gappletron.experiments.evidence`. Ranges, and gains in percent, are counted only.
+:mod:`gappletron.paper.evidence`. Ranges, and gains in percent, are counted only.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gappletron.experiments import evidence
-from gappletron.experiments.drawing import label_of
-from gappletron.experiments.evidence import All, Any, Formula, Less, Series
-from gappletron.experiments.summary import Summary
-from gappletron.experiments.sweeps import GAPS, SWEEPS, TUNINGS, Cell
+from gappletron.paper import evidence
+from gappletron.paper.drawing import label_of
+from gappletron.paper.evidence import All, Any, Formula, Less, Series
+from gappletron.paper.summary import Summary
+from gappletron.paper.sweeps import GAPS, SWEEPS, TUNINGS, Cell
 
 if TYPE_CHECKING:
-    from gappletron.experiments.summary import Sample, Spread
+    from gappletron.paper.summary import Sample, Spread
 
 __all__ = ["CLAIMS", "Check", "Claim", "Verdict", "verdicts"]
 
@@ -103,7 +103,7 @@ class Verdict(NamedTuple):
         """What a paired test over the repeats (and the seeds of the data, where there are several) says.
 
         "holds", "does not hold" or "cannot be told at this size"; each of the first two is wrong with probability at
-        most :data:`gappletron.experiments.evidence.ERROR_RATE`. None where the claim is not about means.
+        most :data:`gappletron.paper.evidence.ERROR_RATE`. None where the claim is not about means.
         """
         orderings = [check.ordering for check in self.checks if check.ordering is not None]
         if len(orderings) < len(self.checks):

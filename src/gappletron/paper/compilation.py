@@ -1,6 +1,6 @@
 """Compiling the loops of a sweep in several processes, which fill the on-disk cache for the one that plays.
 
-Each process is ``python -m gappletron.experiments.compilation``: it reads tasks as JSON from its standard input and
+Each process is ``python -m gappletron.paper.compilation``: it reads tasks as JSON from its standard input and
 writes a line for each loop that is ready. If a process fails, the one that plays compiles what is missing.
 """
 
@@ -15,8 +15,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from gappletron.experiments.runner import is_prepared, kinds_of, prepare
-from gappletron.experiments.sweeps import Task
+from gappletron.paper.runner import is_prepared, kinds_of, prepare
+from gappletron.paper.sweeps import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from gappletron.base import files
 from gappletron.base.checks import UserError, shortened
-from gappletron.experiments.sweeps import Task
+from gappletron.paper.sweeps import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -44,8 +44,8 @@ class Outcome:
     `parameters` is the learner with all its numbers, as JSON. `comparator_loss` is sum l_t(U) of the best U found in
     the ball of the optimizer, at most `comparator_gap` above the minimum; None where it was not computed.
 
-    >>> from gappletron.experiments.runner import execute
-    >>> from gappletron.experiments.sweeps import selected
+    >>> from gappletron.paper.runner import execute
+    >>> from gappletron.paper.sweeps import selected
     >>> outcome = execute(selected(["full"], rounds=100)[0])
     >>> outcome.error_rate == outcome.mistakes / 100, outcome.labels_seen, outcome.comparator_loss
     (True, 100, None)
@@ -88,14 +88,14 @@ class Result:
     def learner(self) -> Learner:
         """The learner with all the numbers that it played with, from the stored `parameters`.
 
-        >>> from gappletron.experiments.runner import execute
-        >>> from gappletron.experiments.sweeps import selected
+        >>> from gappletron.paper.runner import execute
+        >>> from gappletron.paper.sweeps import selected
         >>> task = selected(["full"], rounds=100)[0]
         >>> Result(task, execute(task)).learner
         Gappletron(loss=Hinge(kappa=0.5), optimizer=AdaptiveOGD(scale=1.0), exploration=Paper(gamma=1.0))
         """
-        import gappletron.experiments.remarks
         import gappletron.learners.registry  # noqa: F401 - makes their classes known
+        import gappletron.paper.remarks
         from gappletron.kernel.spelling import from_json, rebuilt
 
         return rebuilt(from_json(json.loads(self.outcome.parameters)))

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron.base import files
-from gappletron.experiments.drawing import DPI, our_settings
-from gappletron.experiments.sensitivity import (
+from gappletron.paper.drawing import DPI, our_settings
+from gappletron.paper.sensitivity import (
     SEEDS,
     SETTINGS,
     best,
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure as Picture
 
-    from gappletron.experiments.claims import Claim
-    from gappletron.experiments.sensitivity import Interval, Tally
+    from gappletron.paper.claims import Claim
+    from gappletron.paper.sensitivity import Interval, Tally
 
 __all__ = ["heat_map", "render", "write_page"]
 
@@ -171,7 +171,7 @@ def _held_by_seed(found: Tally, claims: Sequence[Claim]) -> list[int]:
 def _shown(found: Interval | None) -> str:
     """A share with its interval, in percent.
 
-    >>> from gappletron.experiments.sensitivity import Interval
+    >>> from gappletron.paper.sensitivity import Interval
     >>> _shown(Interval(0.5, 0.4, 0.6, 5)), _shown(Interval(0.5, 0.0, 1.0, 1)), _shown(None)
     ('50% (40–60)', '50%', '–')
     """

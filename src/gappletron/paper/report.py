@@ -7,25 +7,25 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gappletron.base import files
-from gappletron.experiments.beyond import contests
-from gappletron.experiments.claims import CLAIMS, OURS
-from gappletron.experiments.drawing import label_of
-from gappletron.experiments.evidence import ERROR_RATE, FAILS, HOLDS, UNKNOWN
-from gappletron.experiments.sensitivity import SEEDS, SETTINGS, best, best_by_share, flips, held_claims, robust
-from gappletron.experiments.sweeps import SWEEPS, probes
-from gappletron.experiments.theorems import CONFIDENCE, DELTA, STANDARD_ERRORS, lower_bounds, tightness, upper_bounds
-from gappletron.theory import THEOREMS
+from gappletron.paper.beyond import contests
+from gappletron.paper.claims import CLAIMS, OURS
+from gappletron.paper.drawing import label_of
+from gappletron.paper.evidence import ERROR_RATE, FAILS, HOLDS, UNKNOWN
+from gappletron.paper.sensitivity import SEEDS, SETTINGS, best, best_by_share, flips, held_claims, robust
+from gappletron.paper.sweeps import SWEEPS, probes
+from gappletron.paper.theorems import CONFIDENCE, DELTA, STANDARD_ERRORS, lower_bounds, tightness, upper_bounds
+from gappletron.paper.theory import THEOREMS
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gappletron.experiments.claims import Verdict
-    from gappletron.experiments.sensitivity import Interval, Tally
-    from gappletron.experiments.store import Result
-    from gappletron.experiments.summary import Summary
-    from gappletron.experiments.sweeps import Figure
-    from gappletron.experiments.theorems import Upper
+    from gappletron.paper.claims import Verdict
+    from gappletron.paper.sensitivity import Interval, Tally
+    from gappletron.paper.store import Result
+    from gappletron.paper.summary import Summary
+    from gappletron.paper.sweeps import Figure
+    from gappletron.paper.theorems import Upper
 
 __all__ = ["Picture", "render", "write_report"]
 
@@ -183,7 +183,7 @@ def render(
     pictures: Iterable[Picture],
     studied: tuple[Tally, Mapping[str, str]] | None = None,
 ) -> str:
-    """The HTML page. `studied` is the outcome of a sensitivity run (:mod:`gappletron.experiments.sensitivity`)."""
+    """The HTML page. `studied` is the outcome of a sensitivity run (:mod:`gappletron.paper.sensitivity`)."""
     import jinja2
 
     environment = jinja2.Environment(

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gappletron.base.checks import UserError
-from gappletron.comparator import Comparator, best_comparator
 from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments
-from gappletron.experiments.runner import graph_of, stream_of
-from gappletron.experiments.sweeps import probes
 from gappletron.kernel.pieces import source_hash
 from gappletron.learners.gappletron import Gappletron
+from gappletron.paper.comparator import Comparator, best_comparator
+from gappletron.paper.runner import graph_of, stream_of
+from gappletron.paper.sweeps import probes
+from gappletron.paper.theory import THEOREMS, Bound, bounds
 from gappletron.play.runs import play
-from gappletron.theory import THEOREMS, Bound, bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gappletron.experiments.store import Result
-    from gappletron.experiments.sweeps import Task
+    from gappletron.paper.store import Result
+    from gappletron.paper.sweeps import Task
 
 __all__ = [
     "Examined",
@@ -331,7 +331,7 @@ ONE_STREAM, TWO_STREAMS = ("lower-full", "lower-classes"), ("lower-filtering", "
 def adversary(task: Task) -> Segments | FreshFeatures | FreshThenSegments:
     """The adversary of a task, without a turned segment. Only its numbers are computed, no rounds are generated.
 
-    >>> from gappletron.experiments.sweeps import selected
+    >>> from gappletron.paper.sweeps import selected
     >>> adversary(selected(["lower-filtering"], rounds=50)[-1]).lower_bound
     2.5
     """

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from gappletron.comparator import best_comparator
 from gappletron.data.unit_vectors import UnitVectors
-from gappletron.experiments.theorems import tightness_of, with_comparator
 from gappletron.learners.optimizers import FixedOGD
+from gappletron.paper.comparator import best_comparator
+from gappletron.paper.theorems import tightness_of, with_comparator
+from gappletron.paper.theory import THEOREMS, Bound, Theorem, bounds
+from gappletron.paper.tuning import tuned
 from gappletron.play.runs import play
-from gappletron.theory import THEOREMS, Bound, Theorem, bounds
-from gappletron.tuning import tuned
 
 if TYPE_CHECKING:
     from gappletron.graphs.graph import FeedbackGraph

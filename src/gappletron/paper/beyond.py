@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gappletron.experiments.drawing import (
+from gappletron.paper.drawing import (
     GRAPHS,
     GREY,
     as_percent,
@@ -29,8 +29,8 @@ from gappletron.experiments.drawing import (
     tuning_keys,
     whiskers,
 )
-from gappletron.experiments.summary import Summary
-from gappletron.experiments.sweeps import GAPS
+from gappletron.paper.summary import Summary
+from gappletron.paper.sweeps import GAPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
-    from gappletron.experiments.store import Result
-    from gappletron.experiments.summary import Spread
-    from gappletron.experiments.sweeps import Cell, Figure
+    from gappletron.paper.store import Result
+    from gappletron.paper.summary import Spread
+    from gappletron.paper.sweeps import Cell, Figure
 
 __all__ = ["Contest", "beyond_caption", "beyond_picture", "contests"]
 

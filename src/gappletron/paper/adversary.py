@@ -54,7 +54,7 @@ def quietest_segment(
     nothing: give it as in the runs that follow, and the same compiled loop plays both.
 
     >>> from gappletron import play
-    >>> from gappletron.adversary import GRAPH, quietest_segment
+    >>> from gappletron.paper.adversary import GRAPH, quietest_segment
     >>> from gappletron.data.open import Segments
     >>> probe = quietest_segment("gapsmh", root=16, repeats=100)
     >>> turned = Segments(16, turned=probe.segment)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from gappletron.base import files
 from gappletron.base.checks import UserError, whole
 from gappletron.base.progress import View
-from gappletron.experiments.compilation import compile_in_processes
-from gappletron.experiments.runner import run
-from gappletron.experiments.store import Store, write_table
-from gappletron.experiments.sweeps import FIGURES, ROUNDS, drawable, left_out, selected
 from gappletron.kernel.pieces import source_hash
+from gappletron.paper.compilation import compile_in_processes
+from gappletron.paper.runner import run
+from gappletron.paper.store import Store, write_table
+from gappletron.paper.sweeps import FIGURES, ROUNDS, drawable, left_out, selected
 from gappletron.play.runs import usable_cores
 
 MAX_COMPILERS = 8  # processes: there are some forty loops, and each process needs a second to start
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-    from gappletron.experiments.claims import Verdict
-    from gappletron.experiments.report import Picture
-    from gappletron.experiments.sensitivity import Size, Tally
-    from gappletron.experiments.store import Result
-    from gappletron.experiments.sweeps import Task
+    from gappletron.paper.claims import Verdict
+    from gappletron.paper.report import Picture
+    from gappletron.paper.sensitivity import Size, Tally
+    from gappletron.paper.store import Result
+    from gappletron.paper.sweeps import Task
 
 __all__ = ["Plan", "Reproduction", "carry_out", "carry_out_sensitivity", "planned", "reproduce"]
 
@@ -74,7 +74,7 @@ def reproduce(
     Runs that `out` already holds are not repeated if their parameters and the sources of the package are the same. So
     after an interruption, call it again. The table, the figures and the report cover the requested figures only.
 
-    :param figures: ids of figures or sweeps (:data:`~gappletron.experiments.sweeps.FIGURES`); by default all.
+    :param figures: ids of figures or sweeps (:data:`~gappletron.paper.sweeps.FIGURES`); by default all.
     :param rounds: T.
     :param repeats: number of runs of each randomized learner; by default that of the sweep, mostly ten.
     :param jobs: number of runs at the same time; by default the number of cores.
@@ -112,10 +112,10 @@ def carry_out(
     view: View | None = None,
 ) -> Reproduction:
     """Run a plan and write the files of :func:`reproduce`."""
-    from gappletron.experiments.claims import verdicts
-    from gappletron.experiments.report import write_report
-    from gappletron.experiments.sensitivity import stored
-    from gappletron.experiments.summary import Summary
+    from gappletron.paper.claims import verdicts
+    from gappletron.paper.report import write_report
+    from gappletron.paper.sensitivity import stored
+    from gappletron.paper.summary import Summary
 
     tasks = plan.tasks
     workers = usable_cores() if jobs is None else whole(jobs, "jobs", least=1, most=100_000)
@@ -143,8 +143,8 @@ def carry_out_sensitivity(
     view: View | None = None,
 ) -> Tally:
     """Run the paper's experiments under every reading, and write ``sensitivity.json``, ``.html`` and ``.png``."""
-    from gappletron.experiments.sensitivity import FILE, SETTINGS, needed, tally, to_json, told_over_seeds
-    from gappletron.experiments.sensitivity_page import write_page
+    from gappletron.paper.sensitivity import FILE, SETTINGS, needed, tally, to_json, told_over_seeds
+    from gappletron.paper.sensitivity_page import write_page
 
     workers = usable_cores() if jobs is None else whole(jobs, "jobs", least=1, most=100_000)
     view = View() if view is None else view
@@ -190,8 +190,8 @@ def completed(
 
 def draw_all(results: Sequence[Result], folder: Path, figures: Sequence[str], view: View) -> list[Picture]:
     """Write the figures as PNG and SVG files, and remove those of an earlier command."""
-    from gappletron.experiments.figures import caption, draw, save
-    from gappletron.experiments.report import Picture
+    from gappletron.paper.figures import caption, draw, save
+    from gappletron.paper.report import Picture
 
     try:
         folder.mkdir(exist_ok=True)

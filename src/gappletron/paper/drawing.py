@@ -12,8 +12,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from zlib import crc32
 
-from gappletron.experiments.sweeps import draws
 from gappletron.learners.registry import names
+from gappletron.paper.sweeps import draws
 from gappletron.play.history import COLOURS
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
     from matplotlib.lines import Line2D
 
-    from gappletron.experiments.store import Result
-    from gappletron.experiments.summary import Spread
-    from gappletron.experiments.sweeps import Figure
+    from gappletron.paper.store import Result
+    from gappletron.paper.summary import Spread
+    from gappletron.paper.sweeps import Figure
 
 __all__ = [
     "BLACK",

@@ -17,15 +17,15 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gappletron.experiments.claims import CLAIMS, OURS, Verdict
-from gappletron.experiments.store import Result
-from gappletron.experiments.summary import Summary
-from gappletron.experiments.sweeps import GAPS, PAPER, ROUNDS, Cell, Sweep, Task, tasks
+from gappletron.paper.claims import CLAIMS, OURS, Verdict
+from gappletron.paper.store import Result
+from gappletron.paper.summary import Summary
+from gappletron.paper.sweeps import GAPS, PAPER, ROUNDS, Cell, Sweep, Task, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gappletron.experiments.claims import Claim
+    from gappletron.paper.claims import Claim
 
 __all__ = [
     "AXES",

@@ -10,7 +10,8 @@ import textwrap
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments
-from gappletron.experiments.drawing import (
+from gappletron.learners.gappletron import Gappletron
+from gappletron.paper.drawing import (
     BLACK,
     DASHED,
     GRAPHS,
@@ -32,18 +33,10 @@ from gappletron.experiments.drawing import (
     runs_of,
     style_of,
 )
-from gappletron.experiments.runner import graph_of
-from gappletron.experiments.theorems import (
-    STANDARD_ERRORS,
-    Lower,
-    adversary,
-    has_fixed_rate,
-    loses_nothing,
-    lower_bounds,
-)
-from gappletron.learners.gappletron import Gappletron
+from gappletron.paper.runner import graph_of
+from gappletron.paper.theorems import STANDARD_ERRORS, Lower, adversary, has_fixed_rate, loses_nothing, lower_bounds
+from gappletron.paper.theory import THEOREMS, bounds
 from gappletron.play.history import COLOURS
-from gappletron.theory import THEOREMS, bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -52,10 +45,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
     from matplotlib.lines import Line2D
 
-    from gappletron.experiments.store import Result
-    from gappletron.experiments.sweeps import Figure, Task
-    from gappletron.experiments.theorems import Examined
     from gappletron.kernel.numerics import Floats
+    from gappletron.paper.store import Result
+    from gappletron.paper.sweeps import Figure, Task
+    from gappletron.paper.theorems import Examined
 
 __all__ = [
     "bounds_caption",

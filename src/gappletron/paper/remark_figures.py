@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from gappletron.experiments.drawing import (
+from gappletron.learners.gappletron import Gappletron
+from gappletron.learners.optimizers import FixedOGD
+from gappletron.paper.drawing import (
     BLACK,
     DASHED,
     as_count,
@@ -21,7 +23,7 @@ from gappletron.experiments.drawing import (
     runs_of,
     style_of,
 )
-from gappletron.experiments.remarks import (
+from gappletron.paper.remarks import (
     ExponentiatedGradient,
     PerceptronsFirst,
     Turning,
@@ -29,18 +31,16 @@ from gappletron.experiments.remarks import (
     norm_bound,
     perceptrons_bound,
 )
-from gappletron.experiments.runner import graph_of
-from gappletron.learners.gappletron import Gappletron
-from gappletron.learners.optimizers import FixedOGD
-from gappletron.theory import bounds
+from gappletron.paper.runner import graph_of
+from gappletron.paper.theory import bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from matplotlib.figure import Figure as Picture
 
-    from gappletron.experiments.store import Result
-    from gappletron.experiments.sweeps import Figure
+    from gappletron.paper.store import Result
+    from gappletron.paper.sweeps import Figure
 
 __all__ = [
     "drift_caption",

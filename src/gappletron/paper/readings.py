@@ -28,7 +28,7 @@ from gappletron.learners.exploration.simple_rules import EpsilonGreedy
 from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.losses import Hinge
 from gappletron.learners.soba import SobaDiag
-from gappletron.tuning import tuned
+from gappletron.paper.tuning import tuned
 
 if TYPE_CHECKING:
     from gappletron.data.stream import Stream
@@ -74,7 +74,7 @@ def _read_otherwise(learner: Learner, key: str, value: str, graph: FeedbackGraph
             return learner.with_gamma(min(0.5, rounds ** (-1.0 / float(value))))
         case "update", BanditronIW():
             return Gappletron(Hinge(kappa=MARGIN), exploration=EpsilonGreedy(learner.gamma))
-    raise UserError(f"{learner.name} has no reading {key}={value}: see gappletron.experiments.readings")
+    raise UserError(f"{learner.name} has no reading {key}={value}: see gappletron.paper.readings")
 
 
 def mean_norm(stream: Stream) -> float:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gappletron.experiments.evidence import Series
-from gappletron.experiments.sweeps import SWEEPS, Cell, Task
+from gappletron.paper.evidence import Series
+from gappletron.paper.sweeps import SWEEPS, Cell, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gappletron.experiments.store import Result
+    from gappletron.paper.store import Result
 
 __all__ = ["Sample", "Spread", "Summary"]
 
@@ -33,7 +33,7 @@ class Spread(NamedTuple):
 
     `late` is the error rate of the second half of the rounds; `samples` has the numbers of every run.
 
-    >>> from gappletron.experiments.sweeps import SWEEPS, tasks
+    >>> from gappletron.paper.sweeps import SWEEPS, tasks
     >>> spread = Spread(tasks(SWEEPS[0])[0].configuration, 4, 0.2, 0.1, 0.3, 0.15, 50.0, 20.0)
     >>> spread.configuration.tuning, round(spread.width, 2)
     ('theory', 0.2)
@@ -65,9 +65,9 @@ class Summary:
 
     A learner that played a cell in several configurations (tunings, optimizers, graphs) has a :class:`Spread` for each.
 
-    >>> from gappletron.experiments.runner import execute
-    >>> from gappletron.experiments.store import Result
-    >>> from gappletron.experiments.sweeps import Entrant, Sweep, tasks
+    >>> from gappletron.paper.runner import execute
+    >>> from gappletron.paper.store import Result
+    >>> from gappletron.paper.sweeps import Entrant, Sweep, tasks
     >>> entrants = (Entrant("gapsmh", "only-t"), Entrant("gapsmh", "only-t", optimizer="ada-grad"))
     >>> mine = Sweep("mine", "bandit", (Cell(3, 40, 0.05),), entrants, repeats=2)
     >>> summary = Summary(Result(task, execute(task)) for task in tasks(mine, rounds=100))

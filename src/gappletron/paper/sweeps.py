@@ -3,7 +3,7 @@
 A :class:`Sweep` is a grid of runs; :func:`tasks` lists them. Each is a :class:`Task` of plain values, with an id that
 does not change between versions. Nothing is run here. The experiments are those of section 5 and of the appendix
 "Experiments" of the paper. What the paper does not specify is chosen here or in the tunings of the learners, and
-:mod:`gappletron.experiments.report` lists these choices.
+:mod:`gappletron.paper.report` lists these choices.
 """
 
 from __future__ import annotations
