@@ -19,7 +19,7 @@ test: .venv/installed  ## everything that CI runs: linter, types, layers, tests,
 
 test-lowest: .venv-lowest/installed  ## some of the tests with the lowest versions of the dependencies
 	NUMBA_CACHE_DIR=.venv-lowest/cache PYTHONPATH=src .venv-lowest/bin/python -m pytest --numprocesses=auto --quiet \
-		-p no:cacheprovider tests/test_spelling.py tests/test_progress.py tests/test_lowest.py
+		-p no:cacheprovider tests/kernel/test_spelling.py tests/base/test_progress.py tests/test_lowest.py
 
 stress: .venv/installed  ## long storms of signals, kills, threads, damaged bytes, random calls and fuzzing (about an hour)
 	$(BIN)/python tests/stress.py

@@ -29,12 +29,12 @@ def page() -> str:
         "",
         "All of them are imported from `gappletron`. (This page is made by `python docs/api.py`.)",
         "",
-        "| name | module | |",
-        "|---|---|---|",
+        "| name | |",
+        "|---|---|",
     ]
-    for name in sorted(gappletron.__all__, key=str.lower):
+    for name in sorted(gappletron.__dir__(), key=str.lower):
         if name != "__version__":
-            lines.append(f"| `{name}` | `{gappletron._HOME_OF[name]}` | {first_line(name)} |")
+            lines.append(f"| `{name}` | {first_line(name)} |")
     return "\n".join(lines) + "\n"
 
 

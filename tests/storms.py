@@ -42,7 +42,7 @@ from gappletron import (
     play,
     read_decisions,
 )
-from gappletron.base.checks import SpentReceipt, Unavailable
+from gappletron.base.errors import SpentReceipt, Unavailable
 from gappletron.data.stream import frozen
 from gappletron.kernel import pieces
 from gappletron.kernel.numerics import LARGEST_VALUE

@@ -12,91 +12,16 @@ import numbers
 import operator
 import os
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from gappletron.base.errors import UserError
 
-__all__ = ["Label", "UserError"]
+__all__ = ["Label"]
 
 Label: TypeAlias = str | int | bool | None
 """What a class or an action may be called: it must survive a JSON file and compare without surprises."""
-
-
-class Cure(NamedTuple):
-    """What to do about an error, where that is said in other words in Python and over HTTP.
-
-    >>> Cure("pass UNSEEN", 'send {"unseen": true}').python
-    'pass UNSEEN'
-    """
-
-    python: str
-    http: str
-
-
-class UserError(ValueError):
-    """Input that cannot be used. Its text is one sentence: what is wrong, where, what to do.
-
-    :param sentence: the whole; or only what is wrong, and where, if a `cure` follows.
-    :param cure: what to do, for errors that also come over HTTP, where there are no arguments and no methods.
-
-    >>> from gappletron import FeedbackGraph
-    >>> FeedbackGraph.bandit(1)
-    Traceback (most recent call last):
-        ...
-    gappletron.base.checks.UserError: a graph needs at least 2 classes, but 1 was given: name two or more
-    """
-
-    def __init__(self, sentence: object = "", cure: Cure | None = None) -> None:
-        super().__init__(sentence if cure is None else f"{sentence}: {cure.python}")
-        self._over_http = None if cure is None else f"{sentence}: {cure.http}"
-
-    @property
-    def over_http(self) -> str:
-        """The sentence for those who send requests.
-
-        >>> error = UserError("the label is hidden", Cure("pass UNSEEN", 'send {"unseen": true}'))
-        >>> print(error, error.over_http, sep=chr(10))
-        the label is hidden: pass UNSEEN
-        the label is hidden: send {"unseen": true}
-        """
-        return str(self) if self._over_http is None else self._over_http
-
-    def at(self, place: str) -> UserError:
-        """The same error with a place in front: which of many rows it is about.
-
-        >>> print(UserError("x has no numbers: give some").at("row 3"))
-        row 3: x has no numbers: give some
-        """
-        found = type(self)(f"{place}: {self}")
-        if self._over_http is not None:
-            found._over_http = f"{place}: {self._over_http}"
-        return found
-
-
-class UnknownReceipt(UserError):
-    """A receipt that is not from this model.
-
-    >>> issubclass(UnknownReceipt, UserError)
-    True
-    """
-
-
-class SpentReceipt(UserError):
-    """A receipt that was learned from, forgotten, or has expired: no feedback can be given for it any more.
-
-    >>> issubclass(SpentReceipt, UserError)
-    True
-    """
-
-
-class Unavailable(UserError):
-    """What cannot be done now, and may work later without any change of the request: the disk is full, for example.
-
-    >>> issubclass(Unavailable, UserError)
-    True
-    """
 
 
 LETTERS_SHOWN = 80
@@ -149,7 +74,7 @@ def number(
     >>> number("3", "gamma")
     Traceback (most recent call last):
         ...
-    gappletron.base.checks.UserError: gamma must be a number, not '3'
+    gappletron.UserError: gamma must be a number, not '3'
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):  # NumPy's numbers are Real, its bool is not
         raise UserError(f"{name} must be a number, not {value!r}")
@@ -197,7 +122,7 @@ def label(value: Any, name: str) -> Label:
     >>> label(3.5, "class")
     Traceback (most recent call last):
         ...
-    gappletron.base.checks.UserError: class 3.5 is a float: names may be str, int, bool or None
+    gappletron.UserError: class 3.5 is a float: names may be str, int, bool or None
     """
     numpy = sys.modules.get("numpy")  # a NumPy scalar exists only where NumPy was imported, which takes its time
     plain = value.item() if numpy is not None and isinstance(value, numpy.generic) else value
@@ -212,7 +137,7 @@ def labels(values: Iterable[Any], name: str) -> tuple[Label, ...]:
     >>> labels([0, False], "class")
     Traceback (most recent call last):
         ...
-    gappletron.base.checks.UserError: the names 0 and False compare equal: every class needs a name of its own
+    gappletron.UserError: the names 0 and False compare equal: every class needs a name of its own
     """
     result = tuple(label(value, name) for value in values)
     seen: dict[Label, Label] = {}

@@ -11,15 +11,14 @@ import stat
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import IO, TYPE_CHECKING
 
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import ModuleType
-
     from matplotlib.figure import Figure
 
 fcntl: ModuleType | None

@@ -7,11 +7,10 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from rich.console import Console
     from rich.progress import Progress, TaskID
 

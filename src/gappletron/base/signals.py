@@ -13,24 +13,16 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+from gappletron.base.errors import Terminated
 
-__all__ = ["Held", "Terminated", "exit_at_once", "exit_code", "held_back", "raising"]
+__all__ = ["Held", "exit_at_once", "exit_code", "held_back", "raising"]
 
 STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 NOTHING_YET = "stopped before anything was measured"
 SHOW_CURSOR = "\x1b[?25h"
-
-
-class Terminated(KeyboardInterrupt):
-    """The process was asked to end by a signal other than Ctrl-C's; it is handled like Ctrl-C."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
 
 
 def exit_code(stop: BaseException | None) -> int:

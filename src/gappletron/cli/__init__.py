@@ -16,7 +16,7 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from gappletron import __version__
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 from gappletron.cli import bound, demo, graph, journal, learners, models, paper, replay, run, serve
 from gappletron.cli.output import say, show_error, tell
 

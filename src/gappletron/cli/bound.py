@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
 from gappletron.cli.graph import named_graph
 from gappletron.cli.output import check_outputs, say

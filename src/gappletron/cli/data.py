@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
 from gappletron.cli.output import tell
 

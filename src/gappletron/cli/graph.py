@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 from gappletron.cli.output import check_outputs, say
 
 if TYPE_CHECKING:

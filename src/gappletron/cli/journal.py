@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
 from gappletron.cli.output import check_outputs, say, tell
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import typer
 
 from gappletron import __version__
-from gappletron.base.checks import UserError, printable
+from gappletron.base.checks import printable
+from gappletron.base.errors import UserError
 from gappletron.base.progress import console, print_line, progress
 from gappletron.base.signals import NOTHING_YET, exit_code, raising
 

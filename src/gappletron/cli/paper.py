@@ -96,7 +96,8 @@ def reproduce(
 
 def _size(figures: Sequence[str], rounds: int, repeats: int | None) -> Size:
     """What is run with --sensitivity."""
-    from gappletron.base.checks import UserError, whole
+    from gappletron.base.checks import whole
+    from gappletron.base.errors import UserError
     from gappletron.paper.sensitivity import Size
 
     if figures:

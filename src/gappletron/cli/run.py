@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gappletron.base.checks import UserError, listing, unknown
+from gappletron.base.checks import listing, unknown
+from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
 from gappletron.base.signals import held_back
 from gappletron.cli.data import (

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from gappletron.base.checks import UserError, unknown
+from gappletron.base.checks import unknown
+from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
-from gappletron.cli.data import Categorical, Drop, Numeric, Text  # noqa: TC001 - typer reads the annotations
+from gappletron.cli.data import Categorical, Drop, Numeric, Text
 from gappletron.cli.graph import NewCost, named_graph, with_costs
 from gappletron.cli.output import tell
 
@@ -200,7 +201,7 @@ def graph_of(graph: str, classes: str, revealing: str | None) -> FeedbackGraph:
     >>> graph_of("bandit", "", None)
     Traceback (most recent call last):
         ...
-    gappletron.base.checks.UserError: the preset 'bandit' does not say which labels there are: give --classes, as in \
+    gappletron.UserError: the preset 'bandit' does not say which labels there are: give --classes, as in \
 --classes ham,spam; for a model that is there already, omit --graph
     """
     from gappletron.graphs.graph import FeedbackGraph

@@ -8,16 +8,14 @@ norm of the comparator, but not with T. :class:`FreshThenSegments`: both, one af
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 
-from gappletron.base.checks import UserError, whole
+from gappletron.base.checks import whole
+from gappletron.base.errors import UserError
 from gappletron.data.stream import CHUNK, MOST_FEATURES, Chunk, Stream, frozen
 from gappletron.kernel.spelling import settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["FreshFeatures", "FreshThenSegments", "Segments", "root_for"]
 
@@ -127,7 +125,7 @@ class FreshFeatures(Stream):
     >>> FreshFeatures(classes=3, radius=2, rounds=27)
     Traceback (most recent call last):
         ...
-    gappletron.base.checks.UserError: with K=3 and B=2 the last feature comes in round 28: give at least 28 rounds, not 27
+    gappletron.UserError: with K=3 and B=2 the last feature comes in round 28: give at least 28 rounds, not 27
     """
 
     def __init__(self, classes: int, radius: int, rounds: int, seed: int = 0) -> None:

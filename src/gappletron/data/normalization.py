@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gappletron.base.checks import number, unknown
-from gappletron.kernel.numerics import LARGEST_VALUE, Row, is_followed
+from gappletron.kernel.numerics import LARGEST_VALUE, Floats, Ints, Row, is_followed
 from gappletron.kernel.pieces import Piece, compiled, helper
-from gappletron.kernel.state import Field
-
-if TYPE_CHECKING:
-    from gappletron.kernel.numerics import Floats, Ints
-    from gappletron.kernel.state import Layout
+from gappletron.kernel.state import Field, Layout
 
 __all__ = ["AsGiven", "Columns", "LogUnit", "Normalization", "Unit", "normalization_of"]
 

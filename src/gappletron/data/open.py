@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments
 from gappletron.data.readers import SVMLIGHT, Source, format_of
 from gappletron.data.records.encoder import Encoder
@@ -18,9 +19,6 @@ from gappletron.data.synthetic import Synthetic
 from gappletron.data.tables import RecordStream, TableFile, are_records, sniffed_format
 from gappletron.data.transform import transformed
 from gappletron.data.unit_vectors import UnitVectors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 __all__ = [
     "CHUNK",

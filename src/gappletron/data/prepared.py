@@ -5,23 +5,17 @@ A chunk is prepared once for all players, and the chunks of a :class:`Remembered
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.base.checks import UserError
-from gappletron.data.stream import MOST_FEATURES, Wrapped, frozen
+from gappletron.base.errors import UserError
+from gappletron.data.stream import MOST_FEATURES, Chunk, Stream, Wrapped, frozen
 from gappletron.data.transform import biased
-from gappletron.kernel.numerics import LARGEST_VALUE
+from gappletron.kernel.numerics import LARGEST_VALUE, Floats
 from gappletron.kernel.pieces import specialised
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from gappletron.data.stream import Chunk, Stream
-    from gappletron.kernel.numerics import Floats
 
 __all__ = ["Prepared", "Remembered", "prepared", "prepared_chunks"]
 

@@ -13,18 +13,17 @@ import io
 import itertools
 import json
 import re
+from collections.abc import Callable, Iterator
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from gappletron.base.checks import UserError, listing, shortened
+from gappletron.base.checks import listing, shortened
+from gappletron.base.errors import UserError
 from gappletron.data import sources
 from gappletron.data.records.batches import texts_from_bytes
 from gappletron.data.records.values import decoded, number_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Progress = Callable[[int, int], None] | None
+Progress = Callable[[int, int], None] | None
 
 __all__ = ["READERS", "SUFFIXES", "Source", "format_in", "format_of", "looks_like"]
 

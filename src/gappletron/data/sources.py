@@ -9,12 +9,10 @@ import os
 import stat
 import sys
 import zlib
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
 
-from gappletron.base.checks import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from gappletron.base.errors import UserError
 
 __all__ = ["BlockFile", "blocks", "is_pipe", "opened", "unpacked"]
 

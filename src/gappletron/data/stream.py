@@ -11,19 +11,16 @@ import abc
 import functools
 import math
 import numbers
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, UserError, label, labels, listing, whole
+from gappletron.base.checks import Label, label, labels, listing, whole
+from gappletron.base.errors import UserError
+from gappletron.data.records.encoder import Encoder
 from gappletron.kernel.pieces import helper, specialised
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from gappletron.data.records.encoder import Encoder
 
 __all__ = ["CHUNK", "ArrayStream", "Chunk", "Stream", "digits", "limited"]
 
@@ -200,7 +197,7 @@ class ArrayStream(Stream):
     >>> ArrayStream([[1, float("nan")]], ["spam"])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    gappletron.base.checks.UserError: X has nan in row 0, column 1 (counting from 0): every value must be finite; ...
+    gappletron.UserError: X has nan in row 0, column 1 (counting from 0): every value must be finite; ...
     """
 
     def __init__(self, X: Any, y: Any, *, classes: Iterable[Any] | None = None, name: str = "arrays") -> None:

@@ -7,11 +7,14 @@ import math
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, UserError, labels, listing, number, whole
+from gappletron.base.checks import Label, labels, listing, number, whole
+from gappletron.base.errors import UserError
 from gappletron.data import sources
 from gappletron.data.readers import looks_like
 from gappletron.data.stream import (
@@ -28,11 +31,6 @@ from gappletron.data.stream import (
 )
 from gappletron.data.svmlight_parser import CROWDED, FULL, WRONG, Cursor, Rows, parse, powers
 from gappletron.kernel.pieces import specialised
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from numpy.typing import NDArray
 
 __all__ = ["SvmlightFile"]
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gappletron.kernel.pieces import helper
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 DONE, FULL, CROWDED, WRONG = 0, 1, 2, 3
 """Why the parser stopped: no text left; no space for the next row; no space for its doubtful numbers; a wrong token."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.base.checks import UserError, number, whole
+from gappletron.base.checks import number, whole
+from gappletron.base.errors import UserError
 from gappletron.data.stream import CHUNK, ENTRIES, Chunk, Stream, frozen
 from gappletron.kernel.pieces import helper, specialised
 from gappletron.kernel.spelling import settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
 __all__ = ["Synthetic"]
 
@@ -127,7 +125,7 @@ class Synthetic(Stream):
     >>> Synthetic(features=100)
     Traceback (most recent call last):
         ...
-    gappletron.base.checks.UserError: d must be a multiple of 40, not 100: the nearest is 80
+    gappletron.UserError: d must be a multiple of 40, not 100: the nearest is 80
     """
 
     def __init__(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import datetime
 import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, UserError, label as checked_label, labels, listing, shortened, unknown
+from gappletron.base.checks import Label, label as checked_label, labels, listing, shortened, unknown
+from gappletron.base.errors import UserError
 from gappletron.data import sources
 from gappletron.data.readers import READERS, VW_LABEL, Source, first_bytes, format_in, format_of, looks_like
 from gappletron.data.records.batches import as_batch, is_text, plain_column, texts_of_column
@@ -26,11 +29,6 @@ from gappletron.data.stream import (
     plain_numbers,
     two_classes,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from numpy.typing import NDArray
 
 __all__ = ["RecordStream", "TableFile"]
 

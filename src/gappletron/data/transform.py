@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.base.checks import UserError
-from gappletron.data.normalization import AsGiven, normalization_of
+from gappletron.base.errors import UserError
+from gappletron.data.normalization import AsGiven, Normalization, normalization_of
 from gappletron.data.stream import Chunk, Stream, Wrapped, frozen
 from gappletron.kernel.pieces import specialised
 from gappletron.kernel.state import Sizes, State
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from gappletron.data.normalization import Normalization
 
 __all__ = ["biased", "transformed"]
 

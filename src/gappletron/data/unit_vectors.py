@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 
 from gappletron.base.checks import number, whole
 from gappletron.data.stream import CHUNK, Chunk, Stream, frozen
 from gappletron.kernel.spelling import settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["UnitVectors"]
 

@@ -6,25 +6,18 @@ not beyond :data:`~gappletron.kernel.numerics.LARGEST_VALUE`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.base.checks import Cure, UserError
+from gappletron.base.errors import UserError
 from gappletron.data.records.cells import is_record
 from gappletron.data.records.encoder import joined_rows
-from gappletron.data.stream import ArrayStream, plain_numbers
-from gappletron.kernel.numerics import LARGEST_VALUE
+from gappletron.data.stream import ArrayStream, Chunk, plain_numbers
+from gappletron.kernel.numerics import LARGEST_VALUE, Floats
 from gappletron.kernel.pieces import entry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from gappletron.data.stream import Chunk
-    from gappletron.kernel.numerics import Floats
 
 __all__ = ["Checker", "Vector", "Vectors", "batches_of"]
 
@@ -157,8 +150,7 @@ class Checker:
             )
         if indices.ndim != 1 or indices.shape != values.shape:
             raise UserError(
-                f"x has {_count(indices)} indices and {_count(values)} values",
-                Cure("give two flat sequences of one length", "send two lists of one length"),
+                f"x has {_count(indices)} indices and {_count(values)} values: give two flat lists of one length"
             )
         if indices.dtype.kind == "O" and all(type(index) is int for index in indices):
             beyond = max(indices, key=abs)  # Python's ints of any size
@@ -188,11 +180,8 @@ class Checker:
 
 def _outside(index: Any, features: int) -> UserError:
     return UserError(
-        f"x has the index {index}, and the model takes indices from 0 to {features - 1}",
-        Cure(
-            "hash or drop what is outside, or make the model with more features (or a larger feature_limit)",
-            "hash or drop what is outside; --features is for a new model",
-        ),
+        f"x has the index {index}, and the model takes indices from 0 to {features - 1}: hash or drop what is outside, "
+        "or make the model with more features (or a larger feature_limit)"
     )
 
 
@@ -216,11 +205,7 @@ def sparse_parts(x: Any, features: int | None) -> tuple[Any, Any]:
     dense = plain_numbers(_array(x))
     if not _is_one_row(dense.shape, features):
         raise UserError(
-            f"x has the shape {dense.shape}",
-            Cure(
-                f"give {_how_many(features)} numbers, or a pair (indices, values)",
-                f'send {_how_many(features)} numbers, or {{"indices": [...], "values": [...]}}',
-            ),
+            f"x has the shape {dense.shape}: give {_how_many(features)} numbers, or their indices and values"
         )
     if dense.dtype.kind not in "biuf":
         raise UserError(f"x has entries of type {dense.dtype}: give numbers")

@@ -7,17 +7,15 @@ extra action costs 1 at every label.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, UserError, label, number, unknown
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from gappletron.graphs.view import GraphView
+from gappletron.base.checks import Label, label, number, unknown
+from gappletron.base.errors import UserError
+from gappletron.graphs.view import GraphView
 
 __all__ = ["changed", "cost_matrix", "zero_one"]
 

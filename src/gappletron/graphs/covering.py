@@ -6,14 +6,12 @@ compiled part is called for a limited number of steps at a time, and signals are
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gappletron.kernel.pieces import helper, in_mode, ready
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SLICE = 5_000_000
 """Steps between two looks at the signals: less than 0.1 s."""

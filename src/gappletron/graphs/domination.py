@@ -8,17 +8,15 @@ cover. A class is not covered by its own action unless that action has a self-lo
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from gappletron.base.checks import UserError, listing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import ArrayLike, NDArray
+from gappletron.base.checks import listing
+from gappletron.base.errors import UserError
 
 __all__ = [
     "EXACT_ACTIONS",

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gappletron.base import files
 from gappletron.base.checks import Label, shortened
+from gappletron.graphs.view import GraphView
 
 if TYPE_CHECKING:
-    import os
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from gappletron.graphs.view import GraphView
 
 DRAWN_ACTIONS, DRAWN_EDGES, DRAWN_EXTRA = 24, 100, 6
 """A graph with more nodes or arrows than this is drawn as its matrix."""

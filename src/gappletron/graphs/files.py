@@ -6,18 +6,16 @@ Costs are written as ``"costs": [[action, class, number], ...]``, those alone th
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
-from gappletron.base.checks import UserError, shortened, unknown
+from gappletron.base.checks import shortened, unknown
+from gappletron.base.errors import UserError
 from gappletron.graphs import costs as graph_costs
-
-if TYPE_CHECKING:
-    import os
-
-    from gappletron.graphs.view import GraphView
+from gappletron.graphs.view import GraphView
 
 FILE_BYTES = 2**28
 FILE_ACTIONS = 20_000  # the matrix takes 0.4 GB

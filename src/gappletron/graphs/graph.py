@@ -15,9 +15,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from gappletron.base import files
-from gappletron.base.checks import Label, UserError, fits_in_memory, label, labels, listing, printable, unknown, whole
+from gappletron.base.checks import Label, fits_in_memory, label, labels, listing, printable, unknown, whole
+from gappletron.base.errors import UserError
 from gappletron.graphs import costs as graph_costs, files as graph_files, text as graph_words
 from gappletron.graphs.domination import dominating_set as find_dominating_set, is_dominating, least_size
 from gappletron.kernel import spelling
@@ -25,7 +27,6 @@ from gappletron.kernel import spelling
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["FeedbackGraph", "GraphArrays", "Plan", "class_positions", "new_classes", "open_graph"]
 
@@ -376,7 +377,7 @@ class FeedbackGraph:
         >>> FeedbackGraph.bandit(3).class_index(True)
         Traceback (most recent call last):
             ...
-        gappletron.base.checks.UserError: there is no class True: choose one of 0, 1, 2
+        gappletron.UserError: there is no class True: choose one of 0, 1, 2
         """
         return self._index(name, "class", self.classes)
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gappletron.base.checks import listing, printable, shortened
 from gappletron.graphs import costs as graph_costs
-
-if TYPE_CHECKING:
-    from gappletron.graphs.view import GraphView
+from gappletron.graphs.view import GraphView
 
 MATRIX_ACTIONS, MATRIX_CLASSES = 40, 24
 COSTS_SHOWN = 12

@@ -15,17 +15,15 @@ import os
 import pickle
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 
 from gappletron.base import files
-from gappletron.base.checks import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from gappletron.base.errors import UserError
 
 __all__ = ["code_cache"]
 

@@ -12,16 +12,14 @@ the results are the same bits.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
 from gappletron.kernel.pieces import Piece, PieceType
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 __all__ = ["WIDEST", "Lanes", "lanes_for"]
 

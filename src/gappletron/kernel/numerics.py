@@ -7,22 +7,25 @@ Interpreted and compiled code give the same bits for plain loops, ``math.exp`` a
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.kernel.lanes import add_columns, add_rows, largest_entry, lowest_bit, multiply_rows, nonzero_lanes
+from gappletron.kernel.lanes import (
+    Lanes,
+    add_columns,
+    add_rows,
+    largest_entry,
+    lowest_bit,
+    multiply_rows,
+    nonzero_lanes,
+)
 from gappletron.kernel.pieces import compiled_by, helper
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from gappletron.kernel.lanes import Lanes
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int32]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
 
 LARGEST_VALUE = 1e50
 """A feature beyond this is refused at the border: with it the squares of scores, weighted and summed up over any number

@@ -7,7 +7,8 @@ native value of a tuple once; compiled code gets its address and reads it with :
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numba
 from llvmlite import ir
@@ -16,9 +17,6 @@ from numba.core.registry import cpu_target
 from numba.extending import NativeValue, intrinsic, models, register_model, typeof_impl, unbox
 
 from gappletron.kernel.pieces import compiled_by, entry, is_interpreted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["Packed", "packed", "unpacked"]
 

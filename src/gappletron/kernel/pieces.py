@@ -5,7 +5,7 @@ Its behaviour is written as ordinary methods; those that its family marks with :
 loops, where Numba finds them through the class of the tuple. So pieces compose without a cost per round, and the same
 source runs interpreted (:func:`interpreted`) to be debugged and compared.
 
-Three of Numba's habits are answered here, each with a test in ``tests/test_dispatch.py``:
+Three of Numba's habits are answered here, each with a test in ``tests/kernel/test_pieces.py``:
 
 * Its fingerprint of a named tuple is the name and the fields, not the class. :func:`specialised` therefore keeps one
   dispatcher for each nested tuple of *classes*, by identity, so a class redefined in a notebook takes effect.
@@ -24,9 +24,10 @@ import inspect
 import re
 import sys
 import typing
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numba
 from numba.core import types
@@ -34,13 +35,11 @@ from numba.core.caching import NullCache
 from numba.core.errors import NumbaError
 from numba.extending import models, overload, overload_method, register_jitable, register_model, typeof_impl
 
-from gappletron.base.checks import UserError, number, whole
+from gappletron.base.checks import number, whole
+from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
 from gappletron.kernel.code_cache import code_cache
 from gappletron.kernel.inlined import EntryCompiler, InlinedCompiler
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 __all__ = ["Piece", "compiled", "helper", "interpreted"]
 
@@ -48,6 +47,8 @@ PACKAGE = Path(__file__).parent.parent
 F = TypeVar("F", bound="Callable[..., Any]")
 
 OPTIONS = {"error_model": "numpy", "_nrt": False, "forceinline": True}
+COMPILED = ("kernel", "graphs", "data", "learners", "play")
+"""The packages whose functions any compiled loop may contain: an edit elsewhere leaves their machine code valid."""
 INNER = {**OPTIONS, "no_cfunc_wrapper": True, "pipeline_class": InlinedCompiler}
 """For functions that only compiled code calls."""
 
@@ -379,12 +380,19 @@ def in_mode(interpreted: bool) -> Iterator[None]:
 
 
 @functools.cache
-def source_hash() -> str:
-    """A hash of all of the package's sources: what compiled code and stored results are valid for."""
+def source_hash(*packages: str) -> str:
+    """Return a hash of the sources of these packages, or of all: what compiled code and stored results are valid for."""
     digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*.py")):
-        digest.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+        place = path.relative_to(PACKAGE)
+        if not packages or place.parts[0] in packages:
+            digest.update(place.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
+
+
+def _package(item: Any) -> str:
+    """The package of a function or class of ours; empty for those of others."""
+    return item.__module__.split(".")[1] if item is not tuple and _ours(item) else ""
 
 
 def _classes(value: Any) -> tuple[Any, ...]:
@@ -403,7 +411,7 @@ def _flat(classes: tuple[Any, ...]) -> Iterator[type]:
             yield item
 
 
-def _ours(cls: type) -> bool:
+def _ours(cls: Any) -> bool:
     return cls is tuple or cls.__module__.split(".")[0] == __name__.split(".")[0]
 
 
@@ -425,9 +433,14 @@ crashes the process if a signal handler has raised in the meantime."""
 def _specialised(function: Callable[..., Any], classes: tuple[Any, ...]) -> Any:
     dispatcher = numba.njit(nogil=True, pipeline_class=EntryCompiler, **OPTIONS)(function)
     entry_points.append(dispatcher)
-    if all(_ours(cls) for cls in _flat(classes)):
-        names = repr([f"{cls.__module__}.{cls.__qualname__}" for cls in _flat(classes)])
-        dispatcher._cache = code_cache(function, hashlib.sha256(names.encode()).hexdigest()[:10], source_hash())
+    found = list(_flat(classes))
+    if all(_ours(cls) for cls in found):
+        names = repr([f"{cls.__module__}.{cls.__qualname__}" for cls in found])
+        others = {_package(item) for item in (function, *found)}.difference(COMPILED, {""})
+        if others:
+            names += source_hash(*sorted(others))
+        code = hashlib.sha256(names.encode()).hexdigest()[:10]
+        dispatcher._cache = code_cache(function, code, source_hash(*COMPILED))
     return dispatcher
 
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
-from gappletron.base.checks import Label, UserError, listing, shortened, unknown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from gappletron.kernel.pieces import Piece
+from gappletron.base.checks import Label, listing, shortened, unknown
+from gappletron.base.errors import UserError
+from gappletron.kernel.pieces import Piece
 
 __all__ = [
     "class_names",
@@ -47,7 +45,7 @@ def split(text: str) -> tuple[str, dict[str, str]]:
     >>> split("ada-grad:rate")
     Traceback (most recent call last):
         ...
-    gappletron.base.checks.UserError: expected key=value in 'ada-grad:rate', not 'rate': write for example ada-grad:rate=1
+    gappletron.UserError: expected key=value in 'ada-grad:rate', not 'rate': write for example ada-grad:rate=1
     """
     name, _, rest = text.partition(":")
     given: dict[str, str] = {}

@@ -14,18 +14,15 @@ from __future__ import annotations
 import functools
 import keyword
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
-from gappletron.base.checks import UserError, fits_in_memory
+from gappletron.base.checks import fits_in_memory
+from gappletron.base.errors import UserError
 from gappletron.kernel.lanes import lanes_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import DTypeLike, NDArray
 
 __all__ = ["Field", "Scratch", "Sizes", "State"]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gappletron.base.checks import number
-from gappletron.kernel.numerics import argmax, margin
+from gappletron.graphs.graph import Plan
+from gappletron.kernel.numerics import Floats, Row, argmax, margin
 from gappletron.learners.learner import Decision, Learner, Problem, Round, action_probability, propensity
 from gappletron.learners.linear import (
     BanditFeedback,
@@ -15,10 +16,6 @@ from gappletron.learners.linear import (
     exchange,
     explore_uniformly,
 )
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import Plan
-    from gappletron.kernel.numerics import Floats, Row
 
 __all__ = ["Banditron", "BanditronIW"]
 

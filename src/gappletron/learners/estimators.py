@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gappletron.base.checks import UserError
-from gappletron.kernel.numerics import argmax, is_followed, rival, sharpened_softmax
+from gappletron.base.errors import UserError
+from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.kernel.numerics import Floats, Row, argmax, is_followed, rival, sharpened_softmax
 from gappletron.kernel.pieces import compiled, helper
-from gappletron.kernel.state import Field, Scratch
+from gappletron.kernel.state import Field, Layout, Scratch
+from gappletron.learners.exploration.rule import Exploration
 from gappletron.learners.learner import Decision, Learner, Round
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import FeedbackGraph, Plan
-    from gappletron.kernel.numerics import Floats, Row
-    from gappletron.kernel.state import Layout
-    from gappletron.learners.exploration.rule import Exploration
-    from gappletron.learners.optimizers import Optimizer
+from gappletron.learners.optimizers import Optimizer
 
 __all__ = ["Estimator"]
 

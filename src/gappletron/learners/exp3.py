@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gappletron.base.checks import number
-from gappletron.kernel.numerics import argmax
-from gappletron.kernel.state import Field
+from gappletron.graphs.graph import Plan
+from gappletron.kernel.numerics import Floats, Row, argmax
+from gappletron.kernel.state import Field, Layout
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import Plan
-    from gappletron.kernel.numerics import Floats, Row
-    from gappletron.kernel.state import Layout
 
 __all__ = ["Exp3G"]
 

@@ -12,15 +12,10 @@ of 700,000.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from gappletron.kernel.numerics import squared_length
+from gappletron.kernel.numerics import Floats, Row, squared_length
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.state import Field
-
-if TYPE_CHECKING:
-    from gappletron.kernel.numerics import Floats, Row
-
 
 LONGEST = 1e12
 """The largest ``weight |g|^2 * first`` of a step, with `first` on the diagonal of A^-1 at the start."""

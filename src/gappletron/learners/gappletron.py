@@ -4,22 +4,18 @@ Classification" (NeurIPS 2021)."""
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from gappletron.base.checks import UserError
-from gappletron.kernel.numerics import argmax
+from gappletron.base.errors import UserError
+from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.kernel.numerics import Floats, Row, argmax
 from gappletron.kernel.spelling import in_kebab_case
-from gappletron.kernel.state import Scratch
+from gappletron.kernel.state import Layout, Scratch
 from gappletron.learners.exploration.gap_rules import TopUp
 from gappletron.learners.exploration.rule import Exploration
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 from gappletron.learners.losses import Hinge, LogisticBase2, LogisticBaseK, Loss, SmoothHinge
 from gappletron.learners.optimizers import AdaptiveOGD, Optimizer
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import FeedbackGraph, Plan
-    from gappletron.kernel.numerics import Floats, Row
-    from gappletron.kernel.state import Layout
 
 __all__ = ["Composed", "Gappletron"]
 

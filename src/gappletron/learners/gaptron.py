@@ -6,19 +6,18 @@ Gappletron's predecessor: a fixed learning rate, one gap map for each loss, and 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gappletron.base.checks import UserError, number
+from gappletron.base.checks import number
+from gappletron.base.errors import UserError
+from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.kernel.numerics import Floats
 from gappletron.kernel.spelling import in_kebab_case
 from gappletron.learners.exploration.rule import Exploration
 from gappletron.learners.gappletron import Composed
+from gappletron.learners.learner import Learner, Problem
 from gappletron.learners.losses import Hinges, InBase2, Loss, Plane, SmoothHinge, hinge_plane
 from gappletron.learners.optimizers import FixedOGD, Optimizer
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import FeedbackGraph, Plan
-    from gappletron.kernel.numerics import Floats
-    from gappletron.learners.learner import Learner, Problem
 
 __all__ = ["Gaptron", "GaptronHinge", "GaptronLogistic", "GaptronMix"]
 

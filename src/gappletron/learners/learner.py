@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from gappletron.base.checks import UserError
-from gappletron.graphs.graph import Plan
-from gappletron.kernel.numerics import LEAST_PROBABILITY, argmax, sharpened_softmax
+from gappletron.base.errors import UserError
+from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.kernel.numerics import LEAST_PROBABILITY, Floats, Row, argmax, sharpened_softmax
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.spelling import in_kebab_case
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.kernel.numerics import Floats, Row
-    from gappletron.kernel.state import Layout
+from gappletron.kernel.state import Layout
 
 __all__ = ["Decision", "Learner", "Problem", "Round"]
 
@@ -152,7 +148,7 @@ class Learner(Piece, abstract=True):
     update must not depend on the action that was drawn."""
 
     default_normalize: ClassVar[str] = "none"
-    """How rows are normalized for it unless said otherwise: see :func:`gappletron.data.normalization.normalization_of`."""
+    """How rows are normalized by default (:func:`gappletron.data.normalization.normalization_of`)."""
 
     default_bias: ClassVar[bool] = False
     """Whether rows get a bias for it unless said otherwise."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gappletron.kernel.numerics import argmax, dot, margin
+from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.kernel.numerics import Floats, Row, argmax, dot, margin
 from gappletron.kernel.pieces import helper
-from gappletron.kernel.state import Field
+from gappletron.kernel.state import Field, Layout
 from gappletron.learners.learner import Decision, Learner
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import FeedbackGraph, Plan
-    from gappletron.kernel.numerics import Floats, Row
-    from gappletron.kernel.state import Layout
 
 __all__ = ["BanditFeedback", "FullInformation", "Linear"]
 

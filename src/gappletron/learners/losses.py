@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 from gappletron.kernel.numerics import (
+    Floats,
     argmax,
     exponentials,
     hinge_direction,
@@ -25,9 +26,6 @@ from gappletron.kernel.numerics import (
     softmax_gradient,
 )
 from gappletron.kernel.pieces import Piece, compiled, helper
-
-if TYPE_CHECKING:
-    from gappletron.kernel.numerics import Floats
 
 __all__ = ["Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "Plane", "SmoothHinge", "hinge_plane"]
 

@@ -6,13 +6,15 @@ The full matrix is kept as its inverse, and changed by rank-one steps.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from gappletron.base.checks import number
+from gappletron.graphs.graph import Plan
 from gappletron.kernel.lanes import divide_rows
-from gappletron.kernel.numerics import are_doubles, argmax, dot, has_width, sharpened_softmax, squared_norm
+from gappletron.kernel.numerics import Floats, Row, are_doubles, argmax, dot, has_width, sharpened_softmax, squared_norm
 from gappletron.kernel.pieces import compiled_by, helper
-from gappletron.kernel.state import Field, Scratch
+from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.learners.full_matrix import (
     add_solution,
     deflate,
@@ -25,13 +27,6 @@ from gappletron.learners.full_matrix import (
 )
 from gappletron.learners.learner import Decision, Learner, Problem, Round, action_probability
 from gappletron.learners.linear import BanditFeedback, cube_root_rate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gappletron.graphs.graph import Plan
-    from gappletron.kernel.numerics import Floats, Row
-    from gappletron.kernel.state import Layout
 
 __all__ = ["Newtron", "PNewtron"]
 

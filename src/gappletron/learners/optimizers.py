@@ -17,18 +17,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gappletron.base.checks import number
-from gappletron.kernel.numerics import add_outer, dot, squared_length, squared_norm
+from gappletron.kernel.numerics import Floats, Row, add_outer, dot, squared_length, squared_norm
 from gappletron.kernel.pieces import Piece, compiled, helper
-from gappletron.kernel.state import Field, Scratch
-
-if TYPE_CHECKING:
-    from gappletron.kernel.numerics import Floats, Row
-    from gappletron.kernel.state import Layout
+from gappletron.kernel.state import Field, Layout, Scratch
 
 __all__ = ["AdaGrad", "AdaptiveOGD", "ConfidenceWeighted", "FixedOGD", "Optimizer", "ProjectedOGD", "ScaleFreeFTRL"]
 

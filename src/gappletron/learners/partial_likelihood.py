@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from gappletron.kernel.numerics import argmax, log_partition, sharpened_softmax
+from gappletron.graphs.graph import Plan
+from gappletron.kernel.numerics import Floats, argmax, log_partition, sharpened_softmax
 from gappletron.kernel.spelling import in_kebab_case
 from gappletron.learners.estimators import Estimator
 from gappletron.learners.exploration.inverse_gap import InverseGap
+from gappletron.learners.exploration.rule import Exploration
+from gappletron.learners.learner import Learner, Round
 from gappletron.learners.optimizers import ConfidenceWeighted, Optimizer
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import Plan
-    from gappletron.kernel.numerics import Floats
-    from gappletron.learners.exploration.rule import Exploration
-    from gappletron.learners.learner import Learner, Round
 
 __all__ = ["PartialLikelihood"]
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gappletron.base.checks import number
-from gappletron.kernel.numerics import argmax, bounded_step, margin, rival
+from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.kernel.numerics import Floats, Row, argmax, bounded_step, margin, rival
 from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.learners.linear import FullInformation, Linear, exchange
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import FeedbackGraph, Plan
-    from gappletron.kernel.numerics import Floats, Row
 
 __all__ = ["LabelEfficientPerceptron", "PassiveAggressive", "Perceptron"]
 

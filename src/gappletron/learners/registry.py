@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING
 
-from gappletron.base.checks import UserError, listing, unknown
+from gappletron.base.checks import listing, unknown
+from gappletron.base.errors import UserError
+from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.spelling import named_numbers, with_numbers
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.learners.learner import Learner
+from gappletron.learners.learner import Learner
 
 __all__ = ["check_can_play", "named", "names"]
 

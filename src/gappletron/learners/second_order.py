@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gappletron.base.checks import number
-from gappletron.kernel.numerics import bounded_step, rival
+from gappletron.graphs.graph import Plan
+from gappletron.kernel.numerics import Row, bounded_step, rival
 from gappletron.kernel.pieces import helper
-from gappletron.kernel.state import Field, Scratch
+from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.learners.full_matrix import (
     add_solution,
     deflate,
@@ -18,13 +19,8 @@ from gappletron.learners.full_matrix import (
     shorten,
     solve,
 )
+from gappletron.learners.learner import Learner, Round
 from gappletron.learners.linear import FullInformation
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import Plan
-    from gappletron.kernel.numerics import Row
-    from gappletron.kernel.state import Layout
-    from gappletron.learners.learner import Learner, Round
 
 __all__ = ["Arow", "SecondOrderPerceptron", "SecondOrderPerceptronDiag"]
 

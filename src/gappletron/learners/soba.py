@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gappletron.base.checks import number
-from gappletron.kernel.numerics import argmax, margin, rival
+from gappletron.graphs.graph import Plan
+from gappletron.kernel.numerics import Floats, Row, argmax, margin, rival
 from gappletron.kernel.pieces import Piece, compiled, helper
-from gappletron.kernel.state import Field, Scratch
+from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.learners.full_matrix import (
     add_solution,
     deflate,
@@ -22,11 +23,6 @@ from gappletron.learners.full_matrix import (
 )
 from gappletron.learners.learner import Decision, Learner, Problem, Round, action_probability
 from gappletron.learners.linear import BanditFeedback, explore_uniformly
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import Plan
-    from gappletron.kernel.numerics import Floats, Row
-    from gappletron.kernel.state import Layout
 
 __all__ = ["AdaptiveRate", "FixedRate", "Rate", "Soba", "SobaDiag"]
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from gappletron.graphs.graph import Plan
+from gappletron.kernel.numerics import Floats
 from gappletron.kernel.spelling import in_kebab_case
+from gappletron.learners.exploration.rule import Exploration
 from gappletron.learners.exploration.squarecb import SquareCB
+from gappletron.learners.learner import Learner, Round
 from gappletron.learners.one_against_all import ByClass
 from gappletron.learners.optimizers import ConfidenceWeighted, Optimizer
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import Plan
-    from gappletron.kernel.numerics import Floats
-    from gappletron.learners.exploration.rule import Exploration
-    from gappletron.learners.learner import Learner, Round
 
 __all__ = ["SquareCBG"]
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.base.checks import UserError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from gappletron.base.errors import KeyReused, UserError
 
 __all__ = ["Answers", "KeyReused"]
 
@@ -18,10 +16,6 @@ MOST_ANSWERS, MOST_BYTES = 100_000, 2**26
 """How many answers are kept, and how much memory they may take; beyond that the oldest are dropped."""
 MOST_KEY, MOST_FINGERPRINT = 255, 64
 """Bytes in a key and in a fingerprint."""
-
-
-class KeyReused(UserError):
-    """An idempotency key came again with another request."""
 
 
 class Answers:

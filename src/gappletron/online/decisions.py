@@ -5,26 +5,24 @@ from __future__ import annotations
 import array
 import functools
 import json
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gappletron.base import files
-from gappletron.base.checks import UserError
+from gappletron.base.errors import Damaged, UserError
+from gappletron.graphs.graph import FeedbackGraph
 from gappletron.online import events
 from gappletron.online.folder import FolderReader
 from gappletron.play.limits import Limits
 from gappletron.play.saved import graph_from
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterator
-
     import pyarrow as pa
-    from numpy.typing import NDArray
-
-    from gappletron.graphs.graph import FeedbackGraph
 
 __all__ = ["Summary", "export", "read_decisions", "summary"]
 
@@ -144,7 +142,7 @@ def _events(reader: FolderReader) -> Iterator[events.Event]:
     try:
         for group in reader.groups():
             yield from events.events_of(group.events)
-    except events.Damaged:
+    except Damaged:
         raise UserError(
             f"an event in the journal in {reader.name!r} is damaged: see gappletron journal --help"
         ) from None

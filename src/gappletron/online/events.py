@@ -10,16 +10,14 @@ import hashlib
 import itertools
 import json
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    from gappletron.kernel.numerics import Floats
+from gappletron.base.errors import Damaged
+from gappletron.kernel.numerics import Floats
 
 __all__ = [
     "Added",
@@ -61,10 +59,6 @@ FOLLOWED, HASHED = 1, 2
 HASH_BYTES = 16
 FORGOTTEN = -2
 """In place of a label: no feedback will come. -1 stands for a label that the graph hid."""
-
-
-class Damaged(Exception):
-    """These are not the bytes of events."""
 
 
 class Features(NamedTuple):

@@ -16,21 +16,17 @@ import os
 import re
 import struct
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
+
+from numpy.typing import NDArray
 
 from gappletron.base import files
-from gappletron.base.checks import Cure, Unavailable, UserError
-from gappletron.base.cures import OPEN_AGAIN
+from gappletron.base.errors import Unavailable, UserError
 from gappletron.online.store import Group, Store
 from gappletron.play import saved
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    from gappletron.play.saved import Rebuild
+from gappletron.play.saved import Rebuild
 
 __all__ = ["FolderReader", "FolderStore", "read_groups", "repair"]
 
@@ -172,11 +168,8 @@ class FolderStore(Store):
         except OSError as error:
             cure = "free some space on the disk" if error.errno in FULL else "look after the disk"
             raise Unavailable(
-                f"cannot write to the journal in {self.name!r} ({error.strerror or error})",
-                Cure(
-                    f"nothing that was acknowledged is lost; {cure}, then call commit(), or simply go on",
-                    f"nothing that was acknowledged is lost; {cure} of the server, then send the request again",
-                ),
+                f"cannot write to the journal in {self.name!r} ({error.strerror or error}): nothing that was "
+                f"acknowledged is lost; {cure}, then try again"
             ) from None
         if durable:
             self.synchronise()
@@ -207,7 +200,9 @@ class FolderStore(Store):
 
     def _check_open(self) -> None:
         if self._problem is not None:
-            raise Unavailable(f"the journal in {self.name!r} {self._problem}", OPEN_AGAIN)
+            raise Unavailable(
+                f"the journal in {self.name!r} {self._problem}: open the folder again (restart the server)"
+            )
 
     def groups(self, start: int = 0) -> Iterator[Group]:
         return read_groups(self.folder, start, stop=self.count)

@@ -16,23 +16,18 @@ import itertools
 import json
 import threading
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
-from gappletron.base.checks import Unavailable, UserError
-from gappletron.base.cures import OPEN_AGAIN
+from numpy.typing import NDArray
+
+from gappletron.base.errors import Unavailable, UserError
 from gappletron.base.signals import held_back
+from gappletron.graphs.graph import FeedbackGraph
 from gappletron.online.events import GraphMade, without_features
 from gappletron.online.presence import Trouble, lost
-from gappletron.online.store import Group
+from gappletron.online.store import Group, Store
 from gappletron.play.saved import graph_document
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.online.store import Store
 
 __all__ = ["Journal", "Policy", "Snapshot"]
 
@@ -222,7 +217,9 @@ class Journal:
     def check(self) -> None:
         """Before a call that changes the model: what an earlier call could not write is written now, or an error."""
         if self.is_closed:
-            raise UserError(f"the journal in {self.store.name!r} was closed", OPEN_AGAIN)
+            raise UserError(
+                f"the journal in {self.store.name!r} was closed: open the folder again (restart the server)"
+            )
         if self._is_stuck:
             self.commit()
 

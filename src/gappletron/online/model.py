@@ -12,46 +12,38 @@ import inspect
 import math
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gappletron.base.checks import Label, SpentReceipt, Unavailable, UserError, number, whole
-from gappletron.base.cures import OPEN_AGAIN
+from gappletron.base.checks import Label, number, whole
+from gappletron.base.errors import SpentReceipt, Unavailable, UserError
 from gappletron.base.forks import forks, guard
 from gappletron.base.signals import held_back
+from gappletron.data.normalization import Normalization
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.stream import MOST_FEATURES
 from gappletron.data.vectors import NO_VECTOR, Vector, Vectors
-from gappletron.kernel.numerics import UNSEEN_LABEL
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.numerics import UNSEEN_LABEL, Floats
+from gappletron.kernel.pieces import Piece
 from gappletron.learners.learner import Learner
 from gappletron.online import events, opening
 from gappletron.online.folder import FolderStore
 from gappletron.online.journal import DURABILITIES, Journal, Policy, Snapshot
 from gappletron.online.parts import FORMAT, TOGETHER, Parts
-from gappletron.online.receipts import Receipt
+from gappletron.online.presence import Trouble
+from gappletron.online.receipts import Receipt, Unseen
 from gappletron.online.settings import versions
 from gappletron.online.store import Store
 from gappletron.online.waiting import PENDING, PENDING_BYTES, Waiting
 from gappletron.play import saved
-from gappletron.play.limits import Limits
+from gappletron.play.limits import Budget, Limits
 from gappletron.play.monitor import Monitor
-from gappletron.play.player import Player, for_records
-from gappletron.play.watch import NoWatch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from os import PathLike
-    from types import TracebackType
-
-    from gappletron.data.normalization import Normalization
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.kernel.numerics import Floats
-    from gappletron.kernel.pieces import Piece
-    from gappletron.online.presence import Trouble
-    from gappletron.online.receipts import Unseen
-    from gappletron.play.limits import Budget
-    from gappletron.play.player import Turn
-    from gappletron.play.watch import Watch
+from gappletron.play.player import Player, Turn, for_records
+from gappletron.play.watch import NoWatch, Watch
 
 __all__ = ["Online"]
 
@@ -430,8 +422,7 @@ class Online:
             if self._journal.rounds not in (-1, self.rounds):
                 raise Unavailable(
                     f"a round of the model in {self._journal.store.name!r} was played and not logged, after an error "
-                    "in the middle of it",
-                    OPEN_AGAIN,
+                    "in the middle of it: open the folder again (restart the server)"
                 )
 
     def _refuse_copies(self) -> None:

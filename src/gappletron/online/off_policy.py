@@ -16,31 +16,27 @@ it holds for every n at once, without an approximation, and labels of propensity
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gappletron.base.checks import UserError, number, whole
+from gappletron.base.checks import number, whole
+from gappletron.base.errors import Damaged, UserError
+from gappletron.data.vectors import Vector
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.numerics import Floats
+from gappletron.learners.learner import Learner
 from gappletron.online import events
 from gappletron.online.folder import FolderReader
 from gappletron.online.model import Online
 from gappletron.play.history import aligned
-from gappletron.play.monitor import Monitor
-from gappletron.play.player import Player, for_records
+from gappletron.play.monitor import Monitor, Rates
+from gappletron.play.player import Player, Turn, for_records
 from gappletron.play.saved import graph_from
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable
-
-    from gappletron.data.vectors import Vector
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.kernel.numerics import Floats
-    from gappletron.learners.learner import Learner
-    from gappletron.play.monitor import Rates
-    from gappletron.play.player import Turn
 
 __all__ = ["Evaluation", "OffPolicyEstimate", "evaluate_off_policy"]
 
@@ -147,7 +143,7 @@ def evaluate_off_policy(
                 follower.take(event)
             if show is not None:
                 show(follower.rounds, None)
-    except (events.Damaged, KeyError):
+    except (Damaged, KeyError):
         raise UserError(
             f"an event in the journal in {reader.name!r} is damaged: restore the folder from a copy"
         ) from None

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import Any
 
-from gappletron.base.checks import UserError
-from gappletron.online import events
+from gappletron.base.errors import Damaged, UserError
+from gappletron.kernel.pieces import Piece
 from gappletron.online.folder import FolderReader
 from gappletron.online.parts import FORMAT, Parts
 from gappletron.online.recovery import replay
 from gappletron.online.settings import check_settings, settings_of
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    from gappletron.kernel.pieces import Piece
-    from gappletron.online.store import Store
+from gappletron.online.store import Store
 
 __all__ = ["begin", "read", "resumed"]
 
@@ -82,7 +78,7 @@ def _replay(parts: Parts, store: Store | FolderReader, start: int, stop: int | N
     """Do again what was logged from event number `start` on, to before `stop`."""
     try:
         changed = replay(parts, store.groups(start), start, stop)
-    except events.Damaged:
+    except Damaged:
         raise UserError(
             f"an event in the journal in {store.name!r} does not fit those before it: restore the folder from a copy"
         ) from None

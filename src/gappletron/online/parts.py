@@ -7,27 +7,23 @@ from __future__ import annotations
 
 import copy
 import itertools
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
-from gappletron.base.checks import Label, UserError, whole
-from gappletron.base.cures import GIVE_LABEL, PASS_UNSEEN
+from numpy.typing import NDArray
+
+from gappletron.base.checks import Label, whole
+from gappletron.base.errors import UserError
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.stream import MOST_FEATURES
 from gappletron.data.vectors import Vector, Vectors
 from gappletron.kernel.numerics import UNSEEN_LABEL
+from gappletron.kernel.pieces import Piece
 from gappletron.online.answers import Answers
-from gappletron.online.receipts import UNSEEN, Receipt
+from gappletron.online.receipts import UNSEEN, Receipt, Unseen
 from gappletron.online.waiting import Waiting
 from gappletron.play.player import Player
 from gappletron.play.watch import NoWatch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from numpy.typing import NDArray
-
-    from gappletron.kernel.pieces import Piece
-    from gappletron.online.receipts import Unseen
 
 __all__ = ["FORMAT", "TOGETHER", "Parts"]
 
@@ -142,20 +138,20 @@ class Parts:
             # A class that was added since the action is one that the action did not reveal.
             if graph.arrays.revealing.item(action) and graph.n_classes == own.n_classes:
                 raise UserError(
-                    f"the action {receipt.action!r} reveals every label, so there is one to learn", GIVE_LABEL
+                    f"the action {receipt.action!r} reveals every label, so there is one to learn: give it, or "
+                    "forget the receipt if the label will never be known"
                 )
             return UNSEEN_LABEL
         position = own.class_index(label)
         if position >= graph.n_classes:
             raise UserError(
-                f"the class {label!r} was added after the action of receipt {receipt.id!r}, which does not reveal it",
-                PASS_UNSEEN,
+                f"the class {label!r} was added after the action of receipt {receipt.id!r}, which does not reveal it: "
+                'pass UNSEEN (over HTTP, "unseen": true)'
             )
         if not graph.visible.item(action, position):
             raise UserError(
                 f"the action {receipt.action!r} does not reveal the label {label!r}, so learning from it would be "
-                "biased",
-                PASS_UNSEEN,
+                'biased: pass UNSEEN (over HTTP, "unseen": true)'
             )
         return position
 

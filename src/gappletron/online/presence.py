@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gappletron.online.folder import SETTINGS, FolderStore
-
-if TYPE_CHECKING:
-    from gappletron.online.store import Store
+from gappletron.online.store import Store
 
 __all__ = ["Trouble", "lost"]
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import enum
 import secrets
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, UserError, number, whole
-from gappletron.kernel.numerics import is_distribution
+from gappletron.base.checks import Label, number, whole
+from gappletron.base.errors import UserError
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.numerics import Floats, is_distribution
 from gappletron.learners.learner import Learner
 from gappletron.play import saved
-from gappletron.play.player import Turn
+from gappletron.play.player import Player, Turn
 from gappletron.play.rounds import (
     ACTION,
     ENTRIES,
@@ -29,15 +33,6 @@ from gappletron.play.rounds import (
     row_size,
     row_values,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.kernel.numerics import Floats
-    from gappletron.play.player import Player
 
 __all__ = [
     "UNSEEN",

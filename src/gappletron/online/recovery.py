@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 
-from gappletron.base.checks import UserError
+from gappletron.base.errors import Damaged, UserError
+from gappletron.data.vectors import Vector
+from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import is_distribution
 from gappletron.online import events
+from gappletron.online.parts import Parts
 from gappletron.online.receipts import Receipt
+from gappletron.online.store import Group
 from gappletron.play.limits import Limits
 from gappletron.play.rounds import ACTION, HEAD
 from gappletron.play.saved import graph_from
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gappletron.data.vectors import Vector
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.online.parts import Parts
-    from gappletron.online.store import Group
 
 __all__ = ["replay"]
 
 
 def replay(parts: Parts, groups: Iterable[Group], start: int, stop: int | None = None) -> int:
     """Do again what was logged from event number `start` on, to before `stop`; how many decisions have other
-    probabilities now, as after a change of versions. Events that do not fit raise :class:`events.Damaged`.
+    probabilities now, as after a change of versions. Events that do not fit raise :class:`Damaged`.
     """
     graphs: dict[int, FeedbackGraph] = {}
     changed = 0
@@ -47,7 +43,7 @@ def replay(parts: Parts, groups: Iterable[Group], start: int, stop: int | None =
                     ValueError,
                     IndexError,
                 ):  # a receipt or a graph that is not there, or worse
-                    raise events.Damaged from None
+                    raise Damaged from None
     return changed
 
 
@@ -66,7 +62,7 @@ def _redo(parts: Parts, event: events.Event, graphs: dict[int, FeedbackGraph]) -
                 parts.waiting.expire(parts.waiting.pending[serial])
         case events.Opened(name, first, _, _, limits):
             if first != parts.player.rounds:
-                raise events.Damaged
+                raise Damaged
             parts.waiting.start_session(first, name)
             parts.waiting.set_limits(*limits)
         case events.Answered(_, key, fingerprint, answer):
@@ -82,7 +78,7 @@ def _redo_decision(parts: Parts, event: events.Decided, graph: FeedbackGraph) ->
     chances, K, N = event.probabilities, graph.n_classes, graph.n_actions
     fits = chances.shape == (N,) and 0 <= event.action < N and 0 <= event.greedy < K  # compiled code will trust it
     if event.round != player.rounds or not fits or not is_distribution(chances) or chances[event.action] <= 0.0:
-        raise events.Damaged
+        raise Damaged
     vector = _taken(parts, event.features)
     turn = player.new_turn(vector, graph)
     if player.needs_time:

@@ -8,35 +8,31 @@ kept for later.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gappletron.base.checks import UserError, listing, whole
+from gappletron.base.checks import listing, whole
+from gappletron.base.errors import UserError
+from gappletron.data.normalization import Normalization
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.records.values import is_missing
+from gappletron.data.vectors import Vector
 from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.numerics import Floats
 from gappletron.kernel.spelling import pieces_of
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import named, names
-from gappletron.online.receipts import UNSEEN
-from gappletron.play.player import Player, for_records
+from gappletron.online.receipts import UNSEEN, Unseen
+from gappletron.play.player import Player, Turn, for_records
 
 try:
     from river import base
 except ImportError:
     raise UserError("River is not installed: pip install 'gappletron[river]'") from None
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from gappletron.data.normalization import Normalization
-    from gappletron.data.vectors import Vector
-    from gappletron.kernel.numerics import Floats
-    from gappletron.online.receipts import Unseen
-    from gappletron.play.player import Turn
 
 __all__ = ["Evaluation", "RiverAct", "RiverClassifier", "evaluate"]
 

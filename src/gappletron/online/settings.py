@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from gappletron.base.checks import LETTERS_SHOWN, UserError, printable, shortened
+from gappletron.base.checks import LETTERS_SHOWN, printable, shortened
+from gappletron.base.errors import UserError
 from gappletron.base.version import __version__
 from gappletron.kernel.spelling import rebuilt, spelled
 from gappletron.play.player import learner_of
 from gappletron.play.saved import graph_document
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["check_settings", "settings_of", "versions"]
 

@@ -1,5 +1,5 @@
-"""A classifier for scikit-learn: :class:`GappletronClassifier` is a :class:`~gappletron.play.player.Player` behind `fit`,
-`partial_fit` and `predict`.
+"""A classifier for scikit-learn: :class:`GappletronClassifier` is a :class:`~gappletron.play.player.Player`
+behind `fit`, `partial_fit` and `predict`.
 
 Positions of classes in the graph and in `classes_` may differ, since `classes_` is sorted; `_order` leads from the
 second to the first.
@@ -7,30 +7,27 @@ second to the first.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gappletron.base.checks import Label, UserError, listing
+from gappletron.base.checks import Label, listing
+from gappletron.base.errors import UserError
+from gappletron.data.normalization import Normalization
 from gappletron.data.records.values import is_missing
 from gappletron.data.stream import ArrayStream, plain_names
 from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.numerics import Floats
 from gappletron.kernel.spelling import pieces_of
+from gappletron.learners.learner import Learner
 from gappletron.online.receipts import UNSEEN
 from gappletron.play.player import Player
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from gappletron.data.normalization import Normalization
-    from gappletron.kernel.numerics import Floats
-    from gappletron.learners.learner import Learner
 
 __all__ = ["Acts", "GappletronClassifier"]
 

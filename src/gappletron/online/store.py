@@ -7,17 +7,14 @@ A store holds groups of events, numbered from 0, and snapshots of the state, nam
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
-from gappletron.base.checks import Unavailable, UserError
+from numpy.typing import NDArray
+
+from gappletron.base.errors import Unavailable, UserError
 from gappletron.play import saved
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    from gappletron.play.saved import Rebuild
+from gappletron.play.saved import Rebuild
 
 __all__ = ["Group", "MemoryStore", "Store"]
 

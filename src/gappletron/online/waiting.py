@@ -6,11 +6,15 @@ A signal handler may raise between any two steps; :class:`gappletron.Online` bri
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.base.checks import Cure, SpentReceipt, UnknownReceipt, UserError, number, whole
+from gappletron.base.checks import number, whole
+from gappletron.base.errors import SpentReceipt, UnknownReceipt, UserError
+from gappletron.graphs.graph import FeedbackGraph
 from gappletron.online.receipts import (
     Receipt,
     Session,
@@ -21,14 +25,7 @@ from gappletron.online.receipts import (
     split_id,
     write_receipts,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.play.player import Player
+from gappletron.play.player import Player
 
 __all__ = ["PENDING", "PENDING_BYTES", "Waiting"]
 
@@ -164,12 +161,8 @@ class Waiting:
         past = self.past.get(session)
         if past is not None and serial >= past.stop:
             raise UnknownReceipt(
-                f"the receipt {name!r} was issued after this model was saved or copied, by the one that went on",
-                Cure(
-                    "learn from it there; if that one is lost, so is what happened in between, so save more often",
-                    "send it to the server that has the other copy; if there is none, what happened after the copy was "
-                    "made is lost, and so is this receipt",
-                ),
+                f"the receipt {name!r} was issued after this model was saved or copied, by the one that went on: "
+                "give the feedback there; if that one is lost, so is what happened in between, so save more often"
             )
         known = self.session._replace(stop=rounds) if session == self.session.name else past
         if known is None or not known.first <= serial < known.stop:
@@ -184,14 +177,11 @@ class Waiting:
 
     def _has_expired(self, name: str) -> SpentReceipt:
         too_long = "" if self.age is None else f", or it waited for more than {self.age:g} seconds"
-        or_age, or_option = ("", "") if self.age is None else (" or pending_age=", " or --pending-age")
+        or_age = "" if self.age is None else " or pending_age"
         return SpentReceipt(
             f"the receipt {name!r} has expired, since more than {self.limit} others, or more than "
-            f"{self.most_bytes:,} bytes, were waiting{too_long}",
-            Cure(
-                f"give the feedback sooner, or make the model with a larger pending= or pending_bytes={or_age}",
-                f"send the feedback sooner, or start the server with a larger --pending{or_option}",
-            ),
+            f"{self.most_bytes:,} bytes, were waiting{too_long}: give the feedback sooner, or allow more with a larger "
+            f"pending or pending_bytes{or_age}"
         )
 
     # ------------------------------------------------------------------------------------------------------- sessions
@@ -242,13 +232,7 @@ class Waiting:
 
 
 def _foreign(name: str) -> UnknownReceipt:
-    return UnknownReceipt(
-        f"the receipt {name!r} is not from this model",
-        Cure(
-            "learn from the receipts that its own act() returned",
-            'send the "id" of a decision of this model, and of a server that has its folder',
-        ),
-    )
+    return UnknownReceipt(f"the receipt {name!r} is not from this model: give one that its own decisions returned")
 
 
 def _expired(serials: NDArray[Any], waiting: Waiting, rounds: int) -> list[int]:

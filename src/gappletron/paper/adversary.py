@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from gappletron.data.adversarial import FreshThenSegments, Segments
 from gappletron.graphs.graph import FeedbackGraph
+from gappletron.learners.learner import Learner
 from gappletron.play.runs import play
-
-if TYPE_CHECKING:
-    from gappletron.learners.learner import Learner
 
 __all__ = ["GRAPH", "Probe", "quietest_after_fresh", "quietest_segment"]
 

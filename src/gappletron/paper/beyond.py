@@ -6,6 +6,7 @@ paper's sweeps. The figure and the table of the report show them beside the runs
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron.paper.drawing import (
@@ -29,18 +30,13 @@ from gappletron.paper.drawing import (
     tuning_keys,
     whiskers,
 )
-from gappletron.paper.summary import Summary
-from gappletron.paper.sweeps import GAPS
+from gappletron.paper.store import Result
+from gappletron.paper.summary import Spread, Summary
+from gappletron.paper.sweeps import GAPS, Cell, Figure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
-
-    from gappletron.paper.store import Result
-    from gappletron.paper.summary import Spread
-    from gappletron.paper.sweeps import Cell, Figure
 
 __all__ = ["Contest", "beyond_caption", "beyond_picture", "contests"]
 

@@ -12,16 +12,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gappletron.paper import evidence
 from gappletron.paper.drawing import label_of
 from gappletron.paper.evidence import All, Any, Formula, Less, Series
-from gappletron.paper.summary import Summary
+from gappletron.paper.summary import Sample, Spread, Summary
 from gappletron.paper.sweeps import GAPS, SWEEPS, TUNINGS, Cell
-
-if TYPE_CHECKING:
-    from gappletron.paper.summary import Sample, Spread
 
 __all__ = ["CLAIMS", "Check", "Claim", "Verdict", "verdicts"]
 

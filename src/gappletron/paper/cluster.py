@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from concurrent.futures import CancelledError
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Executor
+from typing import Any
 
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 from gappletron.kernel.pieces import source_hash
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from concurrent.futures import Executor
 
 __all__ = ["dask_executor"]
 

@@ -19,30 +19,23 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.base.checks import UserError, fits_in_memory, number
+from gappletron.base.checks import fits_in_memory, number
+from gappletron.base.errors import UserError
 from gappletron.data.open import open_stream
 from gappletron.data.prepared import prepared_chunks
-from gappletron.data.stream import largest_norm
-from gappletron.graphs.graph import class_positions, open_graph
-from gappletron.kernel.lanes import lanes_for
-from gappletron.kernel.numerics import LARGEST_VALUE, Row, add_outer, dot
+from gappletron.data.stream import Chunk, Stream, largest_norm
+from gappletron.graphs.graph import FeedbackGraph, class_positions, open_graph
+from gappletron.kernel.lanes import Lanes, lanes_for
+from gappletron.kernel.numerics import LARGEST_VALUE, Floats, Row, add_outer, dot
 from gappletron.kernel.pieces import ready
 from gappletron.learners.losses import Loss
 from gappletron.play.player import NO_ROWS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from gappletron.data.stream import Chunk, Stream
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.kernel.lanes import Lanes
-    from gappletron.kernel.numerics import Floats
 
 __all__ = ["Comparator", "best_comparator"]
 

@@ -13,13 +13,10 @@ import os
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from gappletron.paper.runner import is_prepared, kinds_of, prepare
 from gappletron.paper.sweeps import Task
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 __all__ = ["compile_in_processes"]
 

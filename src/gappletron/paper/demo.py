@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from numpy.typing import NDArray
+
+from gappletron.data.stream import Stream
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.learners.learner import Learner
 from gappletron.play.history import COLOURS, Histories, History
+from gappletron.play.runs import Runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
-    from gappletron.data.stream import Stream
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.learners.learner import Learner
-    from gappletron.play.runs import Runs
 
 __all__ = ["Comparison", "Setting", "Shown", "draw", "settings"]
 

@@ -9,23 +9,20 @@ import contextlib
 import itertools
 import math
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from zlib import crc32
 
 from gappletron.learners.registry import names
-from gappletron.paper.sweeps import draws
+from gappletron.paper.store import Result
+from gappletron.paper.summary import Spread
+from gappletron.paper.sweeps import Figure, draws
 from gappletron.play.history import COLOURS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
     from matplotlib.lines import Line2D
-
-    from gappletron.paper.store import Result
-    from gappletron.paper.summary import Spread
-    from gappletron.paper.sweeps import Figure
 
 __all__ = [
     "BLACK",

@@ -9,10 +9,11 @@ and that of the default learner in :mod:`gappletron.paper.beyond`.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron.base import files
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 from gappletron.paper.beyond import beyond_caption, beyond_picture
 from gappletron.paper.drawing import (
     DPI,
@@ -49,8 +50,9 @@ from gappletron.paper.remark_figures import (
     norms_caption,
     norms_picture,
 )
+from gappletron.paper.store import Result
 from gappletron.paper.summary import Spread, Summary
-from gappletron.paper.sweeps import Cell
+from gappletron.paper.sweeps import Cell, Figure
 from gappletron.paper.theorem_figures import (
     bounds_caption,
     bounds_picture,
@@ -65,14 +67,9 @@ from gappletron.paper.theorem_figures import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
     from matplotlib.lines import Line2D
-
-    from gappletron.paper.store import Result
-    from gappletron.paper.sweeps import Figure
 
 __all__ = ["DRAWINGS", "Drawing", "caption", "draw", "save"]
 

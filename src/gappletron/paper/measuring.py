@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gappletron.data.unit_vectors import UnitVectors
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.optimizers import FixedOGD
 from gappletron.paper.comparator import best_comparator
 from gappletron.paper.theorems import tightness_of, with_comparator
 from gappletron.paper.theory import THEOREMS, Bound, Theorem, bounds
 from gappletron.paper.tuning import tuned
 from gappletron.play.runs import play
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.learners.gappletron import Gappletron
 
 __all__ = ["NOISE", "Measured", "for_theorem", "measured"]
 

@@ -18,22 +18,19 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import TYPE_CHECKING
 
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
+from gappletron.data.stream import Stream
 from gappletron.data.synthetic import Synthetic
+from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.spelling import split
 from gappletron.learners.banditron import BanditronIW
 from gappletron.learners.exploration.simple_rules import EpsilonGreedy
 from gappletron.learners.gappletron import Gappletron
+from gappletron.learners.learner import Learner
 from gappletron.learners.losses import Hinge
 from gappletron.learners.soba import SobaDiag
 from gappletron.paper.tuning import tuned
-
-if TYPE_CHECKING:
-    from gappletron.data.stream import Stream
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.learners.learner import Learner
 
 __all__ = ["mean_norm", "tuned_as_read"]
 

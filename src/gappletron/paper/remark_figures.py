@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron.learners.gappletron import Gappletron
@@ -32,15 +33,12 @@ from gappletron.paper.remarks import (
     perceptrons_bound,
 )
 from gappletron.paper.runner import graph_of
+from gappletron.paper.store import Result
+from gappletron.paper.sweeps import Figure
 from gappletron.paper.theory import bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from matplotlib.figure import Figure as Picture
-
-    from gappletron.paper.store import Result
-    from gappletron.paper.sweeps import Figure
 
 __all__ = [
     "drift_caption",

@@ -18,27 +18,21 @@ regret otherwise, without knowing which: :class:`PerceptronsFirst`, for strongly
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
 from gappletron.base.checks import number, whole
 from gappletron.data.stream import CHUNK, Chunk, Stream, frozen
-from gappletron.kernel.numerics import add_outer, argmax, dot
+from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.kernel.numerics import Floats, Row, add_outer, argmax, dot
 from gappletron.kernel.spelling import settings
-from gappletron.kernel.state import Field
+from gappletron.kernel.state import Field, Layout
 from gappletron.learners.gappletron import Gappletron
-from gappletron.learners.learner import Decision, Learner
+from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.learners.linear import add_column
 from gappletron.learners.optimizers import Optimizer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from gappletron.graphs.graph import FeedbackGraph, Plan
-    from gappletron.kernel.numerics import Floats, Row
-    from gappletron.kernel.state import Layout
-    from gappletron.learners.learner import Round
 
 __all__ = [
     "STREAMS",

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import base64
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gappletron.base import files
 from gappletron.paper.beyond import contests
-from gappletron.paper.claims import CLAIMS, OURS
+from gappletron.paper.claims import CLAIMS, OURS, Verdict
 from gappletron.paper.drawing import label_of
 from gappletron.paper.evidence import ERROR_RATE, FAILS, HOLDS, UNKNOWN
-from gappletron.paper.sensitivity import SEEDS, SETTINGS, best, best_by_share, flips, held_claims, robust
-from gappletron.paper.sweeps import SWEEPS, probes
-from gappletron.paper.theorems import CONFIDENCE, DELTA, STANDARD_ERRORS, lower_bounds, tightness, upper_bounds
+from gappletron.paper.sensitivity import (
+    SEEDS,
+    SETTINGS,
+    Interval,
+    Tally,
+    best,
+    best_by_share,
+    flips,
+    held_claims,
+    robust,
+)
+from gappletron.paper.store import Result
+from gappletron.paper.summary import Summary
+from gappletron.paper.sweeps import SWEEPS, Figure, probes
+from gappletron.paper.theorems import CONFIDENCE, DELTA, STANDARD_ERRORS, Upper, lower_bounds, tightness, upper_bounds
 from gappletron.paper.theory import THEOREMS
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from gappletron.paper.claims import Verdict
-    from gappletron.paper.sensitivity import Interval, Tally
-    from gappletron.paper.store import Result
-    from gappletron.paper.summary import Summary
-    from gappletron.paper.sweeps import Figure
-    from gappletron.paper.theorems import Upper
 
 __all__ = ["Picture", "render", "write_report"]
 

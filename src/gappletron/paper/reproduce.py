@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gappletron.base import files
-from gappletron.base.checks import UserError, whole
+from gappletron.base.checks import whole
+from gappletron.base.errors import UserError
 from gappletron.base.progress import View
 from gappletron.kernel.pieces import source_hash
+from gappletron.paper.claims import Verdict
 from gappletron.paper.compilation import compile_in_processes
+from gappletron.paper.report import Picture
 from gappletron.paper.runner import run
-from gappletron.paper.store import Store, write_table
-from gappletron.paper.sweeps import FIGURES, ROUNDS, drawable, left_out, selected
+from gappletron.paper.sensitivity import Size, Tally
+from gappletron.paper.store import Result, Store, write_table
+from gappletron.paper.sweeps import FIGURES, ROUNDS, Task, drawable, left_out, selected
 from gappletron.play.runs import usable_cores
 
 MAX_COMPILERS = 8  # processes: there are some forty loops, and each process needs a second to start
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Sequence
-
-    from gappletron.paper.claims import Verdict
-    from gappletron.paper.report import Picture
-    from gappletron.paper.sensitivity import Size, Tally
-    from gappletron.paper.store import Result
-    from gappletron.paper.sweeps import Task
 
 __all__ = ["Plan", "Reproduction", "carry_out", "carry_out_sensitivity", "planned", "reproduce"]
 

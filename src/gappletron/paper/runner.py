@@ -15,20 +15,23 @@ import json
 import math
 import platform
 import threading
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 from gappletron.base.version import __version__
 from gappletron.data.adversarial import FreshThenSegments, Segments
 from gappletron.data.open import open_stream
 from gappletron.data.prepared import Remembered
+from gappletron.data.stream import Stream
 from gappletron.graphs.graph import FeedbackGraph, open_graph
 from gappletron.kernel.lanes import lanes_for
 from gappletron.kernel.pieces import source_hash
 from gappletron.kernel.spelling import json_ready, named_numbers, parsed, spelled, with_numbers
 from gappletron.learners.exploration.rule import Exploration
 from gappletron.learners.gappletron import Gappletron
+from gappletron.learners.learner import Learner
 from gappletron.learners.optimizers import Optimizer
 from gappletron.learners.registry import named
 from gappletron.paper import remarks
@@ -36,17 +39,10 @@ from gappletron.paper.adversary import quietest_after_fresh, quietest_segment
 from gappletron.paper.comparator import Comparator, best_comparator
 from gappletron.paper.readings import tuned_as_read
 from gappletron.paper.store import Outcome, Result, Store
-from gappletron.paper.sweeps import COMPARED, probes
+from gappletron.paper.sweeps import COMPARED, Task, probes
 from gappletron.play.player import Player
 from gappletron.play.rounds import Counts, Losses
 from gappletron.play.runs import play
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from gappletron.data.stream import Stream
-    from gappletron.learners.learner import Learner
-    from gappletron.paper.sweeps import Task
 
 __all__ = ["execute", "graph_of", "is_prepared", "kinds_of", "learner_of", "prepare", "run", "stream_of"]
 

@@ -13,19 +13,15 @@ import functools
 import itertools
 import json
 import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from gappletron.paper.claims import CLAIMS, OURS, Verdict
+from gappletron.paper.claims import CLAIMS, OURS, Claim, Verdict
 from gappletron.paper.store import Result
 from gappletron.paper.summary import Summary
 from gappletron.paper.sweeps import GAPS, PAPER, ROUNDS, Cell, Sweep, Task, tasks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from gappletron.paper.claims import Claim
 
 __all__ = [
     "AXES",

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import base64
+import os
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gappletron.base import files
+from gappletron.paper.claims import Claim
 from gappletron.paper.drawing import DPI, our_settings
 from gappletron.paper.sensitivity import (
     SEEDS,
     SETTINGS,
+    Interval,
+    Tally,
     best,
     best_by_share,
     flips,
@@ -22,13 +27,7 @@ from gappletron.paper.sensitivity import (
 )
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
-
     from matplotlib.figure import Figure as Picture
-
-    from gappletron.paper.claims import Claim
-    from gappletron.paper.sensitivity import Interval, Tally
 
 __all__ = ["heat_map", "render", "write_page"]
 

@@ -19,18 +19,16 @@ import math
 import os
 import sqlite3
 import struct
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gappletron.base import files
-from gappletron.base.checks import UserError, shortened
+from gappletron.base.checks import shortened
+from gappletron.base.errors import UserError
+from gappletron.learners.learner import Learner
 from gappletron.paper.sweeps import Task
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from gappletron.learners.learner import Learner
 
 __all__ = ["Outcome", "Result", "Store", "read_results", "write_table"]
 
@@ -95,7 +93,6 @@ class Result:
         Gappletron(loss=Hinge(kappa=0.5), optimizer=AdaptiveOGD(scale=1.0), exploration=Paper(gamma=1.0))
         """
         import gappletron.learners.registry  # noqa: F401 - makes their classes known
-        import gappletron.paper.remarks
         from gappletron.kernel.spelling import from_json, rebuilt
 
         return rebuilt(from_json(json.loads(self.outcome.parameters)))
@@ -350,7 +347,7 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
     >>> read_results("nowhere")
     Traceback (most recent call last):
         ...
-    gappletron.base.checks.UserError: there is no 'nowhere/results.sqlite': run `gappletron reproduce --out nowhere` first
+    gappletron.UserError: there is no 'nowhere/results.sqlite': run `gappletron reproduce --out nowhere` first
     """
     path = Path(folder) / FILE
     if not path.is_file():

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from gappletron.paper.evidence import Series
+from gappletron.paper.store import Result
 from gappletron.paper.sweeps import SWEEPS, Cell, Task
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from gappletron.paper.store import Result
 
 __all__ = ["Sample", "Spread", "Summary"]
 

@@ -9,13 +9,11 @@ does not change between versions. Nothing is run here. The experiments are those
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gappletron.base.checks import unknown, whole
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = [
     "FIGURES",

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments
+from gappletron.kernel.numerics import Floats
 from gappletron.learners.gappletron import Gappletron
 from gappletron.paper.drawing import (
     BLACK,
@@ -34,21 +36,24 @@ from gappletron.paper.drawing import (
     style_of,
 )
 from gappletron.paper.runner import graph_of
-from gappletron.paper.theorems import STANDARD_ERRORS, Lower, adversary, has_fixed_rate, loses_nothing, lower_bounds
+from gappletron.paper.store import Result
+from gappletron.paper.sweeps import Figure, Task
+from gappletron.paper.theorems import (
+    STANDARD_ERRORS,
+    Examined,
+    Lower,
+    adversary,
+    has_fixed_rate,
+    loses_nothing,
+    lower_bounds,
+)
 from gappletron.paper.theory import THEOREMS, bounds
 from gappletron.play.history import COLOURS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
     from matplotlib.lines import Line2D
-
-    from gappletron.kernel.numerics import Floats
-    from gappletron.paper.store import Result
-    from gappletron.paper.sweeps import Figure, Task
-    from gappletron.paper.theorems import Examined
 
 __all__ = [
     "bounds_caption",

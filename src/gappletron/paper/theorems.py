@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments
 from gappletron.kernel.pieces import source_hash
 from gappletron.learners.gappletron import Gappletron
 from gappletron.paper.comparator import Comparator, best_comparator
 from gappletron.paper.runner import graph_of, stream_of
-from gappletron.paper.sweeps import probes
+from gappletron.paper.store import Result
+from gappletron.paper.sweeps import Task, probes
 from gappletron.paper.theory import THEOREMS, Bound, bounds
 from gappletron.play.runs import play
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from gappletron.paper.store import Result
-    from gappletron.paper.sweeps import Task
 
 __all__ = [
     "Examined",

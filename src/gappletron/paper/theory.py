@@ -11,17 +11,15 @@ failure. ``R = max{rho, K/Q}``, which is K/Q for a minimum dominating set (errat
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from gappletron.base.checks import UserError, number, whole
+from gappletron.base.checks import number, whole
+from gappletron.base.errors import UserError
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.learners.gappletron import TUNINGS, Gappletron, constants
 from gappletron.learners.learner import Problem
 from gappletron.learners.optimizers import FixedOGD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["THEOREMS", "Bound", "bounds"]
 

@@ -9,14 +9,11 @@ The functions run inside compiled rounds and in plain Python, with the same bits
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import helper
-
-if TYPE_CHECKING:
-    from gappletron.kernel.numerics import Floats
 
 __all__ = ["BETS", "bet", "first_stake", "least_hidden", "lose", "mean_at_least", "mean_at_most", "most_hidden"]
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gappletron.base import files
-from gappletron.base.checks import Label, UserError, printable, shortened, unknown
+from gappletron.base.checks import Label, printable, shortened, unknown
+from gappletron.base.errors import UserError
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.numerics import Floats
+from gappletron.learners.learner import Learner
 from gappletron.play.rounds import BLIND, COSTS, EXPLORED, LABELS_SEEN, LOSSES, MISTAKES, RATES, Tally
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import numpy as np
     import pandas
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.kernel.numerics import Floats
-    from gappletron.learners.learner import Learner
 
 __all__ = ["Confusion", "Curve", "Histories", "History"]
 

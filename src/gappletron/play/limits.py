@@ -11,18 +11,16 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gappletron.base.checks import Label, UserError, number, whole
+from gappletron.base.checks import Label, number, whole
+from gappletron.base.errors import UserError
+from gappletron.graphs.graph import FeedbackGraph, GraphArrays
+from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import Piece, compiled, helper
-from gappletron.kernel.state import Field, Scratch
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import FeedbackGraph, GraphArrays
-    from gappletron.kernel.numerics import Floats
-    from gappletron.kernel.state import Layout
+from gappletron.kernel.state import Field, Layout, Scratch
 
 __all__ = ["Budget", "Limiting", "Limits", "limits_of"]
 

@@ -7,12 +7,16 @@ numbers mean and prove the intervals.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gappletron.base import files
-from gappletron.base.checks import UserError, number, printable
+from gappletron.base.checks import Label, number, printable
+from gappletron.base.errors import UserError
 from gappletron.play.history import COLOURS, aligned
+from gappletron.play.player import Player
 from gappletron.play.watch import (
     ALARM_SINCE,
     AMONG_SEEN,
@@ -49,14 +53,8 @@ from gappletron.play.watch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from gappletron.base.checks import Label
-    from gappletron.play.player import Player
 
 __all__ = ["Alarm", "ClassRates", "Estimate", "Monitor", "Rates", "Report", "WindowRates"]
 

@@ -11,19 +11,23 @@ from __future__ import annotations
 import itertools
 import math
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from os import PathLike
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.base.checks import UserError, number, whole
+from gappletron.base.checks import Label, number, whole
+from gappletron.base.errors import UserError
 from gappletron.data.normalization import AsGiven, Copied, Normalization, Room, normalization_of
 from gappletron.data.prepared import Prepared, prepared
-from gappletron.data.stream import MOST_FEATURES, frozen
+from gappletron.data.stream import MOST_FEATURES, Chunk, frozen
 from gappletron.data.vectors import NO_VECTOR, Checker, Vector, Vectors, batches_of, sparse_parts
-from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.numerics import UNSEEN_LABEL, is_distribution
-from gappletron.kernel.packed import packed
-from gappletron.kernel.pieces import can_be_loaded, entry, in_mode, is_interpreted, same_types
+from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.kernel.numerics import UNSEEN_LABEL, Floats, is_distribution
+from gappletron.kernel.packed import Packed, packed
+from gappletron.kernel.pieces import Piece, can_be_loaded, entry, in_mode, is_interpreted, same_types
 from gappletron.kernel.spelling import rebuilt, spelled
 from gappletron.kernel.state import Sizes, State, check_shapes
 from gappletron.learners.learner import Learner
@@ -41,7 +45,10 @@ from gappletron.play.rounds import (
     ROUND,
     SQUARED,
     Counts,
+    Desk,
+    Losses,
     Rows,
+    Tally,
     act,
     act_rows,
     advance,
@@ -65,20 +72,6 @@ from gappletron.play.rounds import (
     teach,
 )
 from gappletron.play.watch import NoWatch, Watching, check_saved, watch_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from os import PathLike
-
-    from numpy.typing import NDArray
-
-    from gappletron.base.checks import Label
-    from gappletron.data.stream import Chunk
-    from gappletron.graphs.graph import Plan
-    from gappletron.kernel.numerics import Floats
-    from gappletron.kernel.packed import Packed
-    from gappletron.kernel.pieces import Piece
-    from gappletron.play.rounds import Desk, Losses, Tally
 
 __all__ = ["Player", "Turn", "Turns", "learner_of"]
 

@@ -14,30 +14,20 @@ which crashes the process when a signal handler has raised in the meantime.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.data.normalization import squared_size
-from gappletron.kernel.lanes import lanes_for
-from gappletron.kernel.numerics import UNSEEN_LABEL, Row
-from gappletron.kernel.packed import unpacked
+from gappletron.data.normalization import Normalization, Room, squared_size
+from gappletron.graphs.graph import Plan
+from gappletron.kernel.lanes import Lanes, lanes_for
+from gappletron.kernel.numerics import UNSEEN_LABEL, Floats, Row
+from gappletron.kernel.packed import Packed, unpacked
 from gappletron.kernel.pieces import Piece, compiled, helper
-from gappletron.learners.learner import Decision, Round, cost_of
-from gappletron.play.limits import NoLimits
-from gappletron.play.watch import NoWatch, Played
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from gappletron.data.normalization import Normalization, Room
-    from gappletron.graphs.graph import Plan
-    from gappletron.kernel.lanes import Lanes
-    from gappletron.kernel.numerics import Floats
-    from gappletron.kernel.packed import Packed
-    from gappletron.learners.learner import Learner
-    from gappletron.play.limits import Limiting
-    from gappletron.play.watch import Watching
+from gappletron.learners.learner import Decision, Learner, Round, cost_of
+from gappletron.play.limits import Limiting, NoLimits
+from gappletron.play.watch import NoWatch, Played, Watching
 
 __all__ = [
     "Counts",

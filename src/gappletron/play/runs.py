@@ -6,20 +6,25 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, UserError, fits_in_memory, listing, printable, shortened, whole
+from gappletron.base.checks import Label, fits_in_memory, listing, printable, shortened, whole
+from gappletron.base.errors import UserError
+from gappletron.data.normalization import Normalization
 from gappletron.data.open import open_stream
-from gappletron.data.prepared import prepared_chunks
+from gappletron.data.prepared import Prepared, prepared_chunks
 from gappletron.data.stream import Stream, limited
 from gappletron.graphs.graph import FeedbackGraph, class_positions, new_classes, open_graph
+from gappletron.kernel.numerics import Floats
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play
 from gappletron.play.history import Histories, History, curve_of
+from gappletron.play.limits import Limits
 from gappletron.play.player import Player, for_records, learner_of
 from gappletron.play.rounds import (
     BLIND,
@@ -31,22 +36,12 @@ from gappletron.play.rounds import (
     RATES,
     Counts,
     Losses,
+    Tally,
     new_tally,
 )
+from gappletron.play.watch import Watching
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    from gappletron.data.normalization import Normalization
-    from gappletron.data.prepared import Prepared
-    from gappletron.kernel.numerics import Floats
-    from gappletron.play.limits import Limits
-    from gappletron.play.rounds import Tally
-    from gappletron.play.watch import Watching
-
-    Graphs = FeedbackGraph | str | Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph]
+Graphs = FeedbackGraph | str | Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph]
 
 __all__ = ["Runs", "play"]
 

@@ -17,21 +17,18 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.base import files
-from gappletron.base.checks import UserError
+from gappletron.base.errors import Damaged, UserError
 from gappletron.base.signals import held_back
 from gappletron.graphs.domination import greedy_dominating_set
 from gappletron.graphs.graph import FeedbackGraph
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 VERSION = 3
 """Version 1 is that of gappletron 0.1: another header, states under other names, no checksum. Version 2 was never
@@ -193,16 +190,12 @@ def _parsed(file: IO[bytes], size: int) -> tuple[Any, dict[str, NDArray[Any]]]:
     header = json.loads(bytes(arrays.pop("header")))
     # Files of version 1 have the checksums of the archive alone.
     if header["version"] == VERSION and arrays.pop("checksum").tobytes() != digest:
-        raise _Damaged
+        raise Damaged
     return header, arrays
 
 
 def _opened(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe without a writer would block
-
-
-class _Damaged(Exception):
-    """The bytes of a file are not those that were written."""
 
 
 class _Member(NamedTuple):
@@ -222,12 +215,12 @@ def _arrays(file: IO[bytes], size: int) -> tuple[dict[str, NDArray[Any]], bytes]
     found: dict[str, NDArray[Any]] = {}
     for member in _members(file, size):
         if member.name in found or len(found) == MOST_MEMBERS:
-            raise _Damaged
+            raise Damaged
         if member.name == "header" and member.size > MOST_HEADER_BYTES + 1024:
-            raise _Damaged
+            raise Damaged
         head, array = _array(file, member)
         if zlib.crc32(array.data, zlib.crc32(head)) != member.sum:
-            raise _Damaged
+            raise Damaged
         if member.name != "checksum":
             digest.update(member.name.encode() + b"\0" + head)
             digest.update(array.data)
@@ -244,7 +237,7 @@ def _members(file: IO[bytes], size: int) -> Iterator[_Member]:
     """The members of an archive without compression, from its beginning. Its directory, at the end, is not needed."""
     file.seek(max(0, size - END_OF_ARCHIVE))
     if file.read(4) != b"PK\5\6":
-        raise _Damaged  # it is cut off
+        raise Damaged  # it is cut off
     position = 0
     while True:
         file.seek(position)
@@ -253,14 +246,14 @@ def _members(file: IO[bytes], size: int) -> Iterator[_Member]:
             return
         signature, _, flags, method, _, _, crc, packed, unpacked, name_size, extra_size = LOCAL_HEAD.unpack(head)
         if signature != b"PK\3\4" or flags or method != zipfile.ZIP_STORED:
-            raise _Damaged
+            raise Damaged
         name, extra = file.read(name_size).decode("ascii"), file.read(extra_size)
         if unpacked == packed == 2**32 - 1:
             _, _, unpacked, packed = ZIP64_SIZES.unpack(extra)
         start = position + LOCAL_HEAD.size + name_size + extra_size
         position = start + unpacked
         if packed != unpacked or position > size - END_OF_ARCHIVE or not name.endswith(".npy"):
-            raise _Damaged
+            raise Damaged
         yield _Member(name.removesuffix(".npy"), start, unpacked, crc)
 
 
@@ -273,20 +266,20 @@ def _array(file: IO[bytes], member: _Member) -> tuple[bytes, NDArray[Any]]:
     head = file.read(ARRAY_HEAD.size)
     magic, length = ARRAY_HEAD.unpack(head)
     if magic != b"\x93NUMPY\1\0" or not length <= min(1024, member.size):
-        raise _Damaged
+        raise Damaged
     text = file.read(length)
     about = ast.literal_eval(text.decode("ascii").strip())
     kind, shape = about["descr"], about["shape"]
     if about["fortran_order"] or not re.fullmatch(r"[<|][biuf]\d{1,2}", kind):
-        raise _Damaged
+        raise Damaged
     if not all(type(axis) is int and axis >= 0 for axis in shape):
-        raise _Damaged
+        raise Damaged
     dtype = np.dtype(kind)
     if math.prod(shape) * dtype.itemsize != member.size - len(head) - length:
-        raise _Damaged
+        raise Damaged
     array = np.empty(math.prod(shape), dtype)
     if file.readinto(array.view(np.uint8)) != array.nbytes:  # type: ignore[attr-defined]
-        raise _Damaged
+        raise Damaged
     return head + text, array.reshape(shape)
 
 

@@ -18,13 +18,18 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.base.checks import UserError, number, whole
+from gappletron.base.checks import number, whole
+from gappletron.base.errors import UserError
+from gappletron.graphs.graph import FeedbackGraph, GraphArrays
+from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import Piece, compiled, helper, seldom
-from gappletron.kernel.state import Field, Scratch
+from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.play.confidence import (
     BETS,
     CHORD,
@@ -37,15 +42,6 @@ from gappletron.play.confidence import (
     mean_at_most,
     most_hidden,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from gappletron.graphs.graph import FeedbackGraph, GraphArrays
-    from gappletron.kernel.numerics import Floats
-    from gappletron.kernel.state import Layout
 
 __all__ = ["NoWatch", "Watch", "Watching", "watch_of"]
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import os
+from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from gappletron.base.checks import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from os import PathLike
+from gappletron.base.errors import UserError
 
 __all__ = ["Access", "check_host", "is_loopback", "read_tokens"]
 
@@ -80,7 +77,7 @@ def check_host(host: str, tokens: Sequence[str]) -> None:
     >>> check_host("0.0.0.0", [])
     Traceback (most recent call last):
         ...
-    gappletron.base.checks.UserError: the host '0.0.0.0' can be reached from other machines, and there is no token: give \
+    gappletron.UserError: the host '0.0.0.0' can be reached from other machines, and there is no token: give \
 --token-file, or stay on 127.0.0.1
     """
     if not tokens and not is_loopback(host):

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,11 +21,19 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gappletron.base.checks import SpentReceipt, Unavailable, UnknownReceipt, UserError, unknown
-from gappletron.online.answers import KeyReused
+from gappletron.base.checks import unknown
+from gappletron.base.errors import (
+    KeyReused,
+    NotDeciding,
+    SpentReceipt,
+    TooManyWaiting,
+    Unavailable,
+    UnknownReceipt,
+    UserError,
+)
 from gappletron.service import openapi, pages
 from gappletron.service.access import Access
-from gappletron.service.hosted import Hosted, Key, NotDeciding, TooManyWaiting
+from gappletron.service.hosted import Hosted, Key
 from gappletron.service.metrics import CONTENT_TYPE, Metrics
 from gappletron.service.schemas import (
     ActRecord,
@@ -42,8 +51,6 @@ from gappletron.service.schemas import (
 from gappletron.service.upkeep import look_after
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-
     from starlette.requests import Request
     from starlette.types import Message, Receive, Scope, Send
 
@@ -92,7 +99,7 @@ def create_app(models: Sequence[Hosted], *, tokens: Sequence[str] = (), max_body
     >>> create_app([])
     Traceback (most recent call last):
         ...
-    gappletron.base.checks.UserError: there is no model to serve: give at least one
+    gappletron.UserError: there is no model to serve: give at least one
     """
     if not models:
         raise UserError("there is no model to serve: give at least one")
@@ -361,7 +368,7 @@ async def on_refusal(_: Request, error: Exception) -> Response:
 
 async def on_model_error(_: Request, error: Exception) -> Response:
     status = next(status for kind, status in STATUS if isinstance(error, kind))
-    return failure(status, error.over_http if isinstance(error, UserError) else str(error))
+    return failure(status, str(error))
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:

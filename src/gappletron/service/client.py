@@ -10,16 +10,14 @@ import json
 import random
 import secrets
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from gappletron.base.checks import Label, UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import TracebackType
-
-    from gappletron.online.receipts import Unseen
+from gappletron.base.checks import Label
+from gappletron.base.errors import ServiceError, UserError
+from gappletron.online.receipts import Unseen
 
 __all__ = ["Client", "Decision", "Prediction", "ServiceError"]
 
@@ -27,22 +25,6 @@ TRY_AGAIN = (429, 502, 503, 504)
 """What may be different in a moment: too many receipts wait, or a server or the proxy before it is not there."""
 LONGEST_PAUSE = 30.0
 """Seconds between two attempts, whatever the server asks for."""
-
-
-class ServiceError(RuntimeError):
-    """The service could not be reached, or could not do it; its text is the service's sentence.
-
-    `status` is that of HTTP, and None where there was no answer.
-
-    >>> raise ServiceError("the disk is full", 503)
-    Traceback (most recent call last):
-        ...
-    gappletron.service.client.ServiceError: the disk is full
-    """
-
-    def __init__(self, sentence: str, status: int | None = None) -> None:
-        super().__init__(sentence)
-        self.status = status
 
 
 class Decision(NamedTuple):

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from gappletron.base.checks import UserError, listing, shortened
+from gappletron.base.checks import listing, shortened
+from gappletron.base.errors import UserError
 from gappletron.data.records.cells import CATEGORICAL, DROP, MOST_DEPTH, NUMERIC, TEXT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from gappletron.data.records.encoder import Encoder
+from gappletron.data.records.encoder import Encoder
 
 __all__ = ["Columns", "example_vector", "nothing_declared"]
 
@@ -42,7 +40,7 @@ class Columns:
     >>> Columns(Encoder(text="message"), is_strict=True).check([{"mesage": "hello"}])
     Traceback (most recent call last):
         ...
-    gappletron.base.checks.UserError: x has the column 'mesage', which the model was not told of, did you mean \
+    gappletron.UserError: x has the column 'mesage', which the model was not told of, did you mean \
 'message'? Send the declared columns ('message') and no others
     """
 

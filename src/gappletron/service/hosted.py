@@ -14,19 +14,28 @@ import math
 import platform
 import time
 from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 from scipy.sparse import csr_array
 
-from gappletron.base.checks import Label, UserError
+from gappletron.base.checks import Label
+from gappletron.base.errors import NotDeciding, TooManyWaiting, UserError
 from gappletron.base.version import __version__
-from gappletron.data.records.encoder import joined_rows
+from gappletron.data.records.encoder import Encoder, joined_rows
 from gappletron.data.stream import MOST_FEATURES
 from gappletron.data.vectors import Checker, sparse_parts
-from gappletron.online.receipts import UNSEEN, Unseen
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.numerics import Floats
+from gappletron.learners.learner import Learner
+from gappletron.online.presence import Trouble
+from gappletron.online.receipts import UNSEEN, Receipt, Unseen
+from gappletron.play.limits import Limits
+from gappletron.play.monitor import Monitor
 from gappletron.service.columns import Columns, example_vector
 from gappletron.service.commits import Commits
 from gappletron.service.schemas import (
@@ -44,19 +53,6 @@ from gappletron.service.schemas import (
     RowPrediction,
     Sparse,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from contextlib import AbstractContextManager
-
-    from gappletron.data.records.encoder import Encoder
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.kernel.numerics import Floats
-    from gappletron.learners.learner import Learner
-    from gappletron.online.presence import Trouble
-    from gappletron.online.receipts import Receipt
-    from gappletron.play.limits import Limits
-    from gappletron.play.monitor import Monitor
 
 __all__ = ["Hosted", "Key", "Model", "NotDeciding", "TooManyWaiting"]
 
@@ -149,14 +145,6 @@ class Model(Protocol):
         """Block until everything so far is durable."""
 
     def close(self) -> None: ...
-
-
-class TooManyWaiting(UserError):
-    """So many receipts wait for feedback that no more decisions are made."""
-
-
-class NotDeciding(UserError):
-    """A model that shadows another was asked for a decision, or given feedback."""
 
 
 class Key(NamedTuple):

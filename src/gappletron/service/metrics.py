@@ -5,20 +5,18 @@ from __future__ import annotations
 import bisect
 import contextlib
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
+from gappletron.service.hosted import Hosted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from prometheus_client import Metric
-
-    from gappletron.service.hosted import Hosted
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 

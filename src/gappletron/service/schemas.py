@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from gappletron.base.checks import Label  # noqa: TC001 - msgspec reads the annotations
+from gappletron.base.checks import Label
 
 __all__ = [
     "ActRecord",

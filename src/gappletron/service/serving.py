@@ -7,16 +7,15 @@ import contextlib
 import gc
 import signal
 import socket
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 import uvloop
 
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from starlette.types import ASGIApp
 
 __all__ = ["bound_socket", "serve"]

@@ -7,14 +7,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from gappletron.base.checks import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gappletron.service.hosted import Hosted
+from gappletron.base.errors import UserError
+from gappletron.service.hosted import Hosted
 
 __all__ = ["look_after"]
 

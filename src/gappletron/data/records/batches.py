@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.base.checks import UserError
-from gappletron.data.records.cells import CATEGORICAL, DROP, NUMERIC, TEXT, Cells
+from gappletron.base.errors import UserError
+from gappletron.data.records.cells import CATEGORICAL, DROP, NUMERIC, TEXT, Cells, Spec
 from gappletron.data.records.hashing import Entries, append_entries, hash_cells, hash_texts, settle_rows
 from gappletron.data.records.values import category_feature, column_feature, column_hash, decoded, number_of, too_large
-from gappletron.kernel.numerics import LARGEST_VALUE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from gappletron.data.records.cells import Spec
-    from gappletron.kernel.numerics import Floats
+from gappletron.kernel.numerics import LARGEST_VALUE, Floats
 
 __all__ = ["as_batch", "encode_batch", "is_text", "plain_column", "texts_from_bytes", "texts_of_column"]
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gappletron.base.checks import UserError, shortened
+from gappletron.base.checks import shortened
+from gappletron.base.errors import UserError
 from gappletron.data.records.values import (
     category_feature,
     column_feature,

@@ -8,19 +8,17 @@ learned. What does depend on them, the running scale of every column, is the pla
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gappletron.base.checks import UserError, listing, whole
+from gappletron.base.checks import listing, whole
+from gappletron.base.errors import UserError
 from gappletron.data.records.batches import as_batch, encode_batch
 from gappletron.data.records.cells import CATEGORICAL, DROP, KINDS, NUMERIC, TEXT, Spec, cells_of
 from gappletron.data.records.hashing import Entries, OneRow, hash_records, texts_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from gappletron.kernel.numerics import Floats
+from gappletron.kernel.numerics import Floats
 
 __all__ = ["Encoder"]
 

@@ -15,18 +15,15 @@ from __future__ import annotations
 
 import functools
 import unicodedata
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import entry, helper, specialised
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from gappletron.kernel.numerics import Floats
-
-    Bytes = NDArray[np.uint8]
+Bytes = NDArray[np.uint8]
 
 __all__ = [
     "Entries",

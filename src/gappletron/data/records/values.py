@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gappletron.base.checks import Cure, UserError
+from gappletron.base.errors import UserError
 from gappletron.data.records.hashing import feature, hashed
 from gappletron.kernel.numerics import LARGEST_VALUE
 
@@ -153,7 +153,7 @@ def is_missing(value: Any) -> bool:
 
 def too_large(name: str, value: float) -> UserError:
     """The error for a number that no learner can take."""
-    limit = f"numbers must be finite and at most {LARGEST_VALUE:g} in size, leave such a value out"
     return UserError(
-        f"the column {name!r} has the value {value}", Cure(f"{limit} (None) or clip it", f"{limit} (null) or clip it")
+        f"the column {name!r} has the value {value}: numbers must be finite and at most {LARGEST_VALUE:g} in size, "
+        "leave such a value out (None) or clip it"
     )

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import seldom
-
-if TYPE_CHECKING:
-    from gappletron.kernel.numerics import Floats
 
 __all__ = ["back_substitute", "factorise"]
 

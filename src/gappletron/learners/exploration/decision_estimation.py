@@ -24,21 +24,17 @@ interior point method (:func:`follow`).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gappletron.kernel.pieces import seldom
-from gappletron.kernel.state import Scratch
+from gappletron.kernel.state import Layout, Scratch
 from gappletron.learners.exploration.cholesky import back_substitute, factorise
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from gappletron.kernel.state import Layout
-
-    Floats = NDArray[np.float64]
-    Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 __all__ = ["Program", "best_play", "program_of", "regret", "work_space"]
 

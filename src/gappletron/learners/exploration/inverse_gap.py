@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gappletron.base.checks import number
+from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan
+from gappletron.kernel.numerics import Floats, Row
 from gappletron.kernel.pieces import helper
-from gappletron.kernel.state import Field, Scratch
+from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.learners.exploration.rule import Exploration
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan
-    from gappletron.kernel.numerics import Floats, Row
-    from gappletron.kernel.state import Layout
 
 __all__ = ["InverseGap"]
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gappletron.base.checks import number
+from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan
+from gappletron.kernel.numerics import Floats, Row
 from gappletron.kernel.pieces import seldom
-from gappletron.kernel.state import Scratch
+from gappletron.kernel.state import Layout, Scratch
 from gappletron.learners.exploration.minimax import ANY, Game, game_of, least_play, work_space, worst
 from gappletron.learners.exploration.rule import Exploration
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan
-    from gappletron.kernel.numerics import Floats, Row
-    from gappletron.kernel.state import Layout
 
 __all__ = ["Optimised"]
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.kernel.numerics import Floats, Row
 from gappletron.kernel.pieces import Piece, compiled
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import FeedbackGraph, Plan
-    from gappletron.kernel.numerics import Floats, Row
-    from gappletron.kernel.state import Layout
+from gappletron.kernel.state import Layout
 
 __all__ = ["Exploration"]
 

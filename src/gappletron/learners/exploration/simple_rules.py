@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gappletron.base.checks import number
+from gappletron.graphs.graph import GraphArrays, Plan
+from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import helper
-from gappletron.kernel.state import Field
+from gappletron.kernel.state import Field, Layout
 from gappletron.learners.exploration.rule import Exploration
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import GraphArrays, Plan
-    from gappletron.kernel.numerics import Floats
-    from gappletron.kernel.state import Layout
 
 __all__ = ["BurnIn", "EpsilonGreedy", "Greedy"]
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gappletron.base.checks import number
-from gappletron.kernel.state import Field, Scratch
+from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.kernel.numerics import Floats, Row
+from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.learners.exploration.decision_estimation import Program, best_play, program_of, work_space
 from gappletron.learners.exploration.rule import Exploration
-
-if TYPE_CHECKING:
-    from gappletron.graphs.graph import FeedbackGraph, Plan
-    from gappletron.kernel.numerics import Floats, Row
-    from gappletron.kernel.state import Layout
 
 __all__ = ["SquareCB"]
 

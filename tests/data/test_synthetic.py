@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 from gappletron.data import synthetic
 from gappletron.data.stream import CHUNK, Chunk, limited
 from gappletron.data.synthetic import Synthetic

@@ -15,7 +15,7 @@ import scipy.optimize
 from hypothesis import given, settings, strategies as st
 
 from gappletron import interpreted
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 from gappletron.graphs import covering, domination
 from gappletron.graphs.domination import (
     EXACT_ACTIONS,

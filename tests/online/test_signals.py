@@ -15,7 +15,8 @@ import pytest
 
 import storms
 from gappletron import FeedbackGraph, Online, UserError
-from gappletron.base.signals import Terminated, exit_code, held_back, raising
+from gappletron.base.errors import Terminated
+from gappletron.base.signals import exit_code, held_back, raising
 from problems import no_error_left
 
 # A file that was opened just before a strike is closed by the interpreter, which warns of it; and a strike inside a

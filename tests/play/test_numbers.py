@@ -29,7 +29,7 @@ from gappletron import (
 )
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.learners.learner import Round, propensity
-from gappletron.play import saved
+from gappletron.play import saved as model_files
 from problems import CONTRACT_GRAPHS, OPTIMIZERS, playable, row_of, state_of
 from storms import broken, chunk_of, extreme_numbers, length
 
@@ -286,7 +286,7 @@ def test_online_refuses_them_too_in_one_sentence(tmp_path):
             wrong = members[f"state.optimizer.{field}"].copy()
             wrong.flat[0] = value
             arrays = {**members, f"state.optimizer.{field}": wrong}
-            saved.write(tmp_path / "wrong.npz", "gappletron.Online", header, arrays)
+            model_files.write(tmp_path / "wrong.npz", "gappletron.Online", header, arrays)
             with pytest.raises(UserError, match=rf"wrong.npz': .*optimizer.{field}' (is|has) .*load an older copy$"):
                 Online.load(tmp_path / "wrong.npz")
         before = (tmp_path / "model.npz").read_bytes()

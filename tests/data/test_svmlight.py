@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 from sklearn.datasets import load_svmlight_file
 
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 from gappletron.data import sources, svmlight
 from gappletron.data.stream import limited
 from gappletron.data.svmlight import SvmlightFile

@@ -17,7 +17,7 @@ from gappletron.cli import serve
 from problems import ended
 from servers import served
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def commands(name: str) -> str:

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from gappletron import UNSEEN, UserError
+from gappletron.base.errors import ServiceError
 from gappletron.service import client as client_module
 from gappletron.service.app import create_app
-from gappletron.service.client import Client, Decision, ServiceError
+from gappletron.service.client import Client, Decision
 from gappletron.service.hosted import Hosted
 from servers import mail_model, running, vector_model
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from gappletron import FeedbackGraph, Runs, play
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 from gappletron.data import open, prepared, stream
 from gappletron.data.open import open_stream
 from gappletron.data.stream import CHUNK, ArrayStream, Chunk, Stream, _largest_norm, digits, limited
@@ -497,7 +497,7 @@ def test_kernels_are_compiled_for_one_set_of_types(tmp_path, monkeypatch):
 
 def test_the_page_about_streams_runs(tmp_path, monkeypatch):
     """Every block of the page, in order, in one namespace."""
-    page = Path(__file__).parents[1] / "docs" / "streams.md"
+    page = Path(__file__).parents[2] / "docs" / "streams.md"
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     assert len(blocks) >= 5
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Pieces as values, pieces of one's own, and the compilation cache: each of Numba's habits that `kernel.pieces` answers."""
+"""Pieces as values, pieces of one's own, and the compilation cache: Numba's habits that `kernel.pieces` answers."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 import storms
 from gappletron import UNSEEN, Budget, Encoder, FeedbackGraph, Online, Receipt, UserError, interpreted, read_decisions
+from gappletron.base.errors import Damaged, KeyReused
 from gappletron.online import decisions, events, folder as folders, journal as journals
-from gappletron.online.answers import KeyReused
 from gappletron.online.folder import FRAME, FolderStore, read_groups, repair
 from gappletron.online.store import Group, MemoryStore
 
@@ -813,9 +813,9 @@ def test_events_survive_as_bytes_and_damaged_bytes_are_noticed():
     assert len({event.features.digest for event in hashed} - {b""}) == 1  # of the same row
     assert events.without_features(shorter) == shorter
     for cut in range(1, len(data)):
-        with contextlib.suppress(events.Damaged):
+        with contextlib.suppress(Damaged):
             list(events.events_of(data[:cut]))
-    with pytest.raises(events.Damaged):
+    with pytest.raises(Damaged):
         list(events.events_of(data[:-1]))
 
 

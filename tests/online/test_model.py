@@ -36,7 +36,7 @@ from gappletron import (
     interpreted,
 )
 from gappletron.kernel.state import Field
-from gappletron.play import saved
+from gappletron.play import saved as model_files
 from problems import GRAPHS, OPTIMIZERS, small_stream
 
 FEATURES = 5
@@ -859,7 +859,7 @@ def repacked(folder, data, change):
         if any(array.dtype == object for array in arrays.values()):
             np.savez(file, **arrays)
         else:
-            saved.write_archive(file, arrays)
+            model_files.write_archive(file, arrays)
     return target.read_bytes()
 
 

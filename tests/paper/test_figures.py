@@ -13,7 +13,7 @@ import pytest
 from matplotlib.colors import to_rgba
 from matplotlib.container import ErrorbarContainer
 
-from gappletron.base.checks import UserError
+from gappletron.base.errors import UserError
 from gappletron.learners.registry import REGISTERED, names
 from gappletron.paper.claims import CLAIMS, verdicts
 from gappletron.paper.drawing import STYLES, in_order, style_of
