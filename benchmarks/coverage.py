@@ -366,7 +366,7 @@ def _delays(rung: np.ndarray) -> str:
 def played(stream, graph: FeedbackGraph, least: float, seed: int):
     """A run of the default learner with a least propensity: its monitor's report, and the true rates."""
     limits = Limits(min_propensity=least)
-    player = Player("auto", graph, stream.features, seed=seed, watch=True, limits=limits)
+    player = Player("auto", graph, stream.features, seed=seed, monitor=True, limits=limits)
     tally = new_tally(np.zeros(0, np.int64), graph.n_actions, graph.n_classes)
     rounds = 0
     for chunk in prepared_chunks(stream):

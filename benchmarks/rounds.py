@@ -103,7 +103,7 @@ def time_rounds(
     """Nanoseconds per round, and the median over the repeats of the ratio to a bare pass timed right before."""
     checked, nanoseconds, ratios = prepared(chunk), [], []
     for repeat in range(repeats + 1):
-        player = Player(learner, graph, features, seed=repeat, watch=watch)
+        player = Player(learner, graph, features, seed=repeat, monitor=watch)
         player.compile()
         bare, own = seconds(floor), seconds(lambda: player.advance(checked))  # noqa: B023 - called at once
         if repeat:
@@ -114,7 +114,7 @@ def time_rounds(
 
 def one_round_at_a_time(chunk, rounds: int = 5000, watch: bool = False) -> float:
     """Microseconds for act and learn with (indices, values)."""
-    model = Online.from_player(Player("gapsmh", FeedbackGraph.bandit(K), D, watch=watch))
+    model = Online.from_player(Player("gapsmh", FeedbackGraph.bandit(K), D, monitor=watch))
     cuts = zip(chunk.indptr[:rounds], chunk.indptr[1 : rounds + 1], strict=True)
     xs = [(chunk.indices[a:b], chunk.values[a:b]) for a, b in cuts]
     labels = chunk.labels[:rounds].tolist()

@@ -416,7 +416,7 @@ def interrupted_follows(strikes, seed, learner="gapsmh", graph=None, folder=None
 def _check_same(first, second):
     """The same bits and the same receipts; the curve alone has the times of the rounds."""
     assert set(first.differences(second)) <= {"watch.curve"}
-    receipts = [[(each.serial, each._turn.record.tobytes()) for each in model.pending] for model in (first, second)]
+    receipts = [[(each.serial, each.turn.record.tobytes()) for each in model.pending] for model in (first, second)]
     assert receipts[0] == receipts[1]
 
 
@@ -1128,7 +1128,7 @@ def chunk_of(X, y):
 
 def broken(player):
     """What does not hold of a player's state that must hold after any accepted input; None where all is well."""
-    state, learner = player._state, player.learner
+    state, learner = player._engine.state, player.learner
     wrong = state.problem()
     if wrong is not None:
         return wrong

@@ -100,6 +100,7 @@ from .play.monitor import (
     Report as Report,
     WindowRates as WindowRates,
 )
-from .play.player import Player as Player, Turn as Turn
+from .play.player import Player as Player
 from .play.runs import Runs as Runs, play as play
+from .play.turns import Turn as Turn
 from .play.watch import Watch as Watch

@@ -148,7 +148,7 @@ def test_zeros_that_are_written_down_are_no_entries():
         written = {j: float(v) for j, v in enumerate(X[0])}
         assert 0.0 in written.values()
         twins = [copy.copy(model).act(x) for x in (X[0], written, (list(written), list(written.values())))]
-        assert len({receipt._turn.scores.tobytes() for receipt in twins}) == 1
+        assert len({receipt.turn.scores.tobytes() for receipt in twins}) == 1
 
 
 def test_looking_at_features_that_are_not_there_yet():

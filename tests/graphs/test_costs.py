@@ -432,13 +432,13 @@ def test_costs_are_saved_with_the_model_and_its_receipts(tmp_path):
             receipt = model.act(x)
             model.learn(receipt, label if label in receipt.reveals else UNSEEN)
         waiting = [model.act(x, graph) for x in ([1.0, 0.5], [0.5, 1.0], [0.2, 0.1]) for graph in (own, other)]
-        greedy = [receipt._turn.greedy for receipt in waiting]
-        assert greedy != [int(np.argmax(receipt._turn.scores)) for receipt in waiting]  # it depends on the costs
+        greedy = [receipt.turn.greedy for receipt in waiting]
+        assert greedy != [int(np.argmax(receipt.turn.scores)) for receipt in waiting]  # it depends on the costs
         model.save(path)
         again = Online.load(path, pieces=[Cheapest])
         assert again.graph == own
         assert [receipt.graph for receipt in again.pending] == [own, other] * 3
-        assert [receipt._turn.greedy for receipt in again.pending] == greedy
+        assert [receipt.turn.greedy for receipt in again.pending] == greedy
         for one in (model, again):
             one.learn(waiting[1].id, "c")
         assert (model.weights == again.weights).all()

@@ -490,7 +490,7 @@ def test_follow_struck_at_every_moment():
 def test_a_probability_that_was_rounded_above_1_can_be_read_again(tmp_path):
     """Logs may hold one: what a budget took from other actions was added to the greedy class without a limit."""
     store = MemoryStore()
-    action = Online.open(store, "gapsmh", GRAPH, 3, seed=3).act(np.ones(3))._turn.action
+    action = Online.open(store, "gapsmh", GRAPH, 3, seed=3).act(np.ones(3)).turn.action
     above = np.where(np.arange(3) == action, np.nextafter(1.0, 2.0), 0.0)
     group = store._groups[-1]
     logged = [

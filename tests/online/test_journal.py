@@ -691,7 +691,7 @@ def test_receipts_survive_as_json():
     receipt = model.act([1.0, 0.0, 2.0, 0.0, 0.5])
     again = Receipt.from_dict(json.loads(json.dumps(receipt.to_dict())))
     assert again.to_dict() == receipt.to_dict()
-    assert (again._turn.record == receipt._turn.record).all()
+    assert (again.turn.record == receipt.turn.record).all()
     twin = Online.from_player(model.player)
     model.learn(again, feedback(again, "ham"))
     assert not model.pending

@@ -60,7 +60,7 @@ def test_the_estimates_are_their_formulas(tmp_path, name):
         x[row["indices"]] = row["values"]
         q = learner.predict_proba([x])[0]
         shadow = learner.follow(x, row["action"], row["probabilities"])
-        own, greedy = shadow._turn.own_probabilities, graph.class_index(shadow.greedy)
+        own, greedy = shadow.turn.own_probabilities, graph.class_index(shadow.greedy)
         shows = bool(graph.reveals(row["action"]))
         if row["status"] in ("seen", "unseen"):
             learner.learn(shadow, row["label"] if row["status"] == "seen" else UNSEEN)
@@ -115,7 +115,7 @@ def test_the_intervals_hold_the_truth(tmp_path):
                 learner.learn(shadow, row["label"] if row["status"] == "seen" else UNSEEN)
             if row["status"] in ("seen", "unseen") or not graph.reveals(row["action"]):
                 truth["greedy error"].append(shadow.greedy != label)
-                truth["policy error"].append(1.0 - shadow._turn.own_probabilities[graph.class_index(label)])
+                truth["policy error"].append(1.0 - shadow.turn.own_probabilities[graph.class_index(label)])
         for each in found.estimates:
             missed[each.method] += not each.low <= np.mean(truth[each.target]) <= each.high
     assert missed["betting"] <= 2

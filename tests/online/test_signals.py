@@ -178,7 +178,7 @@ def test_a_handler_that_looks_at_the_model_at_every_moment():
     for model, _ in storms.at_every_moment(a_model, lambda model: model.act([1.0, 0.5]), looked_at):
         assert [receipt.serial for receipt in model.pending] == [0]
         assert bits_of(model) == wanted
-        assert model._receipts.nbytes == model.pending[0]._turn.nbytes
+        assert model._receipts.nbytes == model.pending[0].turn.nbytes
     label = after_a_round().pending[0].action
     for model, _ in storms.at_every_moment(
         after_a_round, lambda model: model.learn(model.pending[0], label), looked_at
@@ -217,7 +217,7 @@ def test_a_handler_that_changes_the_model_in_the_middle_of_a_call_is_refused(cha
 
 def state_bits(model):
     """The state of the learner, and which receipts wait."""
-    arrays = {name: array.tobytes() for name, array in model._player._state.arrays.items()}
+    arrays = {name: array.tobytes() for name, array in model._player._engine.state.arrays.items()}
     return arrays, [receipt.serial for receipt in model.pending]
 
 

@@ -160,7 +160,7 @@ def test_perceptrons_first_on_separable_and_on_any_data():
         player = Player(learner, FeedbackGraph.bandit(3), 3, seed=0)
         for chunk in UnitVectors(3, 0.0, 400).chunks():
             player.advance(chunk)
-        assert 0 < player._state.tuple.updates[0] <= 9
+        assert 0 < player._engine.state.tuple.updates[0] <= 9
         noisy = Player(learner, FeedbackGraph.bandit(3), 3, seed=0)
         for chunk in UnitVectors(3, 0.3, 400).chunks():
             noisy.advance(chunk)

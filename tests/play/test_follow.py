@@ -27,7 +27,7 @@ def test_a_copy_that_follows_learns_the_same(name, learner):
     graph = GRAPHS[name]
     X, y = small_stream(np.random.default_rng(3), 120, 5, graph.n_classes)
     with interpreted():
-        first, shadow = (Player(learner, graph, 5, seed=4, watch=Watch(window=80)) for _ in range(2))
+        first, shadow = (Player(learner, graph, 5, seed=4, monitor=Watch(window=80)) for _ in range(2))
         for x, label in zip(X, y.tolist(), strict=True):
             turn, (other, vector) = first.act(x), step(shadow, x)
             shadow.follow_turn(other, vector, turn.action, turn.probabilities)
@@ -53,7 +53,7 @@ def test_compiled_and_interpreted_follow_alike():
     limits = Limits(min_propensity=0.05)
 
     def play():
-        player = Player("auto", graph, 5, seed=4, watch=Watch(window=80), limits=limits)
+        player = Player("auto", graph, 5, seed=4, monitor=Watch(window=80), limits=limits)
         for x, label, p, action in zip(X, y.tolist(), given, actions, strict=True):
             turn, vector = step(player, x)
             player.follow_turn(turn, vector, action, p, greedy=1 if action == 2 else None)
@@ -73,7 +73,7 @@ def test_the_own_policy_is_estimated_from_the_decisions_of_another():
     X, y = small_stream(rng, 600, 5, 3)
     true = 0.0
     with interpreted():
-        shadow = Player("gapsmh", graph, 5, seed=1, watch=Watch(window=80))
+        shadow = Player("gapsmh", graph, 5, seed=1, monitor=Watch(window=80))
         for x, label in zip(X, y.tolist(), strict=True):
             p = np.array([0.4, 0.3, 0.3])
             turn, vector = step(shadow, x)
@@ -87,7 +87,7 @@ def test_the_own_policy_is_estimated_from_the_decisions_of_another():
 
 def test_a_given_greedy_class_stands_for_the_own_one():
     with interpreted():
-        player = Player("auto", FeedbackGraph.bandit(3), 2, watch=True)
+        player = Player("auto", FeedbackGraph.bandit(3), 2, monitor=True)
         turn, vector = step(player, [1.0, 0.5])
         player.follow_turn(turn, vector, 2, [0.2, 0.2, 0.6], greedy=2)
         player.learn(turn, 2)
@@ -146,7 +146,7 @@ def test_the_budget_of_a_shadow_counts_what_its_own_policy_would_cost():
     budget = Budget(10, per=100)
     expected, window = 0.0, []
     with interpreted():
-        shadow = Player("gapsmh", graph, 5, seed=1, limits=Limits(budget=budget))
+        shadow = Player("gapsmh", graph, 5, seed=1, budget=budget)
         for t, (x, label) in enumerate(zip(X, y.tolist(), strict=True)):
             if t % 100 == 0:
                 window.append(0.0)

@@ -47,7 +47,7 @@ def one_by_one(player: Player, X: np.ndarray, y: np.ndarray, graphs=None) -> lis
 def same(first: Player, second: Player) -> bool:
     """The same bits in the state and in the random generator."""
     return (
-        first._state == second._state
+        first._engine.state == second._engine.state
         and first._rng.bit_generator.state == second._rng.bit_generator.state
         and first.rounds == second.rounds
         and first.graph == second.graph
@@ -224,7 +224,7 @@ def test_a_class_added_while_running_keeps_what_was_learned_and_waits_to_be_lear
             y[60:][np.random.default_rng(1).random(30) < 0.4] = K
             one_by_one(player, X[41:], y[41:])
             assert np.isfinite(player.weights).all()
-            for array in player._state.arrays.values():
+            for array in player._engine.state.arrays.values():
                 assert np.isfinite(array).all()
 
 
@@ -232,9 +232,9 @@ def test_exp3_gives_a_new_class_the_smallest_loss():
     with interpreted():
         player = Player("exp3-g", FeedbackGraph.bandit(3), 1, seed=1)
         one_by_one(player, np.zeros((50, 1)), np.zeros(50, int))
-        losses = player._state.arrays["losses"].copy()
+        losses = player._engine.state.arrays["losses"].copy()
         player.add_class("new")
-        assert player._state.arrays["losses"].tolist() == [*losses, losses.min()]
+        assert player._engine.state.arrays["losses"].tolist() == [*losses, losses.min()]
 
 
 def test_padding_is_never_touched(name):
@@ -244,8 +244,8 @@ def test_padding_is_never_touched(name):
             X, y = small_stream(np.random.default_rng(3), 60, FEATURES, graph.n_classes)
             player = Player(name, graph, FEATURES, seed=1)
             one_by_one(player, X, y)
-            for field, array in player._state._padded.items():
-                declared = player._state._fields[field]
+            for field, array in player._engine.state._padded.items():
+                declared = player._engine.state._fields[field]
                 if declared.axes[-1] == "classes":
                     assert (array[..., graph.n_classes :] == declared.fill).all()
 
@@ -256,8 +256,8 @@ def test_padding_is_never_touched_compiled():
         X, y = small_stream(np.random.default_rng(3), 400, FEATURES, 5)
         player = Player(name, graph, FEATURES, seed=1)
         player.advance(chunk_of(graph, X, y))
-        for field, array in player._state._padded.items():
-            if player._state._fields[field].axes == ("features", "classes"):
+        for field, array in player._engine.state._padded.items():
+            if player._engine.state._fields[field].axes == ("features", "classes"):
                 assert array.shape[1] == 8
                 assert not array[:, 5:].any()
 
@@ -452,7 +452,7 @@ def test_late_turns_keep_the_inverse_of_a_full_matrix_an_inverse(name):
             one_by_one(player, X[14:], y[14:])
             for turn, label in zip(waiting, y[8:14], strict=True):
                 player.learn(turn, int(label) if graph.visible[turn.action, label] else -1)
-            inverse = player._state.arrays["inverse"].reshape(8, 8)
+            inverse = player._engine.state.arrays["inverse"].reshape(8, 8)
             assert (inverse == inverse.T).all()
             assert np.linalg.eigvalsh(inverse).min() > 0.0
 
@@ -507,7 +507,7 @@ def test_a_class_that_cannot_be_added_leaves_the_player_as_it_was():
         one_by_one(plain, X, y)
         plain.advance(chunk_of(plain.graph, X, y))
     assert same(player, plain)
-    assert not player._state._padded["weights"][:, 4:].any()
+    assert not player._engine.state._padded["weights"][:, 4:].any()
 
 
 def test_a_table_of_another_type_is_refused():

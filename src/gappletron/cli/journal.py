@@ -35,11 +35,11 @@ def journal(
 ) -> None:
     """Show what a journal holds, export it, verify it or repair it."""
     if repair:
-        from gappletron.online.folder import FolderReader, repair as repaired
+        from gappletron.online.store import read_store, repair_store
 
-        FolderReader(folder)  # an error where there is no journal
+        read_store(folder)  # an error where there is no journal
         before = set(folder.glob("*.damaged"))
-        events = repaired(folder)
+        events = repair_store(folder)
         aside = sorted(path.name for path in set(folder.glob("*.damaged")) - before)
         say(f"the journal in {folder} leads to event {events:,} again; set aside: {', '.join(aside) or 'nothing'}")
     if verify:
@@ -59,10 +59,10 @@ def journal(
 
 def _verify(folder: Path) -> None:
     """Compare the state that the whole log leads to with that of the last snapshot and the rest of the log."""
-    from gappletron.online.folder import FolderReader
     from gappletron.online.model import Online
+    from gappletron.online.store import read_store
 
-    reader = FolderReader(folder)
+    reader = read_store(folder)
     stop = max((group.first + group.size for group in reader.groups()), default=0)
     newest = max(reader.snapshots())
     if newest > stop:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from typing import Any
 
 from gappletron.base.checks import listing, unknown
 from gappletron.base.errors import UserError
@@ -76,6 +77,15 @@ def named(name: str) -> Learner:
     if "gamma" in given and learner.has_gamma:
         learner = learner.with_gamma(given.pop("gamma"))
     return with_numbers(learner, given, name)
+
+
+def find_learner(given: Any) -> Learner:
+    """Return a learner that was given as itself or by its name."""
+    if isinstance(given, str):
+        return named(given)
+    if not isinstance(given, Learner):
+        raise UserError(f"{given!r} is not a learner: give one, or the name of one")
+    return given
 
 
 def check_can_play(learner: Learner, graph: FeedbackGraph) -> None:

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import KeyReused, UserError
 
-__all__ = ["Answers", "KeyReused"]
-
 MOST_ANSWERS, MOST_BYTES = 100_000, 2**26
 """How many answers are kept, and how much memory they may take; beyond that the oldest are dropped."""
 MOST_KEY, MOST_FINGERPRINT = 255, 64
@@ -74,10 +72,8 @@ class Answers:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Answers:
-        """The answers of a file, checked; none in files of version 0.1."""
+        """Return the answers of a file, checked."""
         answers = cls()
-        if "answers.sizes" not in arrays:
-            return answers
         sizes, data = arrays["answers.sizes"], arrays["answers.bytes"]
         if sizes.ndim != 2 or sizes.shape[1] != 3 or sizes.dtype != np.int64 or data.dtype != np.uint8:
             raise UserError("the answers under idempotency keys are damaged")

@@ -17,14 +17,12 @@ from gappletron.base import files
 from gappletron.base.errors import Damaged, UserError
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.online import events
-from gappletron.online.folder import FolderReader
+from gappletron.online.store import Log, read_store
 from gappletron.play.limits import Limits
 from gappletron.play.saved import graph_from
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-__all__ = ["Summary", "export", "read_decisions", "summary"]
 
 BATCH = 10_000
 WAITING, SEEN, UNSEEN, FORGOTTEN, EXPIRED = "waiting", "seen", "unseen", "forgotten", "expired"
@@ -90,7 +88,7 @@ def read_decisions(folder: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
     """
     import pyarrow as pa
 
-    reader = FolderReader(folder)
+    reader = read_store(folder)
     feedback = _feedback(reader)
     graphs: dict[int, FeedbackGraph] = {}
     session = Session(0, "")
@@ -138,17 +136,16 @@ def _microseconds(seconds: float) -> int:
     return round(1e6 * seconds)
 
 
-def _events(reader: FolderReader) -> Iterator[events.Event]:
+def _events(reader: Log) -> Iterator[events.Event]:
     try:
-        for group in reader.groups():
-            yield from events.events_of(group.events)
+        yield from (event for _, event in reader.events())
     except Damaged:
         raise UserError(
             f"an event in the journal in {reader.name!r} is damaged: see gappletron journal --help"
         ) from None
 
 
-def _feedback(reader: FolderReader) -> Feedback:
+def _feedback(reader: Log) -> Feedback:
     """What became of each round, from a pass over the whole log."""
     rounds, labels, times = array.array("q"), array.array("i"), array.array("d")
     count = 0
@@ -167,7 +164,7 @@ def _feedback(reader: FolderReader) -> Feedback:
     feedback = Feedback(np.zeros(count, np.int8), np.full(count, -1, np.int32), np.zeros(count))
     at, found = np.frombuffer(rounds, np.int64), np.frombuffer(labels, np.int32)
     statuses = np.select(
-        [found >= 0, found == -1, found == events.FORGOTTEN],
+        [found >= 0, found == -1, found == events.FORGOTTEN_LABEL],
         [STATUSES.index(SEEN), STATUSES.index(UNSEEN), STATUSES.index(FORGOTTEN)],
         STATUSES.index(EXPIRED),
     )
@@ -259,7 +256,7 @@ class Summary(NamedTuple):
 
 def summary(folder: str | os.PathLike[str]) -> Summary:
     """Count what a journal holds; another process may be writing to it."""
-    reader = FolderReader(folder)
+    reader = read_store(folder)
     feedback = _feedback(reader)
     compacted = taught = count = 0
     first = last = None
@@ -273,7 +270,7 @@ def summary(folder: str | os.PathLike[str]) -> Summary:
                 compacted += bool(event.features.digest)
             case events.Taught():
                 taught += 1
-            case events.Opened(versions=found, waiting=(most, size, age)):
+            case events.Opened(versions=found, limits=(most, size, age)):
                 versions, waiting = found, (most, size, age)
             case events.Limited(limits=found) if count > kept.at:
                 limits = Limits.from_dict(found)
@@ -300,7 +297,7 @@ MODEL = "gappletron.Online"
 """The kind of saved model that snapshots are."""
 
 
-def _kept(reader: FolderReader) -> Kept:
+def _kept(reader: Log) -> Kept:
     """What the newest snapshot that is whole tells."""
     for at in reversed(reader.snapshots()):
         try:

@@ -24,11 +24,9 @@ from numpy.typing import NDArray
 
 from gappletron.base import files
 from gappletron.base.errors import Unavailable, UserError
-from gappletron.online.store import Group, Store
+from gappletron.online.store import Group, Log, Store
 from gappletron.play import saved
 from gappletron.play.saved import Rebuild
-
-__all__ = ["FolderReader", "FolderStore", "read_groups", "repair"]
 
 T = TypeVar("T")
 
@@ -45,7 +43,7 @@ MARK = b"\xf4gap"
 SEGMENT_BYTES = 2**26
 LOCK, SETTINGS = "lock", "journal.json"
 SEGMENT, SNAPSHOT = re.compile(r"log-(\d{20})\.gap"), re.compile(r"state-(\d{20})\.npz")
-FORMAT = 2
+FORMAT = 3
 BINARY = getattr(os, "O_BINARY", 0)  # Windows
 
 PIECE = 2**20
@@ -64,14 +62,14 @@ class Tail(NamedTuple):
     events: int
 
 
-class FolderReader:
+class FolderLog(Log):
     """The journal in a folder, to be read only. It needs no lock: another process may be writing to it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     store = FolderStore(folder)
     ...     store.put_settings({})
-    ...     FolderReader(folder).snapshots()
+    ...     FolderLog(folder).snapshots()
     ...     store.close()
     []
     """
@@ -80,33 +78,32 @@ class FolderReader:
         self.folder = Path(folder).absolute()  # the process may go to another folder meanwhile
         self.name = str(Path(folder))
         try:
-            found = _read_settings(self.folder) if self.folder.is_dir() else None
+            self._settings = _read_settings(self.folder) if self.folder.is_dir() else None
         except OSError as error:
             raise _unusable(self.folder, error) from None
-        if found is None:
+        if self._settings is None:
             raise UserError(
                 f"there is no journal in {self.name!r}: name a folder that Online.open or gappletron serve made"
             )
 
     def groups(self, start: int = 0) -> Iterator[Group]:
-        """The groups that hold events from `start` on, as far as they go."""
         return read_groups(self.folder, start)
 
     def snapshots(self) -> list[int]:
-        """The numbers of events before each snapshot, ascending."""
         return sorted(_numbered(self.folder, SNAPSHOT))
 
     def read_snapshot(self, at: int, kind: str, rebuilt: Rebuild[T]) -> T:
-        """What `rebuilt` makes of a snapshot; a UserError where it is damaged."""
         return saved.read(_snapshot(self.folder, at), kind, rebuilt)
+
+    def settings(self) -> dict[str, Any] | None:
+        return self._settings
 
     @property
     def nbytes(self) -> int:
-        """The size of the log and of the snapshots."""
         return _size(self.folder)
 
 
-class FolderStore(Store):
+class FolderStore(FolderLog, Store):
     """A store in a folder, which is made where it does not exist.
 
     :param segment_bytes: a segment that is larger is not continued.
@@ -136,7 +133,7 @@ class FolderStore(Store):
             if self._settings is None:
                 _refuse_others(self.folder)
                 _remove_beginning(self.folder)
-            self._tail = self._opened()
+            self._tail = self._find_tail()
         except OSError as error:
             self._unlock()
             raise _unusable(self.folder, error) from None
@@ -190,8 +187,35 @@ class FolderStore(Store):
             self._problem = f"could not be written to the disk ({error.strerror or error})"
             self._check_open()
 
-    @property
-    def has_name(self) -> bool:
+    def find_loss(self) -> str | None:
+        """Return why nothing that is written can be found again: a file that is open can be written to after its
+        removal. It takes some microseconds.
+
+        >>> import shutil, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> store = FolderStore(folder)
+        >>> store.find_loss() is None
+        True
+        >>> shutil.rmtree(folder)
+        >>> store.find_loss().partition(": ")[2]
+        'bring it back, or restore it from a copy and open it again'
+        >>> store.close()
+        """
+        try:
+            place = self.folder if self._settings is None else self.folder / SETTINGS
+            if self._has_name() and place.exists():
+                return None
+        except OSError as error:  # the disk is gone, or may not be looked at
+            return (
+                f"the journal in {self.name!r} cannot be looked at ({error.strerror or error}), so nothing more is "
+                "stored: look after its disk"
+            )
+        return (
+            f"the journal in {self.name!r} was removed or moved while it was open, so nothing more can be stored: "
+            "bring it back, or restore it from a copy and open it again"
+        )
+
+    def _has_name(self) -> bool:
         """Whether the segment that is written to is still in a folder."""
         try:
             return os.fstat(self._tail.descriptor).st_nlink > 0
@@ -207,7 +231,7 @@ class FolderStore(Store):
     def groups(self, start: int = 0) -> Iterator[Group]:
         return read_groups(self.folder, start, stop=self.count)
 
-    def _opened(self) -> Tail:
+    def _find_tail(self) -> Tail:
         """The end of the log; what is torn there is cut off."""
         segments = _numbered(self.folder, SEGMENT)
         if self._settings is None:
@@ -263,14 +287,8 @@ class FolderStore(Store):
 
     # -------------------------------------------------------------------------------------------------------- snapshots
 
-    def snapshots(self) -> list[int]:
-        return sorted(_numbered(self.folder, SNAPSHOT))
-
     def put_snapshot(self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         saved.write(_snapshot(self.folder, at), kind, header, arrays)
-
-    def read_snapshot(self, at: int, kind: str, rebuilt: Rebuild[T]) -> T:
-        return saved.read(_snapshot(self.folder, at), kind, rebuilt)
 
     def drop_snapshot(self, at: int) -> None:
         _snapshot(self.folder, at).unlink(missing_ok=True)
@@ -293,17 +311,10 @@ class FolderStore(Store):
 
     # --------------------------------------------------------------------------------------------------------- the rest
 
-    def settings(self) -> dict[str, Any] | None:
-        return self._settings
-
     def put_settings(self, settings: dict[str, Any]) -> None:
         with files.replacing(self.folder / SETTINGS) as file:
             file.write(json.dumps({"format": FORMAT, **settings}, indent=1).encode() + b"\n")
         self._settings = settings
-
-    @property
-    def nbytes(self) -> int:
-        return _size(self.folder)
 
     def close(self) -> None:
         if not self._is_closed:
@@ -586,12 +597,9 @@ def _read_settings(folder: Path) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{str(path)!r} is damaged: restore it from a copy of the folder") from None
     version = found.pop("format")
-    if version > FORMAT:
-        raise UserError(f"the journal in {str(folder)!r} was written by a newer gappletron: upgrade gappletron")
-    if version < FORMAT:
+    if version != FORMAT:
         raise UserError(
-            f"the journal in {str(folder)!r} was written by a development version of gappletron 0.2, whose events were "
-            "others: begin a new one, or read it with that version"
+            f"the journal in {str(folder)!r} was written by another version of gappletron: open it with that version"
         )
     return dict(found)
 

@@ -1,18 +1,17 @@
-"""The journal of one model: events are added by the model, written in groups, and followed by snapshots.
+"""The journal of one model: entries are added by the model, written in groups, and followed by snapshots.
 
-Calls of one model add events under the model's lock (:meth:`Journal.add`), and mark the end of what belongs together
-(:meth:`Journal.publish`). :meth:`Journal.commit` writes everything published so far as one group: a thread that waits
-for another's write finds its own events written by it, so that many calls share one write to the disk.
-
-A signal handler may raise between any two steps. So nothing is counted twice: one list holds the events that are not
-stored yet, and the store's own count tells whether a write has succeeded.
+Calls of one model add entries under the model's lock (:meth:`Journal.add`), before what they tell of happens. A signal
+handler may raise between any two steps; whether an entry has happened can be read off the record of its turn
+(:mod:`gappletron.play.turns`), so an interrupted call is brought to its end when the next one begins
+(:meth:`Journal.settle`). :meth:`Journal.publish` marks the end of what belongs together, and :meth:`Journal.commit`
+writes everything published so far as one group: a thread that waits for another's write finds its own entries written by
+it, so that many calls share one write to the disk. The store's own count tells whether a write has succeeded.
 """
 
 from __future__ import annotations
 
-import contextlib
+import collections
 import hashlib
-import itertools
 import json
 import threading
 import time
@@ -23,13 +22,22 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import Unavailable, UserError
 from gappletron.base.signals import held_back
+from gappletron.data.vectors import Vector
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.online.events import GraphMade, without_features
-from gappletron.online.presence import Trouble, lost
-from gappletron.online.store import Group, Store
+from gappletron.online.events import (
+    FOLLOWED,
+    Event,
+    Expired,
+    Fed,
+    GraphMade,
+    drop_features,
+    pack_decision,
+    pack_event,
+)
+from gappletron.online.receipts import Receipt
+from gappletron.online.store import Group, Store, Trouble
 from gappletron.play.saved import graph_document
-
-__all__ = ["Journal", "Policy", "Snapshot"]
+from gappletron.play.turns import NEW
 
 DURABILITIES = ("disk", "os")
 KEPT_SNAPSHOTS = 2
@@ -75,33 +83,70 @@ class Snapshot(NamedTuple):
     stop: int | None
 
 
-Entry: TypeAlias = tuple[str, int, bytes, int]
-"""Events that are not stored yet: their kind, the round that the last is about, their bytes, and their number."""
+class Entry(NamedTuple):
+    """Events that happen whatever the model's records say: their bytes, and how many there are."""
+
+    data: bytes
+    number: int = 1
+
+    @property
+    def has_happened(self) -> bool:
+        """Whether it is to be written."""
+        return True
+
+    def pack(self) -> bytes:
+        """Return the bytes of the events."""
+        return self.data
 
 
-PUBLISHED = "published"
-"""The kind of an entry that is no event: what stands before it may be written. In place of a round it has a number."""
+class DecisionEntry(NamedTuple):
+    """A decision, once the record of its turn says that the round was played."""
+
+    receipt: Receipt
+    vector: Vector
+    version: int
+    followed: bool
+    number: int = 1
+
+    @property
+    def has_happened(self) -> bool:
+        """Whether the round was played."""
+        return self.receipt.turn.status != NEW
+
+    def pack(self) -> bytes:
+        """Return the bytes of the event."""
+        indices, values, _ = self.vector
+        row, decision = indices.tobytes() + values.tobytes(), self.receipt.turn.decision.tobytes()
+        flags = FOLLOWED * self.followed
+        return pack_decision(self.receipt.time, self.version, flags, indices.size, row, decision)
+
+
+class FeedbackEntry(NamedTuple):
+    """What ended the waiting of a receipt, once the record of its turn has this status."""
+
+    receipt: Receipt
+    status: int
+    event: Fed | Expired
+    number: int = 1
+
+    @property
+    def has_happened(self) -> bool:
+        """Whether this is what has ended it."""
+        return self.receipt.turn.status == self.status
+
+    def pack(self) -> bytes:
+        """Return the bytes of the event."""
+        return pack_event(self.event)
+
+
+AnyEntry: TypeAlias = Entry | DecisionEntry | FeedbackEntry
 
 
 class InFlight(NamedTuple):
-    """A write: the number of events after it, its first entry, how many entries it takes, and the mark at its end."""
+    """A write: the number of events after it, and the published groups that it takes."""
 
     after: int
-    entry: Entry
-    stop: int
-    mark: int
-
-
-def _fitting(entries: list[Entry], limit: int) -> int:
-    """How many of the first entries have at most `limit` bytes; what was published together stays together."""
-    size = stop = 0
-    for place, (kind, _, data, _) in enumerate(entries, 1):
-        size += len(data)
-        if size > limit:
-            break
-        if kind == PUBLISHED:
-            stop = place
-    return stop
+    groups: list[list[AnyEntry]]
 
 
 def version_of(document: dict[str, Any]) -> int:
@@ -115,7 +160,7 @@ class Journal:
 
     >>> from gappletron.online.store import MemoryStore
     >>> journal = Journal(MemoryStore(), Policy())
-    >>> journal.add("fed", 0, b"...")
+    >>> journal.add(Entry(b"..."))
     >>> journal.publish()
     >>> journal.commit()
     >>> journal.store.count
@@ -127,10 +172,11 @@ class Journal:
             raise UserError(f"durability={policy.durability!r} is not known: choose 'disk' or 'os'")
         self.store, self.policy = store, policy
         self._versions: dict[FeedbackGraph, int] = {}
-        self._entries: list[Entry] = []
+        self._open: list[AnyEntry] = []
+        """What the calls since the last :meth:`publish` have added; of these, `_settled` are known to have happened."""
+        self._settled = 0
+        self._published: collections.deque[list[AnyEntry]] = collections.deque()
         self._in_flight: InFlight | None = None
-        self._marks = itertools.count(1)
-        self._published = self._stored = 0
         self._writing = threading.Lock()
         self._is_stuck = False
         self.is_closed = False
@@ -139,8 +185,6 @@ class Journal:
         self._snapshotting = threading.Lock()
         self._writer: int | None = None
         self._snapshotter: int | None = None
-        self.rounds = -1
-        """The number of rounds whose decisions were added; -1 before the first."""
         self.background_error: str | None = None
         """Why the last snapshot in the background failed; None where it did not."""
         self._looked = time.monotonic()
@@ -157,7 +201,7 @@ class Journal:
         """
         if self.is_closed:
             return None
-        gone = lost(self.store)
+        gone = self.store.find_loss()
         if gone is not None:
             return Trouble(gone, stops_writes=True)
         if self.background_error is not None:
@@ -171,28 +215,31 @@ class Journal:
 
     # ----------------------------------------------------------------------------------------------------------- events
 
-    def add(self, kind: str, round: int, data: bytes, count: int = 1) -> None:
-        """Add an event to what will be written, or so many of one kind, the last of which is about this round."""
-        self._entries.append((kind, round, data, count))
+    def add(self, entry: AnyEntry) -> None:
+        """Add an entry, before or after what it tells of happens; under the model's lock."""
+        self._open.append(entry)
 
-    def has_added(self, kind: str, round: int) -> bool:
-        """Whether the last event of this kind since the last :meth:`publish` is about this round.
+    def add_event(self, event: Event) -> None:
+        """Add an event that has happened."""
+        self._open.append(Entry(pack_event(event)))
 
-        It is asked for the round that is being played or learned from: an earlier one of this kind settles it, so that
-        a batch is not read again for each of its rows.
-        """
-        for found, at, _, _ in self._entries[::-1]:  # a copy: another thread may remove what it has stored
-            if found == PUBLISHED:
-                return False
-            if found == kind:
-                return at == round
-        return False
+    def settle(self) -> None:
+        """Drop what an interrupted call has added and not done; at the beginning and at the end of every call."""
+        try:
+            was_published = self._published[-1] is self._open  # interrupted in the middle of publish()
+        except IndexError:
+            was_published = False
+        if was_published:
+            self._open, self._settled = [], 0
+        elif self._settled != len(self._open):
+            self._open[self._settled :] = [entry for entry in self._open[self._settled :] if entry.has_happened]
+            self._settled = len(self._open)
 
     def publish(self) -> None:
         """What was added so far belongs together, and may be written from now on."""
-        mark = next(self._marks)
-        self._entries.append((PUBLISHED, mark, b"", 0))
-        self._published = mark
+        if self._open:
+            self._published.append(self._open)
+            self._open, self._settled = [], 0
 
     def version_of(self, graph: FeedbackGraph) -> int:
         """The number under which the journal knows a graph, which is logged when it is new."""
@@ -200,7 +247,7 @@ class Journal:
         if version is None:
             document = graph_document(graph)
             version = version_of(document)
-            self.add("graph", -1, GraphMade(version, document).to_bytes())
+            self.add_event(GraphMade(version, document))
             self._versions[graph] = version
             if len(self._versions) > MOST_GRAPHS:
                 self._versions.clear()
@@ -225,12 +272,14 @@ class Journal:
 
     def commit(self) -> None:
         """Return when everything published so far is stored; a UserError where it cannot be."""
-        wanted = self._published
+        if not self._published:  # what another thread is writing is removed when it is stored
+            return
         self._refuse_nesting(self._writer)
         with self._writing:
             self._writer = threading.get_ident()
             try:
-                while self._stored < wanted:  # else the thread before this one has written it
+                self._forget_stored()
+                while self._published:
                     self._write()
             finally:
                 self._writer = None
@@ -245,23 +294,24 @@ class Journal:
 
     def _write(self) -> None:
         """Store what is published as one group, or as much of it as fits into one."""
+        parts: list[bytes] = []
+        groups: list[list[AnyEntry]] = []
+        size = count = 0
+        for entries in list(self._published):
+            packed = [entry.pack() for entry in entries]
+            size += sum(map(len, packed))
+            if size > self.store.group_limit:  # what was published together stays together
+                break
+            parts += packed
+            count += sum(entry.number for entry in entries)
+            groups.append(entries)
+        if not groups:
+            self._is_stuck = True
+            raise self.store.too_large()
+        self._in_flight = InFlight(self.store.count + count, groups)
+        self._store(Group(self.store.count, count, b"".join(parts)))
         self._forget_stored()
-        entries = self._entries
-        stop = len(entries)
-        while stop and entries[stop - 1][0] != PUBLISHED:
-            stop -= 1
-        if sum(len(data) for _, _, data, _ in entries[:stop]) > self.store.group_limit:
-            stop = _fitting(entries[:stop], self.store.group_limit)
-            if not stop:
-                self._is_stuck = True
-                raise self.store.too_large()
-        if stop:
-            first, count = self.store.count, sum(events for _, _, _, events in entries[:stop])
-            self._in_flight = InFlight(first + count, entries[0], stop, entries[stop - 1][1])
-            if count:
-                self._store(Group(first, count, b"".join([data for _, _, data, _ in entries[:stop]])))
-            self._forget_stored()
-            self._is_stuck = False
+        self._is_stuck = False
 
     def _store(self, group: Group) -> None:
         self._bytes_since += len(group.events)
@@ -275,17 +325,18 @@ class Journal:
             raise
 
     def _refuse_lost(self) -> None:
-        gone = lost(self.store)
+        gone = self.store.find_loss()
         if gone is not None:
             raise Unavailable(gone)
 
     def _forget_stored(self) -> None:
-        """Remove the entries of the last write if it has succeeded."""
+        """Remove the entries of the last write if it has succeeded; may be interrupted, and called again."""
         write = self._in_flight
         if write is not None and self.store.count == write.after:
-            if self._entries and self._entries[0] is write.entry:
-                del self._entries[: write.stop]
-            self._stored = write.mark
+            for entries in write.groups:
+                if self._published and self._published[0] is entries:
+                    entries.clear()  # an interrupted publish() may still have it open
+                    self._published.popleft()
         self._in_flight = None
 
     # -------------------------------------------------------------------------------------------------------- snapshots
@@ -354,7 +405,7 @@ class Journal:
         for old in others[:-KEPT_SNAPSHOTS]:
             self.store.drop_snapshot(old)
         if stop is not None and len(others) >= KEPT_SNAPSHOTS:
-            self.store.compact(min(stop, others[-KEPT_SNAPSHOTS]), without_features)
+            self.store.compact(min(stop, others[-KEPT_SNAPSHOTS]), drop_features)
 
     def wait(self) -> None:
         """Return when no snapshot is being stored."""
@@ -370,10 +421,3 @@ class Journal:
         finally:
             with self._snapshotting, self._writing:
                 self.store.close()
-
-    def leave(self) -> None:
-        """In a copy of the process (fork): the journal is the other one's."""
-        self.is_closed = True
-        self._writing, self._snapshotting = threading.Lock(), threading.Lock()  # others may have held them
-        with contextlib.suppress(OSError):  # another thread may have been in the middle of closing it
-            self.store.close()

@@ -31,15 +31,16 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import Floats
 from gappletron.learners.learner import Learner
 from gappletron.online import events
-from gappletron.online.folder import FolderReader
-from gappletron.online.model import Online
+from gappletron.online.replay import read_model
+from gappletron.online.store import read_store
 from gappletron.play.history import aligned
 from gappletron.play.monitor import Monitor, Rates
-from gappletron.play.player import Player, Turn, for_records
+from gappletron.play.player import Player
 from gappletron.play.saved import graph_from
+from gappletron.play.turns import Turn
 
-__all__ = ["Evaluation", "OffPolicyEstimate", "evaluate_off_policy"]
-
+SHOW_EVERY = 1000
+"""Events between two calls that show the progress."""
 TARGETS = ("policy error", "greedy error", "policy cost", "greedy cost")
 
 
@@ -136,17 +137,14 @@ def evaluate_off_policy(
     """
     alpha = number(alpha, "alpha", above=0.0, most=0.5)
     follower = _Follower(folder, learner, whole(first, "first"), whole(seed, "the seed"))
-    reader = FolderReader(folder)
+    log = read_store(folder)
     try:
-        for group in reader.groups():
-            for event in events.events_of(group.events):
-                follower.take(event)
-            if show is not None:
+        for place, event in log.events():
+            follower.follow(event)
+            if show is not None and place % SHOW_EVERY == 0:
                 show(follower.rounds, None)
     except (Damaged, KeyError):
-        raise UserError(
-            f"an event in the journal in {reader.name!r} is damaged: restore the folder from a copy"
-        ) from None
+        raise UserError(f"an event in the journal in {log.name!r} is damaged: restore the folder from a copy") from None
     return follower.evaluation(alpha)
 
 
@@ -154,17 +152,17 @@ class _Follower:
     """A learner that follows a log, and the numbers of its estimates."""
 
     def __init__(self, folder: str | os.PathLike[str], learner: Learner | str, first: int, seed: int) -> None:
-        logged = Online.from_journal(folder, replay="first", stop=0)  # as it was at the start
-        rows = ("auto", "auto") if logged.encoder is None else for_records("auto", "auto")
-        self.player = Player(learner, logged.graph, logged.features, seed, normalize=rows[0], bias=rows[1], watch=True)
-        self.feature_limit = logged.feature_limit
+        logged = read_model(folder, "first", 0, ())  # as it was at the start
+        like, rows = logged.player, "vectors" if logged.encoder is None else "records"
+        self.player = Player(learner, like.graph, like.features, rows=rows, seed=seed, monitor=True)
+        self.player.feature_limit = like.feature_limit
         self.name, self.first = learner if isinstance(learner, str) else self.player.learner.name, first
         self.graphs: dict[int, FeedbackGraph] = {}
         self.waiting: dict[int, tuple[Turn, Floats]] = {}
         self.rounds = self.judged = self.unsupported = self.missing = 0
         self.sums = {target: _Sums() for target in TARGETS}
 
-    def take(self, event: events.Event) -> None:
+    def follow(self, event: events.Event) -> None:
         """Go on by one event of the log."""
         match event:
             case events.GraphMade(version, document):
@@ -173,7 +171,7 @@ class _Follower:
                 self._decide(event)
             case events.Fed(serial, _, label) if serial in self.waiting:
                 turn, expected = self.waiting.pop(serial)
-                if label == events.FORGOTTEN:
+                if label == events.FORGOTTEN_LABEL:
                     self.missing += _shows(turn)
                 else:
                     self.player.learn(turn, label)
@@ -182,8 +180,9 @@ class _Follower:
             case events.Expired(serial, _) if serial in self.waiting:
                 self.missing += _shows(self.waiting.pop(serial)[0])
             case events.Taught(_, label, propensity, features) if self.player.learner.teachable and self._has_begun:
-                vector = self._taken(features, "a row that was taught were")
-                self.player.teach_on(vector, label, None if math.isnan(propensity) else propensity)
+                vector = self._check(features, "a row that was taught were")
+                self.player.make_room(*vector.indices[-1:].tolist())
+                self.player.teach_vector(vector, label, None if math.isnan(propensity) else propensity)
             case events.Added(version, _):
                 self.player.extend(self.graphs[version])
             case events.Grown(features):
@@ -194,22 +193,21 @@ class _Follower:
         """Whether the first round is reached: the features of what stands before it may be gone."""
         return self.first == 0 or self.rounds > 0
 
-    def _taken(self, features: events.Features, which: str) -> Vector:
+    def _check(self, features: events.Features, which: str) -> Vector:
         """A logged row, unless a hash stands for it."""
         if features.digest:
             raise UserError(
                 f"the features of {which} compacted, so it cannot be replayed: begin with a later round (--first)"
             )
-        return self.player.take((features.indices, features.values), self.feature_limit)
+        return self.player.check((features.indices, features.values))
 
     def _decide(self, event: events.Decided) -> None:
         """Let the learner say what it would do, and follow what was done."""
         graph, player = self.graphs[event.graph], self.player
-        vector = self._taken(event.features, f"round {event.round:,} were")
-        expected = player.predict_proba_on(vector)
+        vector = self._check(event.features, f"round {event.round:,} were")
+        expected = player.predict_proba_vector(vector)
         player.now = event.time
-        turn = player.new_turn(vector, graph)
-        player.follow_turn(turn, vector, event.action, event.probabilities)
+        turn = player.follow((vector.indices, vector.values), event.action, event.probabilities, graph)
         self.rounds += 1
         self.waiting[event.round] = turn, expected
         if not _shows(turn):

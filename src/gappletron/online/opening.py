@@ -1,90 +1,97 @@
-"""From a store to the model whose journal it holds, or to a new one: what :meth:`gappletron.Online.open` does first."""
+"""From a store to the model whose journal it holds, or to a new one: what :meth:`gappletron.Online.open` does."""
 
 from __future__ import annotations
 
-import warnings
+import dataclasses
+import time
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
-from gappletron.base.errors import Damaged, UserError
+from gappletron.base.errors import UserError
 from gappletron.kernel.pieces import Piece
-from gappletron.online.folder import FolderReader
-from gappletron.online.parts import FORMAT, Parts
-from gappletron.online.recovery import replay
-from gappletron.online.settings import check_settings, settings_of
-from gappletron.online.store import Store
-
-__all__ = ["begin", "read", "resumed"]
-
-WAITING = {"pending": "limit", "pending_bytes": "most_bytes", "pending_age": "age"}
-"""Arguments that limit the waiting receipts, and the attributes that hold them."""
-LIMITS = ("min_propensity", "budget")
-"""Arguments that limit the exploration."""
-CHANGEABLE = (*WAITING, *LIMITS)
-"""Arguments that may change from one opening of a journal to the next."""
+from gappletron.online import events, transitions
+from gappletron.online.access import Access
+from gappletron.online.journal import Journal, Policy
+from gappletron.online.replay import recover
+from gappletron.online.saved import FORMAT, Contents
+from gappletron.online.settings import check_settings, describe_settings, find_versions
+from gappletron.online.store import Store, open_store
+from gappletron.play.limits import Limits
+from gappletron.play.options import Options
+from gappletron.play.watch import NoWatch
 
 
-def begin(store: Store, parts: Parts, options: dict[str, Any]) -> None:
-    """Let an empty store hold a new model, which was made with these arguments."""
-    store.put_snapshot(0, FORMAT, *parts.snapshot())
-    store.put_settings({"options": settings_of({name: options[name] for name in options if name not in CHANGEABLE})})
+def open_access(
+    place: str | PathLike[str] | Store,
+    given: dict[str, Any],
+    start: Contents | None,
+    policy: Policy,
+    pieces: tuple[type[Piece], ...],
+) -> Access:
+    """Return access to the model at a place with its journal.
 
-
-def resumed(
-    store: Store, settings: dict[str, Any], given: dict[str, Any], pieces: tuple[type[Piece], ...]
-) -> tuple[Parts, dict[str, Any]]:
-    """The model of a store, and the limits on its exploration that are to change; the arguments must be those that it
-    was made with, but for those that may change.
+    :param given: the arguments of the model, by name; for a stored one they must be those that it was made with, but
+        for the options that may change.
+    :param start: a model to begin with, in place of a new one.
     """
-    changes = {name: given[name] for name in CHANGEABLE if name in given}
-    check_settings(
-        store.name, settings.get("options", {}), {name: given[name] for name in given if name not in changes}
-    )
-    parts = recovered(store, pieces, store.snapshots())
-    waiting = parts.waiting
-    waiting.set_limits(*(changes.get(name, getattr(waiting, kept)) for name, kept in WAITING.items()))
-    return parts, {name: changes[name] for name in LIMITS if name in changes}
-
-
-def read(folder: str | PathLike[str], first: str, stop: int | None, pieces: tuple[type[Piece], ...]) -> Parts:
-    """A copy of the model in a folder, which stays as it is: see :meth:`gappletron.Online.from_journal`."""
-    if first not in ("last", "first"):
-        raise UserError(f"replay={first!r} is not known: choose 'last' or 'first'")
-    reader = FolderReader(folder)
-    found = reader.snapshots()
-    chosen = found[:1] if first == "first" else [at for at in found if stop is None or at <= stop]
-    return recovered(reader, pieces, chosen, stop)
-
-
-def recovered(
-    store: Store | FolderReader, pieces: tuple[type[Piece], ...], found: list[int], stop: int | None = None
-) -> Parts:
-    """The model of a journal: the newest of these snapshots that is whole, and what was logged since then."""
-    problem = UserError(f"the journal in {store.name!r} has no snapshot left: restore the folder from a copy")
-    for at in reversed(found):
-        try:
-            parts = store.read_snapshot(at, FORMAT, lambda header, arrays: Parts.restored(header, arrays, pieces))
-            parts.waiting.resume_session()
-            _replay(parts, store, at, stop)
-        except UserError as error:  # then the one before it, and more of the log, lead to the same state
-            problem = error
-            continue
-        parts.waiting.start_session(parts.player.rounds)
-        return parts
-    raise problem
-
-
-def _replay(parts: Parts, store: Store | FolderReader, start: int, stop: int | None) -> None:
-    """Do again what was logged from event number `start` on, to before `stop`."""
-    try:
-        changed = replay(parts, store.groups(start), start, stop)
-    except Damaged:
+    if not isinstance(place, Store) and "graph" not in given and start is None and not Path(place).exists():
         raise UserError(
-            f"an event in the journal in {store.name!r} does not fit those before it: restore the folder from a copy"
-        ) from None
-    if changed:
-        warnings.warn(
-            f"{changed:,} decisions of the journal in {store.name!r} have other probabilities when they are computed "
-            "again, as after a change of versions or of the machine: those of the log were kept",
-            stacklevel=5,
+            f"there is no model in {str(place)!r} yet, and a new one needs a graph: give one, for example "
+            "graph=FeedbackGraph.filtering(['ham', 'spam'])"
         )
+    store = open_store(place)
+    try:
+        settings = store.settings()
+        changes: dict[str, Any] = {}
+        if settings is None:
+            contents = Contents.make(**({"monitor": True} | given)) if start is None else start
+            store.put_snapshot(0, FORMAT, *contents.describe())
+            made = describe_settings(_made_with(given) if start is None else _made_like(start))
+            store.put_settings({"options": made})
+        elif start is not None:
+            raise UserError(f"{store.name!r} holds a model already: omit start, or use another folder")
+        else:
+            changes = {name: given.pop(name) for name in Options.may_change() if name in given}
+            check_settings(store.name, settings["options"], given)
+            contents = recover(store, pieces, store.snapshots())
+        access = Access(contents)
+        _attach(access, Journal(store, policy), changes)
+    except BaseException:
+        store.close()
+        raise
+    return access
+
+
+def _attach(access: Access, journal: Journal, changes: dict[str, Any]) -> None:
+    """Log from now on, with these options changed. The session is new, so its name is logged first."""
+    contents = access.contents
+    receipts, player = contents.receipts, contents.player
+    names = ("pending", "pending_bytes", "pending_age")
+    receipts.set_limits(*(changes.get(name, kept) for name, kept in zip(names, receipts.limits, strict=True)))
+    opened = events.Opened(receipts.session.name, player.rounds, time.time(), find_versions(), receipts.limits)
+    kept = player.limits
+    limits = Limits(changes.get("min_propensity", kept.min_propensity), changes.get("budget", kept.budget))
+    access.journal = journal
+    with access.lock:
+        journal.add_event(opened)
+        transitions.expire_overdue(contents, time.time(), journal)  # the limits may have changed
+        if limits != kept:
+            access.change(events.Limited(limits.to_dict(), time.time()))
+        access.publish()
+    journal.commit()
+
+
+def _made_with(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a new model with their defaults, without those that may change."""
+    defaults: dict[str, Any] = {"learner": "auto", "features": "grow", "encoder": None}
+    defaults |= {field.name: field.default for field in dataclasses.fields(Options)}
+    made = defaults | {"monitor": True} | given
+    return {name: value for name, value in made.items() if name not in Options.may_change()}
+
+
+def _made_like(model: Contents) -> dict[str, Any]:
+    """Return the arguments that a model like this one is made with."""
+    player = model.player
+    made = {"learner": player.learner, "graph": player.graph, "features": player.features}
+    return made | {"encoder": model.encoder, "monitor": not isinstance(player.watch, NoWatch)}

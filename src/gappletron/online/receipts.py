@@ -1,60 +1,28 @@
-"""Receipts: an action that was taken and waits for its feedback, as an object, as plain data, and in files."""
+"""Receipts: an action that was taken and waits for its feedback; and all that wait of one model.
+
+Whether a receipt waits is written in the record of its turn (:mod:`gappletron.play.turns`), so what a signal handler
+has interrupted can always be read off there.
+"""
 
 from __future__ import annotations
 
 import enum
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gappletron.base.checks import Label, number, whole
-from gappletron.base.errors import UserError
+from gappletron.base.errors import SpentReceipt, UnknownReceipt, UserError
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.numerics import Floats, is_distribution
-from gappletron.learners.learner import Learner
+from gappletron.kernel.numerics import Floats
 from gappletron.play import saved
-from gappletron.play.player import Player, Turn
-from gappletron.play.rounds import (
-    ACTION,
-    ENTRIES,
-    FOLLOWS,
-    GREEDY,
-    HEAD,
-    RATE,
-    ROUND,
-    SQUARED,
-    new_record,
-    own_part,
-    record_size,
-    row_indices,
-    row_size,
-    row_values,
-)
-
-__all__ = [
-    "UNSEEN",
-    "Receipt",
-    "Session",
-    "Unseen",
-    "checked_sessions",
-    "is_serial",
-    "new_session",
-    "read_receipts",
-    "split_id",
-    "write_receipts",
-]
+from gappletron.play.turns import ACTION, EXPIRED, GREEDY, HEAD, WAITING, Numbers, Turn, build_turn
 
 MOST_DIGITS = 18
 """Digits of the serial number in a receipt's id."""
-MOST_NAME = 100
-"""Characters in the name of a session."""
-COLUMNS = ("serial", "action", "greedy", "size of the row", "graph, or -1 for the model's own")
-"""The columns of the array "receipts" in a file."""
-NO_NUMBERS = np.zeros(0)
-DAMAGED = "a waiting receipt does not fit the model: the file is damaged"
 
 
 class Unseen(enum.Enum):
@@ -82,10 +50,10 @@ class Receipt:
     0.5
     """
 
-    __slots__ = ("_turn", "serial", "session", "time")
+    __slots__ = ("serial", "session", "time", "turn")
 
     def __init__(self, session: str, serial: int, turn: Turn, time: float) -> None:
-        self.session, self.serial, self._turn = session, serial, turn
+        self.session, self.serial, self.turn = session, serial, turn
         self.time = time
         """When the action was taken, in seconds since 1970."""
 
@@ -97,29 +65,29 @@ class Receipt:
     @property
     def graph(self) -> FeedbackGraph:
         """The feedback graph of the round."""
-        return self._turn.graph
+        return self.turn.graph
 
     @property
     def probabilities(self) -> Floats:
         """The probability of every action of the graph; not to be written to, since learning will need it."""
-        return self._turn.probabilities
+        return self.turn.probabilities
 
     @property
     def action(self) -> Label:
         """What to do: a class, or an extra action such as a query."""
-        turn = self._turn
+        turn = self.turn
         return turn.graph.actions[int(turn.record.item(ACTION))]  # not turn.action: a server asks often
 
     @property
     def greedy(self) -> Label:
         """The class that the learner would predict without exploration, y*."""
-        turn = self._turn
+        turn = self.turn
         return turn.graph.classes[int(turn.record.item(GREEDY))]
 
     @property
     def probability(self) -> float:
         """The probability with which the action was drawn."""
-        record = self._turn.record
+        record = self.turn.record
         return record.item(HEAD + int(record.item(ACTION)))
 
     @property
@@ -129,7 +97,7 @@ class Receipt:
 
     def propensity(self, label: Label) -> float:
         """P_t(label observed): the probability that the action drawn reveals this label, if it is the true one."""
-        return float(self._turn.probabilities @ self.graph.visible[:, self.graph.class_index(label)])
+        return float(self.turn.probabilities @ self.graph.visible[:, self.graph.class_index(label)])
 
     def to_dict(self) -> dict[str, Any]:
         """The whole receipt as plain values, ready for JSON: what a database, a queue or an audit may keep.
@@ -142,7 +110,7 @@ class Receipt:
         >>> data["action"], data["reveals"], data["features"]
         ('c', ['c'], {'indices': [0, 3], 'values': [1.0, 0.5]})
         """
-        turn = self._turn
+        turn = self.turn
         return {
             "id": self.id,
             "time": self.time,
@@ -188,7 +156,7 @@ class Receipt:
             raise UserError(
                 f"these are not the values of a receipt ({type(error).__name__}: {error}): give what to_dict() returned"
             ) from None
-        turn = checked_turn(graph, width, Row(serial, *position, rate, *x, _squared(x[1]), *numbers))
+        turn = build_turn(graph, width, Numbers(serial, *position, rate, *x, _squared(x[1]), *numbers))
         if turn is None:
             raise UserError("these are not the values of a receipt, or they were changed: give what to_dict() returned")
         return cls(session, serial, turn, time)
@@ -226,9 +194,6 @@ def is_serial(digits: str) -> bool:
     return digits[0] != "0" or len(digits) == 1
 
 
-# ------------------------------------------------------------------------------------------------------------- sessions
-
-
 class Session(NamedTuple):
     """One time that a model was made or loaded: its receipts have the serial numbers from `first` to before `stop`."""
 
@@ -236,172 +201,165 @@ class Session(NamedTuple):
     first: int
     stop: int
 
+    @classmethod
+    def begin(cls, first: int) -> Session:
+        """Return a session with a random name, whose first receipt has this serial number."""
+        return cls(secrets.token_hex(6), first, first)
 
-def new_session(first: int) -> Session:
-    """A session with a random name, whose first receipt has this serial number."""
-    return Session(secrets.token_hex(6), first, first)
 
+class Receipts:
+    """The waiting receipts by their serial numbers, oldest first.
 
-def checked_sessions(rows: list[Any], rounds: int) -> list[Session]:
-    """The sessions of a file that gave out receipts, checked."""
-    least, found = 0, []
-    for name, first, stop in rows:
-        if not isinstance(name, str) or not 0 < len(name) <= MOST_NAME:
-            raise UserError("a session's name is not a short text: the file is damaged")
-        session = Session(
-            name,
-            whole(first, "the first receipt of a session", least=least, most=rounds),
-            whole(stop, "the end of a session", least=first, most=rounds),
+    :param first: the serial number of the first receipt that will be issued.
+    :param limit: how many may wait.
+    :param limit_bytes: how much memory they may take.
+    :param age: for how many seconds each may wait; None for any time.
+
+    A receipt is put here before its round is played, and removed after it was learned from, so :attr:`pending` may hold
+    one that a signal handler has left: its record says so, and then :attr:`count` is not the number of entries.
+
+    >>> receipts = Receipts(0, 10, 1000, None)
+    >>> len(receipts.waiting), receipts.session.first
+    (0, 0)
+    """
+
+    def __init__(self, first: int, limit: int, limit_bytes: int, age: float | None) -> None:
+        self.set_limits(limit, limit_bytes, age)
+        self.pending: OrderedDict[int, Receipt] = OrderedDict()
+        self.expired: OrderedDict[int, None] = OrderedDict()
+        """The last serial numbers that expired, as many as may wait."""
+        self.count = self.nbytes = 0
+        self.session = Session.begin(first)
+        self.past: dict[str, Session] = {}
+
+    def set_limits(self, limit: Any, limit_bytes: Any, age: Any) -> None:
+        """Set how many may wait, how much memory they may take, and for how long they may wait."""
+        self.limit = whole(limit, "pending", least=1)
+        self.limit_bytes = whole(limit_bytes, "pending_bytes", least=1)
+        self.age = None if age is None else number(age, "pending_age", above=0.0)
+
+    @property
+    def limits(self) -> list[Any]:
+        """The limits, in the order of :meth:`set_limits`."""
+        return [self.limit, self.limit_bytes, self.age]
+
+    @property
+    def waiting(self) -> list[Receipt]:
+        """The receipts that wait, oldest first; never more than may wait, also before the oldest has expired."""
+        return [receipt for receipt in self.pending.values() if receipt.turn.status == WAITING][-self.limit :]
+
+    def copy(self) -> Receipts:
+        """Return a copy that shares nothing that changes."""
+        copied = Receipts(self.session.first, *self.limits)
+        copied.session, copied.past, copied.expired = self.session, self.past.copy(), self.expired.copy()
+        for receipt in self.waiting:
+            copied.add(Receipt(receipt.session, receipt.serial, receipt.turn.copy(), receipt.time))
+        return copied
+
+    # ---------------------------------------------------------------------------------------------- coming and going
+
+    def settle(self) -> None:
+        """Bring to its end what a signal handler has interrupted: what waits is what the records say."""
+        if self.count != len(self.pending):
+            self.pending = OrderedDict((receipt.serial, receipt) for receipt in self.waiting)
+            self.nbytes = sum(receipt.turn.record.nbytes for receipt in self.pending.values())
+            self.count = len(self.pending)
+
+    def add(self, *receipts: Receipt) -> None:
+        """Let receipts whose rounds were played wait; they may be in :attr:`pending` already."""
+        for receipt in receipts:
+            self.pending[receipt.serial] = receipt
+            self.nbytes += receipt.turn.record.nbytes
+        self.count = len(self.pending)
+
+    def remove(self, receipt: Receipt) -> None:
+        """Let a receipt wait no more; its record has said so before."""
+        self.pending.pop(receipt.serial, None)
+        self.nbytes -= receipt.turn.record.nbytes
+        self.count = len(self.pending)
+
+    def expire(self, receipt: Receipt) -> None:
+        """Let a receipt expire."""
+        receipt.turn.status = EXPIRED
+        self.expired[receipt.serial] = None
+        self.remove(receipt)
+        while len(self.expired) > self.limit:
+            self.expired.popitem(last=False)
+
+    def find_overdue(self, now: float) -> Receipt | None:
+        """Return the oldest receipt where too many wait, or for too long; None where none must expire."""
+        if not self.pending:
+            return None
+        too_many = len(self.pending) > self.limit
+        too_large = self.nbytes > self.limit_bytes and len(self.pending) > 1
+        if not (too_many or too_large or self.age is not None):
+            return None
+        oldest = next(iter(self.pending.values()))
+        too_old = self.age is not None and now - oldest.time > self.age
+        return oldest if too_many or too_large or too_old else None
+
+    # -------------------------------------------------------------------------------------------------------- finding
+
+    def _waiting(self, serial: int) -> Receipt | None:
+        """Return the waiting receipt with this serial number."""
+        found = self.pending.get(serial)
+        return found if found is not None and found.turn.status == WAITING else None
+
+    def find(self, receipt: Any, rounds: int) -> Receipt:
+        """Return the waiting receipt that is meant, by itself or by its id, after so many rounds; a UserError that says
+        why there is none.
+        """
+        if type(receipt) is Receipt and self._waiting(receipt.serial) is receipt:
+            return receipt
+        name = receipt.id if isinstance(receipt, Receipt) else receipt
+        if not isinstance(name, str):
+            raise UserError(f"{receipt!r} is not a receipt: give what act() returned, or its id")
+        try:
+            session, serial = split_id(name)
+        except ValueError:
+            raise _foreign(name) from None
+        found = self._waiting(serial)
+        if found is not None and found.session == session:
+            return found
+        past = self.past.get(session)
+        if past is not None and serial >= past.stop:
+            raise UnknownReceipt(
+                f"the receipt {name!r} was issued after this model was saved or copied, by the one that went on: "
+                "give the feedback there; if that one is lost, so is what happened in between, so save more often"
+            )
+        known = self.session._replace(stop=rounds) if session == self.session.name else past
+        if known is None or not known.first <= serial < known.stop:
+            raise _foreign(name)
+        if found is not None:
+            return found
+        if serial in self.expired:
+            raise self._has_expired(name)
+        raise SpentReceipt(
+            f"the receipt {name!r} was already learned from, forgotten, or expired long ago: feedback counts once"
         )
-        least = session.stop
-        found.append(session)
-    if least != rounds or not found or len({session.name for session in found}) < len(found):
-        raise UserError("the sessions do not fit the number of rounds, or share a name: the file is damaged")
-    # One that issued nothing is of no use, but the last may have issued receipts after it was saved.
-    return [session for session in found if session.stop > session.first or session is found[-1]]
+
+    def _has_expired(self, name: str) -> SpentReceipt:
+        too_long = "" if self.age is None else f", or it waited for more than {self.age:g} seconds"
+        or_age = "" if self.age is None else " or pending_age"
+        return SpentReceipt(
+            f"the receipt {name!r} has expired, since more than {self.limit} others, or more than "
+            f"{self.limit_bytes:,} bytes, were waiting{too_long}: give the feedback sooner, or allow more with a larger "
+            f"pending or pending_bytes{or_age}"
+        )
+
+    # ------------------------------------------------------------------------------------------------------- sessions
+
+    def start_session(self, first: int, name: str | None = None) -> None:
+        """Give receipts from this round on another random part; those of before are known as past."""
+        session = self.session._replace(stop=first)
+        self.past[session.name] = session
+        self.session = Session.begin(first) if name is None else Session(name, first, first)
+        self.past.pop(self.session.name, None)  # a journal goes on with the session of its first snapshot
+
+    def resume_session(self) -> None:
+        """Go on with the last session of a file: the receipts that follow in a journal are its own."""
+        _, self.session = self.past.popitem()
 
 
-# ------------------------------------------------------------------------------------------------------------ in a file
-
-
-class Row(NamedTuple):
-    """The numbers of a receipt, as they come from a file or from JSON."""
-
-    serial: int
-    action: int
-    greedy: int
-    rate: float
-    indices: NDArray[np.int32]
-    values: Floats
-    squared: float
-    probabilities: Floats
-    scores: Floats
-    own: Floats
-    """The learner's own distribution, where it follows the decision of another; else empty."""
-
-
-def checked_turn(graph: FeedbackGraph, width: int, row: Row) -> Turn | None:
-    """The turn with these numbers; None where it is none that was played. Compiled code will trust it."""
-    x, p = row.indices, row.probabilities
-    if x.ndim != 1 or x.shape != row.values.shape or not np.isfinite(row.values).all():
-        return None
-    if x.size and (x[0] < 0 or x[-1] >= width or (np.diff(x) <= 0).any()):
-        return None
-    if p.shape != (graph.n_actions,) or row.scores.shape != (graph.n_classes,) or not np.isfinite(row.scores).all():
-        return None
-    if not is_distribution(p) or p[row.action] <= 0.0:
-        return None
-    if row.own.size and (row.own.shape != p.shape or not is_distribution(row.own)):
-        return None
-    return Turn(graph, width, _record(graph, row))
-
-
-def _record(graph: FeedbackGraph, row: Row) -> Floats:
-    """The record of a turn with these numbers."""
-    N, K = graph.n_actions, graph.n_classes
-    record = new_record(record_size(K, N) + row.own.size + row_size(row.indices.size))
-    record[[RATE, SQUARED, FOLLOWS]] = row.rate, row.squared, float(row.own.size > 0)
-    record[[ENTRIES, ROUND, ACTION, GREEDY]] = row.indices.size, row.serial, row.action, row.greedy
-    record[HEAD : HEAD + N] = row.probabilities
-    record[HEAD + N : HEAD + N + K] = row.scores
-    own_part(record, N)[:] = row.own
-    row_indices(record)[:], row_values(record)[:] = row.indices, row.values
-    return record
-
-
-def write_receipts(waiting: Iterable[Receipt], own: FeedbackGraph) -> tuple[list[Any], dict[str, NDArray[Any]]]:
-    """The waiting receipts for a file: their graphs other than the model's own, as JSON, and named arrays.
-
-    A model may have a million of them, and nobody can use it meanwhile: so their records are taken apart together.
-    """
-    receipts = list(waiting)
-    turns = [receipt._turn for receipt in receipts]
-    graphs = list(dict.fromkeys(turn.graph for turn in turns if turn.graph is not own))
-    places = {graph: place for place, graph in enumerate(graphs)}
-    place = np.array([-1 if turn.graph is own else places[turn.graph] for turn in turns], np.int64)
-    N, K = np.array([(graph.n_actions, graph.n_classes) for graph in (*graphs, own)], np.int64)[place].T
-    records = np.concatenate([NO_NUMBERS, *(turn.record for turn in turns)])
-    stops = np.cumsum([turn.record.size for turn in turns], dtype=np.int64)
-    starts = stops - np.diff(stops, prepend=0)
-    heads = records[starts[:, np.newaxis] + np.arange(HEAD)]
-    entries, following = heads[:, ENTRIES].astype(np.int64), heads[:, FOLLOWS] > 0.0
-    rows = stops - entries - (entries + 1) // 2
-    serials = np.array([receipt.serial for receipt in receipts], np.int64)
-    action, greedy = heads[:, ACTION].astype(np.int64), heads[:, GREEDY].astype(np.int64)
-    arrays: dict[str, NDArray[Any]] = {}
-    for graph, which in places.items():
-        arrays |= saved.graph_arrays(graph, f".{which}")
-    arrays |= {
-        "receipts": np.stack([serials, action, greedy, entries, place], axis=1),
-        "times": np.array([receipt.time for receipt in receipts], np.float64),
-        "rates": heads[:, RATE].copy(),
-        "indices": _gathered(records.view(np.int32), 2 * (rows + entries), entries),
-        "values": _gathered(records, rows, entries),
-        "scores": _gathered(records, starts + HEAD + N, K),
-        "probabilities": _gathered(records, starts + HEAD, N),
-        "following": following,
-        "own": _gathered(records, (rows - N)[following], N[following]),
-    }
-    return [saved.graph_header(graph) for graph in graphs], arrays
-
-
-def _gathered(numbers: NDArray[Any], starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[Any]:
-    """Parts of an array, one behind the other.
-
-    >>> _gathered(np.arange(10), np.array([7, 0]), np.array([2, 3])).tolist()
-    [7, 8, 0, 1, 2]
-    """
-    before = np.cumsum(sizes) - sizes
-    return numbers[np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))]
-
-
-def read_receipts(
-    headers: list[Any], arrays: dict[str, NDArray[Any]], player: Player, most: int
-) -> Iterator[tuple[int, Turn, float]]:
-    """The serial numbers, turns and times of the waiting receipts of a file, checked."""
-    rows, rates = arrays["receipts"], arrays["rates"]
-    times = arrays.get("times", np.zeros(len(rates)))  # absent, as the next two, in files of version 0.1
-    following = arrays.get("following", np.zeros(len(rates), np.bool_))
-    arrays.setdefault("own", np.zeros(0))
-    graphs = [saved.graph_of(about, arrays, f".{place}") for place, about in enumerate(headers)]
-    if not all(graph.may_precede(player.graph) for graph in graphs):
-        raise UserError(DAMAGED)
-    if rows.dtype != np.int64 or rows.shape != (len(rates), len(COLUMNS)) or len(rows) > most:
-        raise UserError(DAMAGED)
-    for array in (rates, times):
-        if array.dtype != np.float64 or array.shape != (len(rows),) or not (np.isfinite(array) & (array >= 0.0)).all():
-            raise UserError(DAMAGED)
-    if following.dtype != bool or following.shape != (len(rows),):
-        raise UserError(DAMAGED)
-    starts = dict.fromkeys(("indices", "values", "scores", "probabilities", "own"), 0)
-
-    def cut(name: str, size: int, dtype: type) -> NDArray[Any]:
-        start = starts[name]
-        starts[name] = start + size
-        part = arrays[name][start : start + size]
-        if part.shape != (size,) or part.dtype != dtype:
-            raise UserError(DAMAGED)
-        return part.copy()
-
-    by_score = type(player.learner).choice is Learner.choice
-    least = 0
-    for (serial, action, greedy, size, place), rate, time, follows in zip(
-        rows.tolist(), rates.tolist(), times.tolist(), following.tolist(), strict=True
-    ):
-        graph = player.graph if place == -1 else graphs[whole(place, "a graph")]
-        indices, values = cut("indices", whole(size, "a size"), np.int32), cut("values", size, np.float64)
-        squared = player.checker.is_fine(indices, values, player.width)
-        if squared is None:
-            raise UserError(DAMAGED)
-        least = whole(serial, "a serial", least=least, most=player.rounds - 1) + 1
-        whole(action, "an action", most=graph.n_actions - 1)
-        whole(greedy, "a greedy class", most=graph.n_classes - 1)
-        probabilities, scores = cut("probabilities", graph.n_actions, np.float64), cut("scores", graph.n_classes, float)
-        own = cut("own", graph.n_actions if follows else 0, np.float64)
-        row = Row(serial, action, greedy, rate, indices, values, squared, probabilities, scores, own)
-        turn = checked_turn(graph, player.width, row)
-        if turn is None or (by_score and int(np.argmax(scores)) != greedy):
-            raise UserError(DAMAGED)
-        yield serial, turn, time
-    if any(starts[name] != arrays[name].size for name in starts):
-        raise UserError(DAMAGED)
+def _foreign(name: str) -> UnknownReceipt:
+    return UnknownReceipt(f"the receipt {name!r} is not from this model: give one that its own decisions returned")

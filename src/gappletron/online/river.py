@@ -26,7 +26,8 @@ from gappletron.kernel.spelling import pieces_of
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import named, names
 from gappletron.online.receipts import UNSEEN, Unseen
-from gappletron.play.player import Player, Turn, for_records
+from gappletron.play.player import Player
+from gappletron.play.turns import Turn
 
 try:
     from river import base
@@ -136,19 +137,19 @@ class RiverClassifier(base.Classifier):
         label, vector = _plain(y), self._vector(x)  # x is checked before a label is added
         if label not in self._places:
             self._add(label)
-        self._played().teach_on(vector, self._places[label], propensity)
+        self._played().teach_vector(vector, self._places[label], propensity)
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
         """The greedy label for x; None as long as no label is known."""
         if len(self._labels) < 2:
             return self._labels[0] if self._labels else None
-        return self._labels[self._played().predict_on(self._vector(x))]
+        return self._labels[self._played().predict_vector(self._vector(x))]
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
         """The probability of every label that is known so far; see :meth:`Player.predict_proba`."""
         if len(self._labels) < 2:
             return dict.fromkeys(self._labels, 1.0)
-        found: Floats = self._played().predict_proba_on(self._vector(x))
+        found: Floats = self._played().predict_proba_vector(self._vector(x))
         return dict(zip(self._labels, found.tolist(), strict=True))
 
     # ------------------------------------------------------------------------------------------------- partial feedback
@@ -166,7 +167,7 @@ class RiverClassifier(base.Classifier):
                 "labels: name them in classes=(...), or learn some with learn_one"
             )
         player = self._played()
-        turn = player.act_on(self._vector(x))
+        turn = player.act(self._encoder.encode(x))
         row = player.graph.visible[turn.action]
         K = len(self._labels)
         action = self._labels[turn.action] if turn.action < K else player.graph.actions[turn.action]
@@ -212,19 +213,19 @@ class RiverClassifier(base.Classifier):
     # ----------------------------------------------------------------------------------------------------------- inside
 
     def _vector(self, x: Mapping[Any, Any]) -> Vector:
-        return self._played().checker.vector(self._encoder.encode(x), self._encoder.features)
+        return self._played().check(self._encoder.encode(x))
 
     def _played(self) -> Player:
         """The player, made when it is needed."""
         if self._player is None:
-            normalize, bias = for_records(self.normalize, self.bias)
             self._player = Player(
                 self.learner,
                 _graph_of(self.graph, self.revealing, len(self._labels)),
                 self._encoder.features,
-                self.seed,
-                normalize=normalize,
-                bias=bias,
+                rows="records",
+                seed=self.seed,
+                normalize=self.normalize,
+                bias=self.bias,
             )
         return self._player
 

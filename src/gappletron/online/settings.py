@@ -12,14 +12,12 @@ from gappletron.base.checks import LETTERS_SHOWN, printable, shortened
 from gappletron.base.errors import UserError
 from gappletron.base.version import __version__
 from gappletron.kernel.spelling import rebuilt, spelled
-from gappletron.play.player import learner_of
+from gappletron.learners.registry import find_learner
 from gappletron.play.saved import graph_document
 
-__all__ = ["check_settings", "settings_of", "versions"]
 
-
-def versions() -> dict[str, str]:
-    """The versions on which the last bits of a number may depend."""
+def find_versions() -> dict[str, str]:
+    """Return the versions on which the last bits of a number may depend."""
     import numba
 
     return {
@@ -31,8 +29,8 @@ def versions() -> dict[str, str]:
     }
 
 
-def settings_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a model as plain values, ready for JSON."""
+def describe_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a model as plain values, ready for JSON."""
     return {name: _plain(name, value) for name, value in options.items()}
 
 
@@ -41,7 +39,7 @@ def _plain(name: str, value: Any) -> Any:
     if name == "graph":
         return graph_document(value)
     if name == "learner":
-        return spelled(learner_of(value))
+        return spelled(find_learner(value))
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if isinstance(value, np.generic):
@@ -56,7 +54,7 @@ def _plain(name: str, value: Any) -> Any:
 
 def check_settings(where: str, made: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Refuse arguments that are not those that a model was made with."""
-    for name, value in settings_of(given).items():
+    for name, value in describe_settings(given).items():
         if name not in made:
             raise UserError(f"{name} was given, and nothing is known of it in {where!r}: omit it")
         old, new = _comparable(made[name]), _comparable(value)

@@ -227,7 +227,7 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
                 self.learner,
                 self.graph_,
                 self.n_features_in_,
-                _seed(self.random_state),
+                seed=_seed(self.random_state),
                 normalize=self.normalize,
                 bias=self.bias,
             )

@@ -27,30 +27,27 @@ from gappletron.kernel.packed import Packed, unpacked
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.learners.learner import Decision, Learner, Round, cost_of
 from gappletron.play.limits import Limiting, NoLimits
+from gappletron.play.turns import (
+    ACTION,
+    ENTRIES,
+    FOLLOWS,
+    GREEDY,
+    HEAD,
+    LEARNED,
+    RATE,
+    ROUND,
+    SQUARED,
+    STATUS,
+    WAITING,
+    own_start,
+    row_start,
+)
 from gappletron.play.watch import NoWatch, Played, Watching
-
-__all__ = [
-    "Counts",
-    "Desk",
-    "Losses",
-    "Tally",
-    "act",
-    "advance",
-    "follow",
-    "learn",
-    "many_greedy",
-    "many_label_probabilities",
-    "many_probabilities",
-    "scale_rows",
-    "teach",
-]
 
 MISTAKES, LABELS_SEEN, EXPLORED, BLIND = range(4)
 RATES, LOSSES, COSTS = range(3)
-PLAYED, LEARNED = range(2)
-RATE, SQUARED, FOLLOWS, DONE, ENTRIES, ROUND, ACTION, GREEDY = range(8)
-HEAD = 8
-"""The numbers in front of the probabilities in a record."""
+PLAYED = 0
+"""The place of the number of rounds in a clock."""
 NO_LIMITS, NO_WATCH = NoLimits(), NoWatch()
 
 
@@ -60,9 +57,8 @@ class Desk(NamedTuple):
     of the round; the limits on its distribution, what they remember, and what they derive from the graph; and what is
     written down of it: the watch, its state, and what it derives from the graph.
 
-    The clock holds the number of rounds played, and the round of the last call of :func:`learn`. It is changed by the
-    same calls of compiled code as the state. A signal handler runs before or after such a call, never inside it, so the
-    clock always tells what the state has seen.
+    The clock holds the number of rounds played. It is changed by the same calls of compiled code as the state. A signal
+    handler runs before or after such a call, never inside it, so the clock always tells what the state has seen.
     """
 
     scores: Floats
@@ -110,14 +106,9 @@ class Tally(NamedTuple):
     confusion: NDArray[np.int64]
 
 
-def generator(seed: int, repeat: int = 0) -> np.random.Generator:
-    """The one source of a run's randomness."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(repeat,))))
-
-
 def new_clock() -> NDArray[np.int64]:
-    """No round played, none learned from."""
-    return np.array([0, -1])
+    """Return the clock of a player that has played no round."""
+    return np.zeros(1, np.int64)
 
 
 def new_desk(
@@ -133,66 +124,6 @@ def new_desk(
     scores = np.zeros(lanes.padded(classes))[:classes]
     rest = (np.zeros(1), NO_LIMITS, (), (), NO_WATCH, (), ())
     return Desk(scores, np.zeros(actions), clock, lanes, normalization, scales, bias, *rest)
-
-
-def record_size(classes: int, actions: int) -> int:
-    """The numbers in a record without its row."""
-    return HEAD + actions + int(lanes_for(classes).padded(classes))
-
-
-def row_size(entries: int) -> int:
-    """The numbers in a record that a row takes: its values, and its indices, two in the room of one number.
-
-    >>> row_size(3)
-    5
-    """
-    return entries + (entries + 1) // 2
-
-
-def new_record(size: int) -> Floats:
-    """One array with all that :func:`act` writes down of a round and :func:`learn` reads.
-
-    First gamma_t, ||x||^2, 1 where the turn follows another's decision, 1 once it was learned from, the entries of x,
-    the round's number (-1 at first), the action, and y*. Then the probabilities of the actions, the scores of the
-    classes with their padding, where it follows another's decision the learner's own distribution, and the row x as the
-    learner sees it. It is one array, since each array takes time to make and to pass on.
-    """
-    record = np.zeros(size)
-    record[ROUND] = -1.0
-    return record
-
-
-@helper
-def row_start(record: Floats) -> int:
-    """Where the row begins in a record."""
-    entries = int(record[ENTRIES])
-    return record.size - entries - (entries + 1) // 2
-
-
-@helper
-def own_start(record: Floats, actions: int) -> int:
-    """Where the learner's own distribution begins, in the record of a turn that follows another's decision; else where
-    the row begins.
-    """
-    start = row_start(record)
-    return start - actions if record[FOLLOWS] > 0.0 else start
-
-
-def row_values(record: Floats) -> Floats:
-    """The values of the row in a record, as a view."""
-    start = row_start(record)
-    return record[start : start + int(record[ENTRIES])]
-
-
-def row_indices(record: Floats) -> NDArray[np.int32]:
-    """The indices of the row in a record, as a view."""
-    entries = int(record[ENTRIES])
-    return record[row_start(record) + entries :].view(np.int32)[:entries]
-
-
-def own_part(record: Floats, actions: int) -> Floats:
-    """The learner's own distribution in the record of a turn that follows another's decision; else empty."""
-    return record[own_start(record, actions) : row_start(record)]
 
 
 def new_tally(marks: NDArray[np.int64], actions: int, classes: int) -> Tally:
@@ -369,8 +300,8 @@ def teach(learner: Learner, state: Any, plan: Plan, rows: Rows, desk: Desk, obse
 def act(
     player: Packed, indices: NDArray[np.int32], values: Floats, squared: float, u: float, at: int, record: Floats
 ) -> bool:
-    """The first half of round number `at`, written to the record (:func:`new_record`), with the row as the learner sees
-    it.
+    """Play the first half of round number `at`, and write it to the record (:mod:`gappletron.play.turns`), with the row
+    as the learner sees it.
 
     `player` is (learner, state, plan, desk). False, and nothing is changed, where the round was played by another call
     in the meantime (of a signal handler).
@@ -487,6 +418,7 @@ def end_decision(plan: Plan, desk: Desk, at: int, greedy: int, action: int, reco
     played = Played(at, probabilities, own, greedy, action)
     desk.watch.note_action(desk.watched, desk.sight, plan.graph, played)
     record[ROUND] = at
+    record[STATUS] = WAITING
     desk.clock[PLAYED] = at + 1
 
 
@@ -519,13 +451,11 @@ def end_round(learner: Learner, state: Any, plan: Plan, desk: Desk, record: Floa
     learner.update(state, plan, x, played)
     for k in range(K):
         record[HEAD + N + k] = scores[k]
-    at = int(record[ROUND])
-    if record[DONE] == 0.0:
+    if record[STATUS] == WAITING:
         own = record[own_start(record, N) : start]
-        noted = Played(at, played.probabilities, own, played.greedy, played.action)
+        noted = Played(int(record[ROUND]), played.probabilities, own, played.greedy, played.action)
         desk.watch.note_feedback(desk.watched, desk.sight, plan.graph, noted, label)
-        record[DONE] = 1.0
-    desk.clock[LEARNED] = at
+        record[STATUS] = LEARNED
 
 
 # ------------------------------------------------------------------------------------------------ looking, for a batch

@@ -15,17 +15,16 @@ from numpy.typing import NDArray
 
 from gappletron.base.checks import Label, fits_in_memory, listing, printable, shortened, whole
 from gappletron.base.errors import UserError
-from gappletron.data.normalization import Normalization
 from gappletron.data.open import open_stream
 from gappletron.data.prepared import Prepared, prepared_chunks
 from gappletron.data.stream import Stream, limited
 from gappletron.graphs.graph import FeedbackGraph, class_positions, new_classes, open_graph
 from gappletron.kernel.numerics import Floats
 from gappletron.learners.learner import Learner
-from gappletron.learners.registry import check_can_play
+from gappletron.learners.registry import check_can_play, find_learner
 from gappletron.play.history import Histories, History, curve_of
-from gappletron.play.limits import Limits
-from gappletron.play.player import Player, for_records, learner_of
+from gappletron.play.options import PlayerOptions, takes_options
+from gappletron.play.player import Player
 from gappletron.play.rounds import (
     BLIND,
     COSTS,
@@ -39,31 +38,20 @@ from gappletron.play.rounds import (
     Tally,
     new_tally,
 )
-from gappletron.play.watch import Watching
 
 Graphs = FeedbackGraph | str | Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph]
 
-__all__ = ["Runs", "play"]
-
+Learners = Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str]
 MARKS_A_DECADE = 24
 
 
 def play(
-    learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str] = "auto",
+    learners: Learners = "auto",
     stream: Any = None,
     graph: Graphs | None = None,
     *,
-    revealing: Any = None,
-    repeats: int | Sequence[int] = 1,
-    seed: int = 0,
-    rounds: int | None = None,
-    losses: bool = False,
-    curve: str | Sequence[int] = "log",
-    normalize: Normalization | str | None = "auto",
-    bias: bool | str = "auto",
-    limits: Limits | None = None,
-    jobs: int | None = None,
     progress: Callable[[int, int | None], None] | None = None,
+    **arguments: Any,
 ) -> Histories:
     """Play a stream with every learner, `repeats` times each, and return what happened.
 
@@ -85,13 +73,11 @@ def play(
     :param rounds: stop after this many.
     :param losses: also add up the surrogate losses l_t(W_t), seen or not.
     :param curve: at which rounds totals are kept: ``"log"``, ``"every"``, or the rounds.
-    :param normalize: how each learner's rows are scaled, by what it has seen so far: ``"columns"``, ``"unit"``,
-        ``"log1p-unit"``, None (as they are), or ``"auto"``: columns for the default learner, none for those of the
-        paper and for a stream that was normalized with :func:`~gappletron.data.open.transformed`.
-    :param bias: whether rows get one more feature that is always 1; ``"auto"`` as above.
-    :param limits: :class:`gappletron.Limits` on the exploration. A budget by time takes that of playing.
     :param jobs: threads; by default as many as the machine has cores. The results do not depend on it.
     :param progress: called after every chunk with the rounds played so far and those there are (None where unknown).
+
+    Further arguments are the options of a :class:`gappletron.Player` (`normalize`, `bias`, `min_propensity`, ...). Each
+    learner's rows are scaled by what it has seen so far. A budget by time takes that of playing.
 
     >>> runs = play("gapsmh", "synthetic:K=3,d=40,noise=0,T=1000", "filtering", repeats=3)
     >>> runs
@@ -102,21 +88,7 @@ def play(
             f"there is no {'stream' if stream is None else 'graph'} to play: give the rows and labels as "
             'stream=(X, y), and what a prediction reveals as graph="bandit", "filtering" or another'
         )
-    runs = Runs(
-        learners,
-        stream,
-        graph,
-        revealing=revealing,
-        repeats=repeats,
-        seed=seed,
-        rounds=rounds,
-        losses=losses,
-        curve=curve,
-        normalize=normalize,
-        bias=bias,
-        limits=limits,
-        jobs=jobs,
-    )
+    runs = Runs(learners, stream, graph, **arguments)
     for played in runs:
         if progress is not None:
             progress(played, runs.stream.rounds)
@@ -126,8 +98,8 @@ def play(
 class Runs:
     """The runs behind :func:`play`, chunk by chunk: iterate to play, and ask for the histories at any time.
 
-    The arguments are those of :func:`play`, and `watch`, as that of :class:`gappletron.Player`: with it a
-    :class:`gappletron.Monitor` of :meth:`player` estimates the error from the labels that were seen.
+    The arguments are those of :func:`play`. With the option `monitor`, a :class:`gappletron.Monitor` of :meth:`player`
+    estimates the error from the labels that were seen.
 
     >>> runs = Runs("gapsmh", "synthetic:K=3,d=40,T=1000", "bandit")
     >>> for played in runs:
@@ -135,28 +107,26 @@ class Runs:
     1000 rounds, True
     """
 
+    @takes_options(PlayerOptions)
     def __init__(
         self,
-        learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str],
+        learners: Learners,
         stream: Any,
         graph: Graphs,
         *,
         revealing: Any = None,
         repeats: int | Sequence[int] = 1,
-        seed: int = 0,
         rounds: int | None = None,
         losses: bool = False,
         curve: str | Sequence[int] = "log",
-        normalize: Normalization | str | None = "auto",
-        bias: bool | str = "auto",
-        watch: Watching | bool | None = None,
-        limits: Limits | None = None,
         jobs: int | None = None,
+        **options: Any,
     ) -> None:
+        chosen = PlayerOptions.parse(options)
         self.repeats = _repeat_numbers(repeats)
-        self.seed = whole(seed, "the seed", least=0)
-        self.jobs = _jobs(jobs)
-        self.learners = _named_learners(learners)
+        self.seed = chosen.seed
+        self.jobs = _check_jobs(jobs)
+        self.learners = _name_learners(learners)
         stream = open_stream(stream)
         self.stream: Stream = stream if rounds is None else limited(stream, whole(rounds, "rounds", least=1))
         self.graph, self._changing = _graph_and_changes(graph, self.stream, revealing)
@@ -168,34 +138,26 @@ class Runs:
             raise UserError(f"losses must be True or False, not {losses!r}")
         record = Losses() if losses else Counts()
 
-        if self.stream.is_transformed:
-            normalize, bias = (None if normalize == "auto" else normalize), (False if bias == "auto" else bias)
-        elif self.stream.encoder is not None:
-            normalize, bias = for_records(normalize, bias)
-
-        def run_of(name: str, repeat: int) -> _Run:
+        def new_run(name: str, repeat: int) -> _Run:
             player = Player(
                 self.learners[name],
                 self.graph,
                 self.stream.features,
-                self.seed,
                 repeat=repeat,
-                normalize=normalize,
-                bias=bias,
-                watch=watch,
-                limits=limits,
+                rows=_kind_of_rows(self.stream),
+                **options,
             )
             tally = new_tally(marks, self.graph.n_actions, self.graph.n_classes)
             return _Run(name, repeat, self.seed, player, tally, record)
 
-        first = {name: run_of(name, self.repeats[0]) for name in self.learners}
+        first = {name: new_run(name, self.repeats[0]) for name in self.learners}
         fits_in_memory(
             len(self.repeats) * sum(run.nbytes for run in first.values()),
             f"{len(self.repeats)} run{'s' * (len(self.repeats) > 1)} of {listing(self.learners)}",
             "play fewer repeats or learners at once, or hash the features into fewer",
         )
         self._runs = [
-            first[name] if repeat == self.repeats[0] else run_of(name, repeat)
+            first[name] if repeat == self.repeats[0] else new_run(name, repeat)
             for name in self.learners
             for repeat in self.repeats
         ]
@@ -214,7 +176,7 @@ class Runs:
         500
         """
         runs = cls.__new__(cls)
-        runs.repeats, runs.seed, runs.jobs = (0,), 0, _jobs(jobs)
+        runs.repeats, runs.seed, runs.jobs = (0,), 0, _check_jobs(jobs)
         runs.learners = {player.learner.name: player.learner}
         runs.stream = open_stream(stream)
         runs._changing = None
@@ -370,7 +332,7 @@ def _distinct(graphs: Sequence[Any]) -> Iterable[FeedbackGraph]:
     return (graph for graph in {id(graph): graph for graph in graphs}.values() if isinstance(graph, FeedbackGraph))
 
 
-def _jobs(given: int | None) -> int:
+def _check_jobs(given: int | None) -> int:
     """How many threads play."""
     return usable_cores() if given is None else whole(given, "jobs", least=1, most=4096)
 
@@ -408,21 +370,28 @@ def _graph_and_changes(
     return first, graph
 
 
+def _kind_of_rows(stream: Stream) -> str:
+    """Return what the rows of a stream are: see :class:`gappletron.Player`."""
+    if stream.is_transformed:
+        return "transformed"
+    return "vectors" if stream.encoder is None else "records"
+
+
 def usable_cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _named_learners(
-    learners: Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str],
+def _name_learners(
+    learners: Learners,
 ) -> dict[str, Learner]:
     if isinstance(learners, Mapping):
-        given = [(str(name), learner_of(learner)) for name, learner in learners.items()]
+        given = [(str(name), find_learner(learner)) for name, learner in learners.items()]
     else:
         several = (
             [learners] if isinstance(learners, Learner | str) or not isinstance(learners, Iterable) else list(learners)
         )
-        pieces = [learner_of(learner) for learner in several]
+        pieces = [find_learner(learner) for learner in several]
         # A name is called as it was given, so that "banditron" and "banditron:gamma=0.1" can be told apart.
         names = [
             learner if isinstance(learner, str) else piece.name for learner, piece in zip(several, pieces, strict=True)

@@ -1,0 +1,280 @@
+"""What a model is, and how it is stored: a JSON header and named arrays (:mod:`gappletron.play.saved`)."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gappletron.base.checks import whole
+from gappletron.base.errors import UserError
+from gappletron.data.records.encoder import Encoder
+from gappletron.data.stream import MOST_FEATURES
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.pieces import Piece
+from gappletron.learners.learner import Learner
+from gappletron.online.answers import Answers
+from gappletron.online.receipts import Receipt, Receipts, Session
+from gappletron.play import player_files, saved
+from gappletron.play.options import Options, PlayerOptions
+from gappletron.play.player import Player
+from gappletron.play.turns import ACTION, ENTRIES, FOLLOWS, GREEDY, HEAD, RATE, Numbers, Turn, build_turn, row_size
+
+FIRST_FEATURES = 1024
+FORMAT = "gappletron.Online"
+"""The kind of a file."""
+MOST_NAME = 100
+"""Characters in the name of a session."""
+MOST_SESSIONS = 256
+"""Past sessions whose receipts are told from those of other models."""
+COLUMNS = ("serial", "action", "greedy", "size of the row", "graph, or -1 for the model's own")
+"""The columns of the array "receipts" in a file."""
+DAMAGED = "a waiting receipt does not fit the model: the file is damaged"
+
+
+@dataclass
+class Contents:
+    """What a model is: :class:`gappletron.Online` adds a lock and a journal, and :mod:`gappletron.online.transitions`
+    change it.
+
+    `marks` are places in the log of a journal with the number of rounds up to there.
+    """
+
+    player: Player
+    encoder: Encoder | None
+    receipts: Receipts
+    answers: Answers = field(default_factory=Answers)
+    marks: list[tuple[int, int]] = field(default_factory=list)
+
+    @classmethod
+    def make(
+        cls,
+        learner: Learner | str = "auto",
+        graph: FeedbackGraph | None = None,
+        features: int | str = "grow",
+        encoder: Encoder | None = None,
+        **options: Any,
+    ) -> Contents:
+        """Return a new model with the arguments of :class:`gappletron.Online`."""
+        if not isinstance(learner, Learner | str) and graph is None:
+            raise UserError(f"{learner!r} is not a learner, which comes first: write Online(graph=...)")
+        if graph is None:
+            raise UserError(
+                "there is no feedback graph: say what is seen after which prediction, for example "
+                "graph=FeedbackGraph.filtering(['ham', 'spam']), where only what is predicted as ham is looked at"
+            )
+        chosen = Options.parse(options)
+        limit = whole(chosen.feature_limit, "feature_limit", least=1, most=MOST_FEATURES)
+        first: Any = features
+        if encoder is not None:
+            first = _count_features(encoder, features)
+        elif features == "grow":
+            first = min(FIRST_FEATURES, limit)
+        elif isinstance(features, str):
+            raise UserError(f"features={features!r} is neither a number nor 'grow': give one of them")
+        names = [field.name for field in dataclasses.fields(PlayerOptions)]
+        own = {name: value for name, value in options.items() if name in names}
+        player = Player(learner, graph, first, rows="vectors" if encoder is None else "records", **own)
+        if encoder is None and features == "grow":
+            player.feature_limit = limit
+        return cls(player, encoder, Receipts(0, chosen.pending, chosen.pending_bytes, chosen.pending_age))
+
+    def copy(self) -> Contents:
+        """Return a copy that shares nothing that changes; its marks are those of no journal."""
+        return Contents(copy.copy(self.player), self.encoder, self.receipts.copy(), copy.copy(self.answers))
+
+    def describe(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return everything that the model is, as a JSON-ready header and named arrays."""
+        header, arrays = player_files.describe(self.player)
+        about, receipts = self.describe_receipts()
+        return header | about, arrays | receipts | self.answers.to_arrays()
+
+    def describe_receipts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what the model is beside its player and its answers; the arrays are its own."""
+        receipts, rounds = self.receipts, self.player.rounds
+        graphs, arrays = _write_receipts(self)
+        header = {
+            "sessions": [*receipts.past.values(), receipts.session._replace(stop=rounds)],
+            "pending": receipts.limits,
+            "feature_limit": self.player.feature_limit,
+            "encoder": None if self.encoder is None else self.encoder.to_dict(),
+            "graphs": graphs,
+            "marks": list(self.marks),
+        }
+        return header, arrays | {"expired": np.array(list(receipts.expired), np.int64)}
+
+    def compare(self) -> dict[str, Any]:
+        """Return everything that the model is, by name; times and sessions, in which equal models differ, are left
+        out.
+        """
+        header, arrays = self.describe()
+        del header["sessions"], header["marks"], header["now"], arrays["times"]
+        return header | {name: (array.shape, array.tobytes()) for name, array in arrays.items()}
+
+    @classmethod
+    def build(cls, pieces: Iterable[type[Piece]], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Contents:
+        """Return the model of :meth:`describe`, checked; `pieces` are classes that its learner is made of."""
+        player = player_files.build(Player, pieces, header, arrays)
+        limit = header["feature_limit"]
+        if limit is not None:
+            player.feature_limit = whole(limit, "feature_limit", least=player.features, most=MOST_FEATURES)
+        encoder = None if header["encoder"] is None else Encoder.from_dict(header["encoder"])
+        if encoder is not None and (encoder.features != player.features or limit is not None):
+            raise UserError("the encoder does not fit the number of features: the file is damaged")
+        marks = [(whole(at, "a mark"), whole(rounds, "a mark")) for at, rounds in header["marks"]]
+        return cls(player, encoder, _read_receipts(header, arrays, player), Answers.from_arrays(arrays), marks)
+
+
+def _count_features(encoder: Any, features: Any) -> int:
+    """Return the number of features of a model with this encoder."""
+    if not isinstance(encoder, Encoder):
+        raise UserError(f"{encoder!r} is not an encoder: give Encoder(), or one with your columns")
+    if features not in ("grow", encoder.features):
+        raise UserError(
+            f"features={features!r} was given beside an encoder with {encoder.features} features: say it there, as in "
+            "Encoder(features=2**16)"
+        )
+    return encoder.features
+
+
+# ------------------------------------------------------------------------------------------------------------- receipts
+
+
+def _write_receipts(model: Contents) -> tuple[list[Any], dict[str, NDArray[Any]]]:
+    """Return the waiting receipts for a file: their graphs other than the model's own, as JSON, and named arrays.
+
+    A model may have a million of them, and nobody can use it meanwhile: so their records are taken apart together.
+    """
+    receipts, own = model.receipts.waiting, model.player.graph
+    turns = [receipt.turn for receipt in receipts]
+    graphs = list(dict.fromkeys(turn.graph for turn in turns if turn.graph is not own))
+    places = {graph: place for place, graph in enumerate(graphs)}
+    place = np.array([-1 if turn.graph is own else places[turn.graph] for turn in turns], np.int64)
+    N, K = np.array([(graph.n_actions, graph.n_classes) for graph in (*graphs, own)], np.int64)[place].T
+    records = np.concatenate([np.zeros(0), *(turn.record for turn in turns)])
+    stops = np.cumsum([turn.record.size for turn in turns], dtype=np.int64)
+    starts = stops - np.diff(stops, prepend=0)
+    heads = records[starts[:, np.newaxis] + np.arange(HEAD)]
+    entries, following = heads[:, ENTRIES].astype(np.int64), heads[:, FOLLOWS] > 0.0
+    rows = stops - row_size(entries)
+    serials = np.array([receipt.serial for receipt in receipts], np.int64)
+    action, greedy = heads[:, ACTION].astype(np.int64), heads[:, GREEDY].astype(np.int64)
+    arrays: dict[str, NDArray[Any]] = {}
+    for graph, which in places.items():
+        arrays |= saved.graph_arrays(graph, f".{which}")
+    arrays |= {
+        "receipts": np.stack([serials, action, greedy, entries, place], axis=1),
+        "times": np.array([receipt.time for receipt in receipts], np.float64),
+        "rates": heads[:, RATE].copy(),
+        "indices": _gather(records.view(np.int32), 2 * (rows + entries), entries),
+        "values": _gather(records, rows, entries),
+        "scores": _gather(records, starts + HEAD + N, K),
+        "probabilities": _gather(records, starts + HEAD, N),
+        "following": following,
+        "own": _gather(records, (rows - N)[following], N[following]),
+    }
+    return [saved.graph_header(graph) for graph in graphs], arrays
+
+
+def _gather(numbers: NDArray[Any], starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[Any]:
+    """Return parts of an array, one behind the other.
+
+    >>> _gather(np.arange(10), np.array([7, 0]), np.array([2, 3])).tolist()
+    [7, 8, 0, 1, 2]
+    """
+    before = np.cumsum(sizes) - sizes
+    return numbers[np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))]
+
+
+def _read_receipts(header: dict[str, Any], arrays: dict[str, NDArray[Any]], player: Player) -> Receipts:
+    """Return the receipts of a file, checked; those issued from now on have a session of their own."""
+    receipts = Receipts(player.rounds, *header["pending"])
+    past = _check_sessions(header["sessions"], player.rounds)
+    for serial, turn, issued in _read_turns(header["graphs"], arrays, player, receipts.limit):
+        session = next((each.name for each in past if each.first <= serial < each.stop), None)
+        if session is None:
+            raise UserError("a waiting receipt belongs to no session: the file is damaged")
+        receipts.add(Receipt(session, serial, turn, issued))
+    serials = arrays["expired"]
+    if serials.ndim != 1 or serials.dtype != np.int64 or serials.size > receipts.limit:
+        raise UserError("the expired receipts do not fit the model: the file is damaged")
+    receipts.expired.update((whole(each, "a serial", most=player.rounds - 1), None) for each in serials.tolist())
+    if not receipts.pending.keys().isdisjoint(receipts.expired):
+        raise UserError("a receipt is both waiting and expired: the file is damaged")
+    needed = {receipt.session for receipt in receipts.pending.values()}
+    kept = [each for place, each in enumerate(past, MOST_SESSIONS) if place >= len(past) or each.name in needed]
+    receipts.past = {each.name: each for each in kept}
+    return receipts
+
+
+def _check_sessions(rows: list[Any], rounds: int) -> list[Session]:
+    """Return the sessions of a file that gave out receipts, checked."""
+    least, found = 0, []
+    for name, first, stop in rows:
+        if not isinstance(name, str) or not 0 < len(name) <= MOST_NAME:
+            raise UserError("a session's name is not a short text: the file is damaged")
+        session = Session(
+            name,
+            whole(first, "the first receipt of a session", least=least, most=rounds),
+            whole(stop, "the end of a session", least=first, most=rounds),
+        )
+        least = session.stop
+        found.append(session)
+    if least != rounds or not found or len({session.name for session in found}) < len(found):
+        raise UserError("the sessions do not fit the number of rounds, or share a name: the file is damaged")
+    # One that issued nothing is of no use, but the last may have issued receipts after it was saved.
+    return [session for session in found if session.stop > session.first or session is found[-1]]
+
+
+def _read_turns(
+    headers: list[Any], arrays: dict[str, NDArray[Any]], player: Player, most: int
+) -> Iterator[tuple[int, Turn, float]]:
+    """Return the serial numbers, turns and times of the waiting receipts of a file, checked."""
+    rows, rates, times, following = (arrays[name] for name in ("receipts", "rates", "times", "following"))
+    graphs = [saved.graph_of(about, arrays, f".{place}") for place, about in enumerate(headers)]
+    if not all(graph.may_precede(player.graph) for graph in graphs):
+        raise UserError(DAMAGED)
+    if rows.dtype != np.int64 or rows.shape != (len(rates), len(COLUMNS)) or len(rows) > most:
+        raise UserError(DAMAGED)
+    for array in (rates, times):
+        if array.dtype != np.float64 or array.shape != (len(rows),) or not (np.isfinite(array) & (array >= 0.0)).all():
+            raise UserError(DAMAGED)
+    if following.dtype != bool or following.shape != (len(rows),):
+        raise UserError(DAMAGED)
+    starts = dict.fromkeys(("indices", "values", "scores", "probabilities", "own"), 0)
+
+    def cut(name: str, size: int, dtype: type) -> NDArray[Any]:
+        start = starts[name]
+        starts[name] = start + size
+        part = arrays[name][start : start + size]
+        if part.shape != (size,) or part.dtype != dtype:
+            raise UserError(DAMAGED)
+        return part.copy()
+
+    by_score = type(player.learner).choice is Learner.choice
+    least, width = 0, player._engine.state.sizes.features
+    for (serial, action, greedy, size, place), rate, time, follows in zip(
+        rows.tolist(), rates.tolist(), times.tolist(), following.tolist(), strict=True
+    ):
+        graph = player.graph if place == -1 else graphs[whole(place, "a graph")]
+        indices, values = cut("indices", whole(size, "a size"), np.int32), cut("values", size, np.float64)
+        squared = player.checker.is_fine(indices, values, width)
+        if squared is None:
+            raise UserError(DAMAGED)
+        least = whole(serial, "a serial", least=least, most=player.rounds - 1) + 1
+        whole(action, "an action", most=graph.n_actions - 1)
+        whole(greedy, "a greedy class", most=graph.n_classes - 1)
+        probabilities, scores = cut("probabilities", graph.n_actions, np.float64), cut("scores", graph.n_classes, float)
+        own = cut("own", graph.n_actions if follows else 0, np.float64)
+        numbers = Numbers(serial, action, greedy, rate, indices, values, squared, probabilities, scores, own)
+        turn = build_turn(graph, width, numbers)
+        if turn is None or (by_score and int(np.argmax(scores)) != greedy):
+            raise UserError(DAMAGED)
+        yield serial, turn, time
+    if any(starts[name] != arrays[name].size for name in starts):
+        raise UserError(DAMAGED)

@@ -1,0 +1,143 @@
+"""Every change of a model, once: :class:`gappletron.Online` makes it live, and a replay makes it again.
+
+:func:`decide`, :func:`learn`, :func:`forget` and :func:`expire` change a receipt and its record; where a signal handler
+raises in the middle, the record tells what has happened, and the journal's entry is dropped or kept accordingly. All
+other changes are events (:func:`apply`), for which signals are held back.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gappletron.base.errors import Damaged
+from gappletron.data.vectors import Vector, Vectors
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.online import events
+from gappletron.online.events import FORGOTTEN_LABEL, Expired, Fed, pack_decisions, pack_feedbacks
+from gappletron.online.journal import DecisionEntry, Entry, FeedbackEntry, Journal
+from gappletron.online.receipts import Receipt
+from gappletron.online.saved import Contents
+from gappletron.play.limits import Limits
+from gappletron.play.turns import EXPIRED, FORGOTTEN, LEARNED
+
+
+def decide(
+    model: Contents,
+    vector: Vector,
+    graph: FeedbackGraph | None,
+    now: float,
+    journal: Journal | None = None,
+    followed: tuple[int, Any] | None = None,
+) -> Receipt:
+    """Play a round; the receipt waits from now on.
+
+    :param followed: the action and the probabilities of another's decision, which the model takes over.
+    """
+    player, receipts = model.player, model.receipts
+    here = player.check_graph(graph)
+    if player.needs_time:
+        player.now = now
+    version = 0 if journal is None else journal.version_of(here)
+    played = False
+    while not played:  # again where a signal handler has played a round in between
+        serial = player.rounds
+        turn = (
+            player.new_turn(vector, here) if followed is None else player.new_following_turn(vector, followed[1], here)
+        )
+        receipt = receipts.pending[serial] = Receipt(receipts.session.name, serial, turn, now)
+        if journal is not None:
+            journal.add(DecisionEntry(receipt, vector, version, followed is not None))
+        if followed is None:
+            played = player.draw(turn, vector, serial)
+        else:
+            played = player.draw_following(turn, vector, followed[0], serial)
+    receipts.add(receipt)
+    return receipt
+
+
+def decide_many(
+    model: Contents, rows: Vectors, graph: FeedbackGraph | None, now: float, journal: Journal | None = None
+) -> list[Receipt]:
+    """Play many rounds in one call of compiled code; signals must be held back."""
+    player, receipts = model.player, model.receipts
+    if player.needs_time:
+        player.now = now
+    turns = player.draw_many(rows, graph)
+    if journal is not None:
+        data = pack_decisions(now, journal.version_of(turns.graph), *rows[:3], turns.decisions)
+        journal.add(Entry(data, rows.squared.size))
+    session = receipts.session.name
+    found = [Receipt(session, serial, turn, now) for serial, turn in enumerate(turns.split(), turns.first)]
+    receipts.add(*found)
+    return found
+
+
+def learn(model: Contents, receipt: Receipt, label: int, now: float, journal: Journal | None = None) -> None:
+    """Take in the feedback of a waiting receipt: the position of the label, or -1 where the graph hid it."""
+    if journal is not None:
+        journal.add(FeedbackEntry(receipt, LEARNED, Fed(receipt.serial, now, label)))
+    model.player.learn(receipt.turn, label)
+    model.receipts.remove(receipt)
+
+
+def learn_many(
+    model: Contents, feedback: list[tuple[Receipt, int]], now: float, journal: Journal | None = None
+) -> None:
+    """Take in much feedback in one call of compiled code; signals must be held back."""
+    serials, labels = [receipt.serial for receipt, _ in feedback], [label for _, label in feedback]
+    model.player.learn_many([receipt.turn for receipt, _ in feedback], labels)
+    if journal is not None:
+        journal.add(Entry(pack_feedbacks(serials, now, labels), len(serials)))
+    for receipt, _ in feedback:
+        model.receipts.remove(receipt)
+
+
+def forget(model: Contents, receipt: Receipt, now: float, journal: Journal | None = None) -> None:
+    """Stop waiting for the feedback of a receipt."""
+    if journal is not None:
+        journal.add(FeedbackEntry(receipt, FORGOTTEN, Fed(receipt.serial, now, FORGOTTEN_LABEL)))
+    receipt.turn.status = FORGOTTEN
+    model.receipts.remove(receipt)
+
+
+def expire(model: Contents, receipt: Receipt, now: float, journal: Journal | None = None) -> None:
+    """Let a receipt expire."""
+    if journal is not None:
+        journal.add(FeedbackEntry(receipt, EXPIRED, Expired(receipt.serial, now)))
+    model.receipts.expire(receipt)
+
+
+def expire_overdue(model: Contents, now: float, journal: Journal | None = None) -> None:
+    """Let the oldest receipts expire where too many wait, or for too long. A replay does not: the log says which."""
+    while (oldest := model.receipts.find_overdue(now)) is not None:
+        expire(model, oldest, now, journal)
+
+
+def apply(model: Contents, event: events.Event, graphs: dict[int, FeedbackGraph]) -> None:
+    """Make a change that is not about a receipt.
+
+    :param graphs: the graphs of the log by their versions.
+    """
+    player = model.player
+    match event:
+        case events.Taught(_, label, propensity, features):
+            vector = player.check((features.indices, features.values))
+            if vector.indices.size:
+                player.make_room(vector.indices.item(-1))
+            player.teach_vector(vector, label, None if math.isnan(propensity) else propensity)
+        case events.Added(version, _):
+            player.extend(graphs[version])
+        case events.Grown(features):
+            player.grow(features)
+        case events.Limited(limits, _):
+            player.set_limits(Limits.from_dict(limits))
+        case events.Answered(_, key, fingerprint, answer):
+            model.answers.put(key, fingerprint, answer)
+        case events.Opened(name, first, _, _, limits):
+            if first != player.rounds:
+                raise Damaged
+            model.receipts.start_session(first, name)
+            model.receipts.set_limits(*limits)
+        case _:
+            raise TypeError(f"{type(event).__name__} is about a receipt")

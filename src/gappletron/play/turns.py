@@ -1,0 +1,228 @@
+"""A turn: one round that was begun, with all its numbers in one array, the record.
+
+The record holds, in this order: gamma_t, ||x||^2, whether the turn follows another's decision, its status, the number
+of entries of x, the number of the round, the action, and y*. Then the probabilities of the actions, the scores of the
+classes with their padding, where it follows another's decision the learner's own distribution, and the row x as the
+learner sees it: its values, and its indices, two in the room of one number. It is one array, since each array takes
+time to make and to pass on.
+
+**The record is the truth.** Compiled code changes the state of the learner and the status of the record in one call,
+which no signal handler can enter. So whatever was interrupted, the status tells whether the round was played, and
+whether it was learned from.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gappletron.data.vectors import Vector
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.lanes import lanes_for
+from gappletron.kernel.numerics import Floats, is_distribution
+from gappletron.kernel.pieces import helper
+
+RATE, SQUARED, FOLLOWS, STATUS, ENTRIES, ROUND, ACTION, GREEDY = range(8)
+HEAD = 8
+"""The numbers in front of the probabilities in a record."""
+NEW, WAITING, LEARNED, FORGOTTEN, EXPIRED = range(5)
+"""The status of a record: not played; played, and waiting for feedback; and what ended the waiting."""
+
+
+def row_size(entries: Any) -> Any:
+    """Return the numbers in a record that a row with so many entries takes; also for an array of such counts.
+
+    >>> row_size(3)
+    5
+    """
+    return entries + (entries + 1) // 2
+
+
+def record_size(classes: int, actions: int) -> int:
+    """Return the numbers in a record without its row."""
+    return HEAD + actions + int(lanes_for(classes).padded(classes))
+
+
+@helper
+def row_start(record: Floats) -> int:
+    """Return where the row begins in a record."""
+    entries = int(record[ENTRIES])
+    return record.size - entries - (entries + 1) // 2
+
+
+@helper
+def own_start(record: Floats, actions: int) -> int:
+    """Return where the learner's own distribution begins, where a turn follows another's decision; else where the row
+    begins.
+    """
+    start = row_start(record)
+    return start - actions if record[FOLLOWS] > 0.0 else start
+
+
+class Turn:
+    """An action that was drawn, and all that learning from it later needs.
+
+    `graph` is the feedback graph of the round; actions and classes are positions in it. `features` is the width of the
+    state when it was begun. `record` holds all numbers (:mod:`gappletron.play.turns`).
+
+    >>> from gappletron import FeedbackGraph, Player
+    >>> turn = Player("gapsmh", FeedbackGraph.bandit(3), features=2).act([1.0, 0.5])
+    >>> turn.greedy, turn.probabilities.round(2).tolist()
+    (0, [0.33, 0.33, 0.33])
+    """
+
+    __slots__ = ("features", "graph", "record")
+
+    def __init__(self, graph: FeedbackGraph, features: int, record: Floats) -> None:
+        self.graph, self.features, self.record = graph, features, record
+
+    def copy(self) -> Turn:
+        """Return a copy with a record of its own."""
+        return Turn(self.graph, self.features, self.record.copy())
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of its numbers."""
+        return self.record.nbytes
+
+    @property
+    def status(self) -> int:
+        """Whether the round was played, and what became of it: NEW, WAITING, LEARNED, FORGOTTEN or EXPIRED."""
+        return int(self.record.item(STATUS))
+
+    @status.setter
+    def status(self, status: int) -> None:
+        self.record[STATUS] = status
+
+    @property
+    def x(self) -> Vector:
+        """The row as the learner sees it: with the bias first, and scaled."""
+        record, start, entries = self.record, row_start(self.record), int(self.record.item(ENTRIES))
+        indices = record[start + entries :].view(np.int32)[:entries]
+        return Vector(_read_only(indices), _read_only(record[start : start + entries]), record.item(SQUARED))
+
+    @property
+    def round(self) -> int:
+        """The number of the round, from 0; -1 where the action was not drawn yet."""
+        return int(self.record.item(ROUND)) if self.record.item(STATUS) else -1
+
+    @property
+    def action(self) -> int:
+        """The action drawn."""
+        return int(self.record.item(ACTION))
+
+    @property
+    def greedy(self) -> int:
+        """The class that the learner would predict without exploration, y*."""
+        return int(self.record.item(GREEDY))
+
+    @property
+    def rate(self) -> float:
+        """The rate of exploration, gamma_t."""
+        return float(self.record[RATE])
+
+    @property
+    def probability(self) -> float:
+        """The probability of the action drawn."""
+        return self.record.item(HEAD + self.action)
+
+    @property
+    def probabilities(self) -> Floats:
+        """The probability of every action; not to be written to, since learning will need it."""
+        return _read_only(self.record[HEAD : HEAD + self.graph.n_actions])
+
+    @property
+    def own_probabilities(self) -> Floats:
+        """The learner's own distribution, where the turn follows the decision of another; else as `probabilities`."""
+        if not self.is_following:
+            return self.probabilities
+        start = own_start(self.record, self.graph.n_actions)
+        return _read_only(self.record[start : start + self.graph.n_actions])
+
+    @property
+    def is_following(self) -> bool:
+        """Whether the action is that of another's decision: see :meth:`Player.follow`."""
+        return self.record.item(FOLLOWS) > 0.0
+
+    @property
+    def scores(self) -> Floats:
+        """The score of every class at prediction time; after :meth:`Player.learn` those that it was learned at."""
+        start = HEAD + self.graph.n_actions
+        return _read_only(self.record[start : start + self.graph.n_classes])
+
+    @property
+    def decision(self) -> Floats:
+        """The numbers that a log keeps: the round, the action, y*, and the probability of every action."""
+        return self.record[ROUND : HEAD + self.graph.n_actions]
+
+
+class Turns(NamedTuple):
+    """The turns of many rounds, the first of which is number `first`; the record of turn t is the part of `records`
+    from `ends[t]` to `ends[t + 1]`.
+    """
+
+    graph: FeedbackGraph
+    features: int
+    first: int
+    ends: NDArray[np.int64]
+    records: Floats
+
+    def split(self) -> list[Turn]:
+        """Return the turns one by one, as copies: one that waits for long must not keep the others in memory."""
+        graph, features, records, ends = self.graph, self.features, self.records, self.ends.tolist()
+        return [Turn(graph, features, records[a:b].copy()) for a, b in itertools.pairwise(ends)]
+
+    @property
+    def decisions(self) -> Floats:
+        """The numbers of each that a log keeps (:attr:`Turn.decision`), in a row."""
+        return self.records[self.ends[:-1, np.newaxis] + np.arange(ROUND, HEAD + self.graph.n_actions)]
+
+
+class Numbers(NamedTuple):
+    """The numbers of a waiting turn, as they come from a file or from JSON."""
+
+    round: int
+    action: int
+    greedy: int
+    rate: float
+    indices: NDArray[np.int32]
+    values: Floats
+    squared: float
+    probabilities: Floats
+    scores: Floats
+    own: Floats
+    """The learner's own distribution, where it follows the decision of another; else empty."""
+
+
+def build_turn(graph: FeedbackGraph, width: int, numbers: Numbers) -> Turn | None:
+    """Return the waiting turn with these numbers, checked for compiled code; None where no such turn can be played."""
+    indices, values, p, own = numbers.indices, numbers.values, numbers.probabilities, numbers.own
+    N, K = graph.n_actions, graph.n_classes
+    if indices.ndim != 1 or indices.shape != values.shape or not np.isfinite(values).all():
+        return None
+    if indices.size and (indices[0] < 0 or indices[-1] >= width or (np.diff(indices) <= 0).any()):
+        return None
+    if p.shape != (N,) or numbers.scores.shape != (K,) or not np.isfinite(numbers.scores).all():
+        return None
+    if not is_distribution(p) or p[numbers.action] <= 0.0:
+        return None
+    if own.size and (own.shape != p.shape or not is_distribution(own)):
+        return None
+    record = np.zeros(record_size(K, N) + own.size + row_size(indices.size))
+    record[[RATE, SQUARED, FOLLOWS, STATUS]] = numbers.rate, numbers.squared, float(own.size > 0), WAITING
+    record[[ENTRIES, ROUND, ACTION, GREEDY]] = indices.size, numbers.round, numbers.action, numbers.greedy
+    record[HEAD : HEAD + N] = p
+    record[HEAD + N : HEAD + N + K] = numbers.scores
+    start = row_start(record)
+    record[start - own.size : start] = own
+    record[start : start + indices.size] = values
+    record[start + indices.size :].view(np.int32)[: indices.size] = indices
+    return Turn(graph, width, record)
+
+
+def _read_only(view: NDArray[Any]) -> NDArray[Any]:
+    view.flags.writeable = False
+    return view
