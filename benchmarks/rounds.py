@@ -104,7 +104,7 @@ def time_rounds(
     checked, nanoseconds, ratios = prepared(chunk), [], []
     for repeat in range(repeats + 1):
         player = Player(learner, graph, features, seed=repeat, monitor=watch)
-        player.compile()
+        player._engine.compile_chunks(Counts())
         bare, own = seconds(floor), seconds(lambda: player.advance(checked))  # noqa: B023 - called at once
         if repeat:
             nanoseconds.append(own / len(chunk.labels) * 1e9)

@@ -42,7 +42,7 @@ from gappletron.kernel.numerics import dot
 from gappletron.kernel.spelling import costs as parsed_costs
 from gappletron.learners.learner import cost_of
 from gappletron.learners.registry import check_can_play
-from gappletron.play.player import NO_MARKS
+from gappletron.play.engine import NO_MARKS
 from gappletron.play.rounds import new_tally
 from problems import random_graph, small_stream
 

@@ -320,4 +320,4 @@ def _rows_of(player: Player) -> dict[str, Any]:
     """How a player's rows are prepared."""
     from gappletron.kernel.spelling import spelled
 
-    return {"normalization": spelled(player.normalization), "bias": player.bias}
+    return {"normalization": spelled(player._engine.normalization), "bias": player._engine.bias}

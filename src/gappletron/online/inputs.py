@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from gappletron.base.checks import Label
-from gappletron.base.errors import UserError
+from gappletron.base.errors import SpentReceipt, UserError
 from gappletron.data.vectors import Vector, Vectors
 from gappletron.kernel.numerics import UNSEEN_LABEL
 from gappletron.online.receipts import UNSEEN, Receipt, Unseen
@@ -80,6 +80,19 @@ def check_label(model: Contents, receipt: Receipt, label: Label | Unseen) -> int
             'pass UNSEEN (over HTTP, "unseen": true)'
         )
     return position
+
+
+def check_feedback(
+    model: Contents, feedback: Iterable[tuple[Receipt | str, Label | Unseen]]
+) -> list[tuple[Receipt, int]]:
+    """Return the receipts of much feedback with the positions of their labels; each may stand there once."""
+    found: dict[int, tuple[Receipt, int]] = {}
+    for given, label in feedback:
+        receipt = model.receipts.find(given, model.player.rounds)
+        if receipt.serial in found:
+            raise SpentReceipt(f"the receipt {receipt.id!r} stands twice in the feedback: feedback counts once")
+        found[receipt.serial] = receipt, check_label(model, receipt, label)
+    return list(found.values())
 
 
 def _encode(model: Contents, records: Any) -> Any:

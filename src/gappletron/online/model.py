@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from gappletron.base.checks import Label, number, whole
-from gappletron.base.errors import SpentReceipt, UserError
+from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.stream import MOST_FEATURES
@@ -96,7 +96,7 @@ class Online:
         """Be the model that this gives access to; machine code is made now rather than in a round."""
         self._access, self._contents = access, access.contents
         self._player, self._receipts = access.contents.player, access.contents.receipts
-        self._player.compile_rounds()
+        self._player._engine.compile_rounds()
 
     @classmethod
     def _of(cls, access: Access) -> Online:
@@ -163,12 +163,7 @@ class Online:
         """Set another encoder with as many features, such as one that declares more columns."""
         if self._access.journal is not None:
             raise UserError("the encoder of a model with a journal cannot be replaced: make another model")
-        if self.encoder is None or encoder is None or encoder.features != self.features:
-            raise UserError(
-                f"the model takes {'vectors' if self.encoder is None else f'{self.features} features'}, so it cannot "
-                "have this encoder: make another model"
-            )
-        self._contents.encoder = encoder
+        self._contents.replace_encoder(encoder)
 
     @property
     def feature_limit(self) -> int | None:
@@ -204,14 +199,7 @@ class Online:
 
     @property
     def waiting(self) -> int:
-        """How many receipts wait for feedback: the length of :attr:`pending`, without making it.
-
-        >>> from gappletron import FeedbackGraph, Online
-        >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
-        >>> receipt = model.act([0.5, 1.0])
-        >>> model.waiting
-        1
-        """
+        """How many receipts wait for feedback: the length of :attr:`pending`, without making it."""
         return len(self._receipts.pending)
 
     @property
@@ -242,22 +230,13 @@ class Online:
     def trouble(self) -> Trouble | None:
         """What is wrong with the journal, also where no call has failed yet: a snapshot in the background that could
         not be stored, or files that were removed. None where all is well, or where there is no journal.
-
-        >>> from gappletron import FeedbackGraph, Online
-        >>> Online(graph=FeedbackGraph.bandit(3), features=2).trouble is None
-        True
         """
         return None if self._access.journal is None else self._access.journal.trouble
 
     @property
     @looking
     def spent(self) -> float | None:
-        """What exploration has cost in the present window of the budget; None without a budget.
-
-        >>> from gappletron import Budget, FeedbackGraph, Online
-        >>> Online(graph=FeedbackGraph.bandit(3), features=2, budget=Budget(50, per=1000)).spent
-        0.0
-        """
+        """What exploration has cost in the present window of the budget; None without a budget."""
         return self._player.spent_until(time.time())
 
     # ---------------------------------------------------------------------------------------------------------- playing
@@ -346,19 +325,13 @@ class Online:
         >>> model.pending
         ()
         """
-        now = time.time()
-        found: dict[int, tuple[Receipt, int]] = {}
-        for receipt, label in feedback:
-            waiting = self._receipts.find(receipt, self.rounds)
-            if waiting.serial in found:
-                raise SpentReceipt(f"the receipt {waiting.id!r} stands twice in the feedback: feedback counts once")
-            found[waiting.serial] = waiting, inputs.check_label(self._contents, waiting, label)
+        found, now = inputs.check_feedback(self._contents, feedback), time.time()
         if len(found) >= inputs.TOGETHER:
             with held_back():
-                transitions.learn_many(self._contents, list(found.values()), now, self._access.journal)
+                transitions.learn_many(self._contents, found, now, self._access.journal)
         else:
-            for waiting, position in found.values():
-                transitions.learn(self._contents, waiting, position, now, self._access.journal)
+            for receipt, position in found:
+                transitions.learn(self._contents, receipt, position, now, self._access.journal)
 
     @changing
     def teach(self, x: Any, label: Label, propensity: float | None = None) -> None:
@@ -397,14 +370,7 @@ class Online:
 
     @looking
     def receipt(self, id: str) -> Receipt:
-        """The waiting receipt with this id.
-
-        >>> from gappletron import FeedbackGraph, Online
-        >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
-        >>> receipt = model.act([0.5, 1.0])
-        >>> model.receipt(receipt.id) is receipt
-        True
-        """
+        """Return the waiting receipt with this id."""
         return self._receipts.find(id, self.rounds)
 
     @looking
@@ -450,25 +416,12 @@ class Online:
         """Return the probability of every action, one column per action of the graph, if the row came next."""
         return self._player.probabilities(inputs.encode_rows(self._contents, X), graph)
 
+    @looking
     def compile_batches(self) -> None:
         """Compile, or load from the cache, what :meth:`act_many` and :meth:`learn_many` need, before many rows come in;
         nothing is played.
-
-        >>> from gappletron import FeedbackGraph, Online
-        >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
-        >>> model.compile_batches()
-        >>> model.rounds
-        0
         """
-        from scipy.sparse import csr_array
-
-        with self._access.lock:
-            nothing = self._player.check_many(csr_array((0, 1)))
-            assert nothing is not None
-            self._player.draw_many(nothing)
-            self._player.learn_many([], [])
-        if self.encoder is not None:
-            self.encoder.encode_many(["word"])
+        transitions.compile_batches(self._contents)
 
     # ---------------------------------------------------------------------------------------------------------- growing
 
@@ -499,7 +452,7 @@ class Online:
         graph = self.graph.with_class(name, reveals, revealed_by, costs)
         version = 0 if self._access.journal is None else self._access.journal.version_of(graph)
         self._access.change(events.Added(version, time.time()), {version: graph})
-        self._player.compile_rounds()
+        self._player._engine.compile_rounds()
 
     @changing
     def grow(self, features: int) -> None:
@@ -521,15 +474,9 @@ class Online:
         >>> model.limits.budget
         Budget(limit=20.0, per='day', prices=None)
         """
-        kept = self.limits
-        least = kept.min_propensity if min_propensity is None else min_propensity
-        if isinstance(budget, str):
-            if budget != "keep":
-                raise UserError(f"budget={budget!r} is not a budget: give Budget(50, per=1000), None, or 'keep'")
-            budget = kept.budget
-        limits = Limits(least, budget)
+        limits = self.limits.changed(min_propensity, budget)
         self._access.change(events.Limited(limits.to_dict(), time.time()))
-        self._player.compile_rounds()
+        self._player._engine.compile_rounds()
 
     # ---------------------------------------------------------------------------------------------- journal
 
@@ -548,13 +495,12 @@ class Online:
         pieces: Iterable[type[Piece]] = (),
         **options: Any,
     ) -> Online:
-        """A model with a journal: every decision and every piece of feedback is logged before the call returns.
+        """Open a model with a journal: every decision and every piece of feedback is logged before the call returns.
 
         Opened again, also after a kill or a power failure, the model goes on bit for bit. A new folder gets a new
-        model. For one that holds a journal, the arguments may be omitted; where they are given, they must be those
-        that the model was made with, but for `pending`, `pending_bytes`, `pending_age`, `min_propensity` and `budget`,
-        which may change. One process at a time can have a folder open. :meth:`close` ends it; the model is also a
-        context manager.
+        model, with `monitor=True` by default. For one that holds a journal, the arguments may be omitted; where they
+        are given, they must be those that the model was made with, but for `pending`, `pending_bytes`, `pending_age`,
+        `min_propensity` and `budget`. One process at a time can have a folder open, until :meth:`close`.
 
         :param folder: where the journal is; or a :class:`~gappletron.online.store.Store`.
         :param learner, graph, features: as those of :class:`Online`, and so are `options`.
@@ -565,7 +511,6 @@ class Online:
             background and make opening quick. A large state is written more rarely (docs, page Journal).
         :param keep_rows: the features of at least so many last rounds are kept; in older parts of the log a hash may
             stand for them. By default all are kept.
-        :param monitor: as that of :class:`Online`; here it is on by default.
         :param pieces: classes of your own that the learner is made of.
 
         >>> import tempfile

@@ -88,6 +88,16 @@ class Contents:
         """Return a copy that shares nothing that changes; its marks are those of no journal."""
         return Contents(copy.copy(self.player), self.encoder, self.receipts.copy(), copy.copy(self.answers))
 
+    def replace_encoder(self, encoder: Encoder | None) -> None:
+        """Set another encoder with as many features."""
+        features = self.player.features
+        if self.encoder is None or encoder is None or encoder.features != features:
+            raise UserError(
+                f"the model takes {'vectors' if self.encoder is None else f'{features} features'}, so it cannot have "
+                "this encoder: make another model"
+            )
+        self.encoder = encoder
+
     def describe(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return everything that the model is, as a JSON-ready header and named arrays."""
         header, arrays = player_files.describe(self.player)

@@ -36,7 +36,7 @@ def decide(
     """
     player, receipts = model.player, model.receipts
     here = player.check_graph(graph)
-    if player.needs_time:
+    if player._engine.needs_time:
         player.now = now
     version = 0 if journal is None else journal.version_of(here)
     played = False
@@ -61,7 +61,7 @@ def decide_many(
 ) -> list[Receipt]:
     """Play many rounds in one call of compiled code; signals must be held back."""
     player, receipts = model.player, model.receipts
-    if player.needs_time:
+    if player._engine.needs_time:
         player.now = now
     turns = player.draw_many(rows, graph)
     if journal is not None:
@@ -112,6 +112,18 @@ def expire_overdue(model: Contents, now: float, journal: Journal | None = None) 
     """Let the oldest receipts expire where too many wait, or for too long. A replay does not: the log says which."""
     while (oldest := model.receipts.find_overdue(now)) is not None:
         expire(model, oldest, now, journal)
+
+
+def compile_batches(model: Contents) -> None:
+    """Compile, or load from the cache, what :func:`decide_many` and :func:`learn_many` need."""
+    from scipy.sparse import csr_array
+
+    nothing = model.player.check_many(csr_array((0, 1)))
+    assert nothing is not None
+    model.player.draw_many(nothing)
+    model.player.learn_many([], [])
+    if model.encoder is not None:
+        model.encoder.encode_many(["word"])
 
 
 def apply(model: Contents, event: events.Event, graphs: dict[int, FeedbackGraph]) -> None:

@@ -29,12 +29,13 @@ from gappletron.base.checks import fits_in_memory, number
 from gappletron.base.errors import UserError
 from gappletron.data.open import open_stream
 from gappletron.data.prepared import prepared_chunks
+from gappletron.data.stream import Chunk, Stream, largest_norm
 from gappletron.graphs.graph import FeedbackGraph, class_positions, open_graph
 from gappletron.kernel.lanes import Lanes, lanes_for
 from gappletron.kernel.numerics import LARGEST_VALUE, Floats, Row, add_outer, dot
 from gappletron.kernel.pieces import ready
 from gappletron.learners.losses import Loss
-from gappletron.play.player import NO_ROWS, Chunk, Stream, largest_norm
+from gappletron.play.engine import NO_ROWS
 
 __all__ = ["Comparator", "best_comparator"]
 

@@ -222,14 +222,14 @@ def prepare(tasks: Iterable[Task], notify: Callable[[int, int], None]) -> None:
     for done, task in enumerate(kinds):
         notify(done, len(kinds))
         player, record = _player_of(task)
-        player.compile(record)
+        player._engine.compile_chunks(record)
     notify(len(kinds), len(kinds))
 
 
 def is_prepared(task: Task) -> bool:
     """Whether the loop that a task needs is compiled, here or in the cache."""
     player, record = _player_of(task)
-    return player.is_compiled(record)
+    return player._engine.can_load_chunks(record)
 
 
 def _player_of(task: Task) -> tuple[Player, Counts | Losses]:

@@ -15,19 +15,36 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.data.normalization import AsGiven, Copied, Normalization, Room
+from gappletron.data.stream import frozen
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.packed import Packed, packed
-from gappletron.kernel.pieces import entry, in_mode, is_interpreted, same_types
+from gappletron.kernel.pieces import can_be_loaded, entry, in_mode, is_interpreted, same_types
 from gappletron.kernel.state import Sizes, State
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play
 from gappletron.play.limits import Limits, NoLimits
-from gappletron.play.rounds import PLAYED, Desk, act, learn, new_clock, new_desk
+from gappletron.play.rounds import (
+    PLAYED,
+    Counts,
+    Desk,
+    Losses,
+    Rows,
+    Tally,
+    act,
+    advance,
+    learn,
+    new_clock,
+    new_desk,
+    new_tally,
+)
 from gappletron.play.turns import record_size, row_size
 from gappletron.play.watch import NoWatch, Watching
 
 MOST_SEATS = 64
 AS_GIVEN = AsGiven()
+NO_MARKS = np.zeros(0, np.int64)
+NO_MARKS.flags.writeable = False
+NO_ROWS = frozen(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
 NO_ROW = (np.zeros(0, np.int32), np.zeros(0), 0.0)
 
 
@@ -155,6 +172,20 @@ class Engine:
             self.act = entry(act, self.own.pack, *NO_ROW, 0.5, 0, record)
             self.learn = entry(learn, self.own.pack, record, -1)
 
+    def compile_chunks(self, record: Counts | Losses) -> None:
+        """Compile, or load from the cache, what whole chunks need."""
+        self.kernel(advance, *self._nothing_to_play(record))
+
+    def can_load_chunks(self, record: Counts | Losses) -> bool:
+        """Return whether :meth:`compile_chunks` would find its code in memory or in the cache."""
+        with in_mode(self.interpreted):
+            return can_be_loaded(advance, *self._nothing_to_play(record))
+
+    def _nothing_to_play(self, record: Counts | Losses) -> tuple[Any, ...]:
+        """Return the arguments of :func:`~gappletron.play.rounds.advance` without a round."""
+        rows = Rows(*NO_ROWS, np.zeros(0), np.zeros(0), self.room(NO_ROWS.indptr))
+        return self.learner, self.state.tuple, self.own.plan, rows, self.own.desk, self.new_tally(), record
+
     def call(self, function: Any, *arguments: Any) -> Any:
         """Call a function of :mod:`gappletron.play.rounds`, compiled for the player's types, which change only with
         the padded width.
@@ -170,6 +201,10 @@ class Engine:
         return self._kernels[key]
 
     # ------------------------------------------------------------------------------------------------------------- room
+
+    def new_tally(self) -> Tally:
+        """Return totals for rounds that nobody counts."""
+        return new_tally(NO_MARKS, self.graph.n_actions, self.graph.n_classes)
 
     def record_size(self, entries: int) -> int:
         """Return the numbers in the record of a round whose row, without a bias, has so many entries."""

@@ -124,6 +124,17 @@ class Limits:
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise UserError(f"{self.budget!r} is not a budget: give Budget(50, per=1000), or None")
 
+    def changed(self, min_propensity: float | None, budget: Budget | str | None) -> Limits:
+        """Return other limits: None keeps the propensity, and ``"keep"`` the budget.
+
+        >>> Limits(0.1).changed(None, Budget(5))
+        Limits(min_propensity=0.1, budget=Budget(limit=5.0, per=1000, prices=None))
+        """
+        if isinstance(budget, str) and budget != "keep":
+            raise UserError(f"budget={budget!r} is not a budget: give Budget(50, per=1000), None, or 'keep'")
+        least = self.min_propensity if min_propensity is None else min_propensity
+        return Limits(least, self.budget if isinstance(budget, str) else budget)
+
     @property
     def is_timed(self) -> bool:
         """Whether there is a budget by time, for which a player must know the time of its rounds."""

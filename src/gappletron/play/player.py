@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
-from gappletron.data.normalization import Normalization, normalization_of
-from gappletron.data.prepared import Prepared, prepared
-from gappletron.data.stream import MOST_FEATURES, Chunk, frozen
+from gappletron.data.normalization import normalization_of
+from gappletron.data.prepared import Prepared
+from gappletron.data.stream import MOST_FEATURES, Chunk
 from gappletron.data.vectors import Checker, Vector, Vectors, sparse_parts
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.numerics import Floats, is_distribution
-from gappletron.kernel.pieces import Piece, can_be_loaded, in_mode
+from gappletron.kernel.numerics import Floats
+from gappletron.kernel.pieces import Piece, in_mode
 from gappletron.kernel.state import State
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play, find_learner
-from gappletron.play import player_files, predictions, saved
+from gappletron.play import chunks, player_files, predictions, saved
 from gappletron.play.draws import Draws
 from gappletron.play.engine import Engine
 from gappletron.play.limits import Limits
@@ -45,15 +45,11 @@ from gappletron.play.rounds import (
     advance,
     follow,
     learn_rows,
-    new_tally,
     teach,
 )
 from gappletron.play.turns import HEAD, Turn, Turns, row_size
 from gappletron.play.watch import NoWatch, Watching, watch_of
 
-NO_MARKS = np.zeros(0, np.int64)
-NO_MARKS.flags.writeable = False
-NO_ROWS = frozen(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
 AUTO = {"records": ("columns", True), "transformed": ("none", False)}
 """What "auto" means for the normalization and the bias of rows of these kinds; for vectors the learner says it."""
 
@@ -139,16 +135,6 @@ class Player:
         return self._engine.graph
 
     @property
-    def normalization(self) -> Normalization:
-        """How rows are scaled before the learner sees them."""
-        return self._engine.normalization
-
-    @property
-    def bias(self) -> bool:
-        """Whether rows get one more feature that is always 1."""
-        return self._engine.bias
-
-    @property
     def watch(self) -> Watching:
         """What is written down of every round."""
         return self._engine.watch
@@ -175,11 +161,6 @@ class Player:
     def now(self, seconds: float) -> None:
         is_plain = type(seconds) is float and 0.0 <= seconds < math.inf  # every decision of a server sets it
         self._engine.now[0] = seconds if is_plain else number(seconds, "now", least=0.0)
-
-    @property
-    def needs_time(self) -> bool:
-        """Whether anything depends on :attr:`now`."""
-        return self._engine.needs_time
 
     @property
     def spent(self) -> float | None:
@@ -239,16 +220,11 @@ class Player:
         :param tally: where mistakes, labels seen and so on are added up; its confusion table has the size of the graph.
         :param graphs: the graph of each round, where it is not the player's own.
         """
-        checked = self._check_chunk(chunk)
-        if tally is not None and tally.confusion.shape != self.graph.visible.shape:
-            raise UserError(
-                f"the tally counts {tally.confusion.shape[0]} actions and {tally.confusion.shape[1]} classes, and the "
-                f"player has {self.graph.n_actions} and {self.graph.n_classes}: start a new one when a class is added"
-            )
+        engine, checked = self._engine, chunks.check(self, chunk)
+        tally = engine.new_tally() if tally is None else chunks.check_tally(self, tally)
         rounds = len(checked.chunk.labels)
-        stretches = [(0, rounds, self.graph)] if graphs is None else self._find_stretches(graphs, rounds)
-        engine, draws = self._engine, self._draws.draw_many(self.rounds, rounds)
-        tally = self._new_tally() if tally is None else tally
+        stretches = [(0, rounds, self.graph)] if graphs is None else chunks.find_stretches(self, graphs, rounds)
+        draws = self._draws.draw_many(self.rounds, rounds)
         indptr, indices, values, labels = checked.chunk
         room = engine.room(indptr)
         for start, stop, graph in stretches:
@@ -285,59 +261,15 @@ class Player:
                 f"{self.learner.name} cannot be taught labels, since it learns only from the action that it drew: play "
                 "the rows instead, or choose another learner, for example auto"
             )
-        checked = self._check_chunk(chunk)
+        engine, checked = self._engine, chunks.check(self, chunk)
         indptr, indices, values, labels = checked.chunk
-        observed = _check_propensities(propensity, len(labels))
-        engine = self._engine
+        observed = chunks.check_propensities(propensity, len(labels))
         rows = Rows(indptr, indices, values, labels, checked.squared, np.zeros(0), engine.room(indptr))
         engine.call(teach, self.learner, engine.state.tuple, engine.full_plan(), rows, engine.own.desk, observed)
 
     def teach_vector(self, vector: Vector, label: int, propensity: Any = None) -> None:
         """Learn the position of the label of one vector that was checked: see :meth:`teach`."""
         self.teach(predictions.one_row(vector, whole(label, "the position of a label")), propensity)
-
-    def _check_chunk(self, chunk: Chunk | Prepared) -> Prepared:
-        """Return a chunk that compiled code may trust, with features and classes that the player has."""
-        checked = chunk if isinstance(chunk, Prepared) else prepared(chunk)
-        if checked.features > self.features or checked.classes > self.graph.n_classes:
-            raise UserError(
-                f"the chunk has indices up to {checked.features - 1} and labels up to {checked.classes - 1}, and the "
-                f"player {self.features} features and {self.graph.n_classes} classes: make it larger"
-            )
-        return checked
-
-    def compile(self, record: Counts | Losses | None = None) -> None:
-        """Compile, or load from the cache, what :meth:`advance` needs."""
-        self._engine.kernel(advance, *self._nothing_to_play(record))
-
-    def is_compiled(self, record: Counts | Losses | None = None) -> bool:
-        """Return whether :meth:`compile` would find its code in memory or in the cache."""
-        with in_mode(self._engine.interpreted):
-            return can_be_loaded(advance, *self._nothing_to_play(record))
-
-    def _nothing_to_play(self, record: Counts | Losses | None) -> tuple[Any, ...]:
-        """Return the arguments of :func:`~gappletron.play.rounds.advance` without a round."""
-        engine = self._engine
-        rows = Rows(*NO_ROWS, np.zeros(0), np.zeros(0), engine.room(NO_ROWS.indptr))
-        seat = engine.own
-        return self.learner, engine.state.tuple, seat.plan, rows, seat.desk, self._new_tally(), record or Counts()
-
-    def _new_tally(self) -> Tally:
-        return new_tally(NO_MARKS, self.graph.n_actions, self.graph.n_classes)
-
-    def _find_stretches(self, graphs: Sequence[FeedbackGraph], rounds: int) -> list[tuple[int, int, FeedbackGraph]]:
-        """Return the maximal stretches of rounds with one graph; all graphs are checked before the first round."""
-        if len(graphs) != rounds:
-            raise UserError(f"there are {len(graphs)} graphs for {rounds} rounds: give one for each round")
-        found: list[tuple[int, int, FeedbackGraph]] = []
-        for t, given in enumerate(graphs):
-            graph = self.check_graph(given)
-            if found and (found[-1][2] is graph or found[-1][2] == graph):
-                found[-1] = (found[-1][0], t + 1, found[-1][2])
-            else:
-                check_can_play(self.learner, graph)
-                found.append((t, t + 1, graph))
-        return found
 
     # ---------------------------------------------------------------------------------------------- one round at a time
 
@@ -472,7 +404,7 @@ class Player:
 
     def new_following_turn(self, vector: Vector, probabilities: Any, graph: FeedbackGraph | None = None) -> Turn:
         """Return a turn for another's decision, which :meth:`draw_following` will take over."""
-        given = _check_distribution(probabilities, self.graph.n_actions)
+        given = chunks.check_distribution(probabilities, self.graph.n_actions)
         turn = self.new_turn(vector, graph)
         turn.record = np.concatenate([turn.record, np.zeros(given.size)])
         turn.record[HEAD : HEAD + given.size] = given
@@ -655,10 +587,6 @@ class Player:
             with held_back():
                 self._engine.set_limits(limits)
 
-    def compile_rounds(self) -> None:
-        """Compile, or load from the cache, what :meth:`act` and :meth:`learn` need."""
-        self._engine.compile_rounds()
-
     # ----------------------------------------------------------------------------------------------- saving and loading
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -697,33 +625,3 @@ class Player:
     def from_bytes(cls, data: bytes, *, pieces: Iterable[type[Piece]] = ()) -> Player:
         """Return the player of :meth:`to_bytes`, or of a file that :meth:`save` wrote; `pieces` as in :meth:`load`."""
         return saved.from_bytes(data, player_files.FORMAT, functools.partial(player_files.build, cls, pieces))
-
-
-def _check_propensities(given: Any, rows: int) -> Floats:
-    """Return the probabilities with which the labels of so many rows were observed; None stands for 1."""
-    if given is None:
-        return np.ones(rows)
-    try:
-        found = np.array(given, np.float64)
-    except (TypeError, ValueError):
-        raise UserError(f"propensity must be a number for each row, not {type(given).__name__}") from None
-    if found.shape not in ((), (rows,)):
-        raise UserError(f"propensity has the shape {found.shape}, and there are {rows} rows: give a number for each")
-    if not ((found > 0.0) & (found <= 1.0)).all():  # so NaN is refused as well
-        raise UserError("propensity has a value that is not above 0 and at most 1: give probabilities")
-    return np.full(rows, found) if found.ndim == 0 else found
-
-
-def _check_distribution(given: Any, actions: int) -> Floats:
-    """Return the probabilities of so many actions, checked."""
-    try:
-        found = np.array(given, np.float64)
-    except (TypeError, ValueError):
-        raise UserError(f"probabilities must be {actions} numbers, one for each action") from None
-    if found.shape != (actions,):
-        raise UserError(
-            f"probabilities have the shape {found.shape}, and there are {actions} actions: give one for each"
-        )
-    if not is_distribution(found):
-        raise UserError("probabilities must be numbers from 0 to 1 that add up to 1")
-    return found

@@ -267,7 +267,7 @@ class _Run:
             record,
         )
         self.seconds = 0.0
-        player.compile(record)  # or loaded from the cache, before anything is timed
+        player._engine.compile_chunks(record)  # or loaded from the cache, before anything is timed
 
     @property
     def nbytes(self) -> int:
