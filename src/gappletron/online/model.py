@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from os import PathLike
-from types import TracebackType
 from typing import Any
 
 from gappletron.base.checks import Label, number, whole
@@ -112,14 +111,7 @@ class Online:
 
     @classmethod
     def from_player(cls, player: Player, encoder: Encoder | None = None) -> Online:
-        """A model around a player, which goes on where the player is.
-
-        >>> from gappletron import FeedbackGraph, Online, Player
-        >>> player = Player("auto", FeedbackGraph.bandit(3), features=2)
-        >>> turn = player.act([0.5, 1.0])
-        >>> Online.from_player(player).rounds
-        1
-        """
+        """A model around a player, which goes on where the player is."""
         if encoder is not None and encoder.features != player.features:
             raise UserError(
                 f"the encoder has {encoder.features} features and the player {player.features}: make the player with "
@@ -137,10 +129,7 @@ class Online:
         meanwhile. A model with a journal has none to show: what it played would not be logged.
         """
         if self._access.journal is not None:
-            raise UserError(
-                "the player of a model with a journal is not to be used directly, since nothing of it would be logged: "
-                "call the methods of the model, or save the model and load the copy"
-            )
+            raise UserError("nothing that the player of a model with a journal plays is logged: save and load a copy")
         return self._player
 
     @property
@@ -211,17 +200,7 @@ class Online:
     @property
     @looking
     def monitor(self) -> Monitor:
-        """What is known of the error so far, from revealed labels alone; with ``monitor=True``, and by :meth:`open`.
-
-        >>> from gappletron import UNSEEN, FeedbackGraph, Online
-        >>> model = Online("gapsmh", FeedbackGraph.bandit(["a", "b", "c"]), features=2, monitor=True)
-        >>> for label in "ab" * 50:
-        ...     receipt = model.act([1.0, float(label == "a")])
-        ...     model.learn(receipt, label if label in receipt.reveals else UNSEEN)
-        >>> report = model.monitor.report()
-        >>> report.rounds, report.policy.error.low == report.policy.error.high  # on this graph mistakes are seen
-        (100, True)
-        """
+        """What is known of the error so far, from revealed labels alone; with ``monitor=True``, and by :meth:`open`."""
         if isinstance(self._player.watch, NoWatch):
             raise UserError("the model is not monitored: make it with Online(..., monitor=True)")
         return Monitor(self._player)
@@ -267,11 +246,6 @@ class Online:
 
         :param X: rows as those of :meth:`act`. For a model with an encoder also a frame of pandas or polars or a table
             of Arrow; for one without also a SciPy sparse matrix, which is the fastest.
-
-        >>> from gappletron import FeedbackGraph, Online
-        >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
-        >>> [receipt.serial for receipt in model.act_many([[0.5, 1.0], [1.0, 0.0]])]
-        [0, 1]
         """
         rows, now = inputs.check_rows(self._contents, X), time.time()
         if not isinstance(rows, Vectors):
@@ -290,17 +264,6 @@ class Online:
         :param x, graph: as those of :meth:`act`.
         :param action: what the other model did.
         :param probabilities: with which the other drew it, of all actions; those of its receipt.
-
-        >>> from gappletron import UNSEEN, FeedbackGraph, Online
-        >>> champion, challenger = (
-        ...     Online(name, FeedbackGraph.bandit(["a", "b", "c"]), features=2) for name in ("auto", "gapsmh")
-        ... )
-        >>> receipt = champion.act([0.5, 1.0])
-        >>> shadow = challenger.follow([0.5, 1.0], receipt.action, receipt.probabilities)
-        >>> for model, own in ((champion, receipt), (challenger, shadow)):
-        ...     model.learn(own, UNSEEN)
-        >>> shadow.action == receipt.action
-        True
         """
         position = self.graph.action_index(action)
         return self._decide(inputs.check_row(self._contents, x), graph, time.time(), (position, probabilities))
@@ -317,13 +280,6 @@ class Online:
         """Take in the feedback of several actions, in order: as :meth:`learn` does, with one write to the journal.
 
         All are checked before the first is learned from: where one is refused, nothing is learned.
-
-        >>> from gappletron import UNSEEN, FeedbackGraph, Online
-        >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
-        >>> first, second = model.act_many([[0.5, 1.0], [1.0, 0.0]])
-        >>> model.learn_many([(second, UNSEEN), (first.id, first.action)])
-        >>> model.pending
-        ()
         """
         found, now = inputs.check_feedback(self._contents, feedback), time.time()
         if len(found) >= inputs.TOGETHER:
@@ -343,13 +299,6 @@ class Online:
 
         :param x: as that of :meth:`act`.
         :param propensity: the probability with which the label was observed; by default 1.
-
-        >>> from gappletron import FeedbackGraph, Online
-        >>> model = Online(graph=FeedbackGraph.apple_tasting())
-        >>> for x, label in [({0: 1.0, 2: 1.0}, "ham"), ({0: 1.0, 1: 1.0}, "spam")] * 20:
-        ...     model.teach(x, label)
-        >>> model.predict({1: 1.0}), model.rounds
-        ('spam', 0)
         """
         known = math.nan if propensity is None else number(propensity, "propensity", above=0.0, most=1.0)
         position, vector = self.graph.class_index(label), inputs.check_row(self._contents, x)
@@ -357,14 +306,7 @@ class Online:
 
     @changing
     def forget(self, receipt: Receipt | str) -> None:
-        """Stop waiting for the feedback of an action, since none will come; nothing is learned.
-
-        >>> from gappletron import FeedbackGraph, Online
-        >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
-        >>> model.forget(model.act([0.5, 1.0]))
-        >>> model.pending
-        ()
-        """
+        """Stop waiting for the feedback of an action, since none will come; nothing is learned."""
         waiting = self._receipts.find(receipt, self.rounds)
         transitions.forget(self._contents, waiting, time.time(), self._access.journal)
 
@@ -386,10 +328,6 @@ class Online:
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> list[Label]:
         """The greedy class of every row of a dense array, a sparse matrix or a frame of numbers; with an encoder, of
         every record of a frame or a list.
-
-        >>> from gappletron import FeedbackGraph, Online
-        >>> Online("gapsmh", FeedbackGraph.bandit(["a", "b"]), features=2).predict_many([[1.0, 0.5], [0.0, 2.0]])
-        ['a', 'a']
         """
         found = self._player.predict_many(inputs.encode_rows(self._contents, X), graph)
         return [self.graph.classes[position] for position in found]
@@ -403,12 +341,7 @@ class Online:
 
     @looking
     def predict_proba(self, X: Any) -> Floats:
-        """The probability of every label, one column per class of the graph; see :meth:`Player.predict_proba`.
-
-        >>> from gappletron import FeedbackGraph, Online
-        >>> Online(graph=FeedbackGraph.bandit(["a", "b"]), features=2).predict_proba([[1.0, 0.5]])
-        array([[0.5, 0.5]])
-        """
+        """The probability of every label, one column per class of the graph; see :meth:`Player.predict_proba`."""
         return self._player.predict_proba(inputs.encode_rows(self._contents, X))
 
     @looking
@@ -442,12 +375,6 @@ class Online:
             :class:`FeedbackGraph`. The other costs stay.
 
         Receipts that wait can still be learned from: they did not reveal the new class.
-
-        >>> from gappletron import FeedbackGraph, Online
-        >>> model = Online("gapsmh", FeedbackGraph.bandit(["cat", "dog"]), features=2)
-        >>> model.add_class("fox")
-        >>> model.graph.reveals("fox")
-        ('fox',)
         """
         graph = self.graph.with_class(name, reveals, revealed_by, costs)
         version = 0 if self._access.journal is None else self._access.journal.version_of(graph)
@@ -467,12 +394,6 @@ class Online:
         """Go on with other limits on the exploration; what is not given stays. ``budget=None`` removes the budget.
 
         A new budget starts with nothing spent.
-
-        >>> from gappletron import Budget, FeedbackGraph, Online
-        >>> model = Online("gapsmh", FeedbackGraph.label_efficient(3), features=2, budget=Budget(50, per=1000))
-        >>> model.set_limits(budget=Budget(20, per="day"))
-        >>> model.limits.budget
-        Budget(limit=20.0, per='day', prices=None)
         """
         limits = self.limits.changed(min_propensity, budget)
         self._access.change(events.Limited(limits.to_dict(), time.time()))
@@ -547,16 +468,6 @@ class Online:
             logged. Both lead to the same bits.
         :param stop: replay the events before this number only.
         :param pieces: as that of :meth:`open`.
-
-        >>> import tempfile
-        >>> from gappletron import FeedbackGraph, Online
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with Online.open(folder, graph=FeedbackGraph.bandit(3), features=2) as model:
-        ...         receipt = model.act([0.5, 1.0])
-        ...         model.learn(receipt, receipt.action)
-        ...         copy = Online.from_journal(folder)
-        >>> bool((copy.weights == model.weights).all())
-        True
         """
         return cls._of(Access(read_model(folder, replay, stop, tuple(pieces))))
 
@@ -565,13 +476,6 @@ class Online:
 
         What happens inside is logged together: after a crash all of it is there, or nothing. A server uses this: it
         collects the requests that arrive while the disk is busy, and one write serves them all.
-
-        >>> from gappletron import FeedbackGraph, Online
-        >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
-        >>> with model.hold():
-        ...     receipt = model.act([0.5, 1.0])
-        ...     model.learn(receipt, receipt.action)
-        >>> model.commit()
         """
         return self._access.hold()
 
@@ -587,12 +491,6 @@ class Online:
         """Keep the answer to a request under an idempotency key, for :meth:`recall`; the last 100,000 are kept.
 
         Inside :meth:`hold` it is logged together with what the request did.
-
-        >>> from gappletron import FeedbackGraph, Online
-        >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
-        >>> model.remember("7f3a", b"hash of the request", b"the answer")
-        >>> model.recall("7f3a", b"hash of the request")
-        b'the answer'
         """
         self._access.change(events.Answered(time.time(), key, fingerprint, answer))
 
@@ -620,9 +518,7 @@ class Online:
     def __enter__(self) -> Online:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # ----------------------------------------------------------------------------------------------- saving and loading
@@ -639,39 +535,19 @@ class Online:
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, pieces: Iterable[type[Piece]] = ()) -> Online:
-        """Read what :meth:`save` wrote; `pieces` are the classes of your own that the learner is made of.
-
-        >>> import tempfile, pathlib
-        >>> from gappletron import FeedbackGraph, Online
-        >>> model = Online("gapsmh", FeedbackGraph.bandit(3), features=2)
-        >>> receipt = model.act([0.5, 1.0])
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     model.save(pathlib.Path(folder) / "model.npz")
-        ...     again = Online.load(pathlib.Path(folder) / "model.npz")
-        >>> again.learn(receipt.id, receipt.action)
-        >>> again.rounds
-        1
-        """
+        """Read what :meth:`save` wrote; `pieces` are the classes of your own that the learner is made of."""
         return cls._of(Access(saved.read(path, FORMAT, functools.partial(Contents.build, pieces))))
 
+    @looking
     def differences(self, other: Online) -> list[str]:
         """The names of the parts of the state in which another model differs, bit for bit; none where they are equal.
 
         The times of waiting receipts and the names of sessions are not compared.
-
-        >>> from gappletron import FeedbackGraph, Online
-        >>> first, second = (Online(graph=FeedbackGraph.bandit(3), features=2, seed=1) for _ in range(2))
-        >>> receipt = first.act([0.5, 1.0])
-        >>> first.differences(second)[:2]
-        ['rounds', 'random']
         """
-        ours, theirs = self._compare(), other._compare()
-        names = dict.fromkeys([*ours, *theirs])
-        return [name for name in names if ours.get(name) != theirs.get(name)]
-
-    @looking
-    def _compare(self) -> dict[str, Any]:
-        return self._contents.compare()
+        with other._access.lock:
+            theirs = other._contents.compare()
+        ours = self._contents.compare()
+        return [name for name in dict.fromkeys([*ours, *theirs]) if ours.get(name) != theirs.get(name)]
 
     @looking
     def __getstate__(self) -> dict[str, Any]:
