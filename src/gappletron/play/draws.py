@@ -21,7 +21,7 @@ class Draws:
     and the round that takes it.
 
     >>> draws = Draws.seeded(1)
-    >>> draws.draw(2) == draws.draw_many(0, 3)[2]
+    >>> bool(draws.draw(2) == draws.draw_many(0, 3)[2])
     True
     """
 

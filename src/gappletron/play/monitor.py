@@ -156,7 +156,7 @@ class Report:
     would have played), `greedy` the greedy class. `spent` is what exploration has cost, where there is a budget.
 
     >>> from gappletron import FeedbackGraph, Player
-    >>> report = Monitor(Player("auto", FeedbackGraph.bandit(3), 2, watch=True)).report()
+    >>> report = Monitor(Player("auto", FeedbackGraph.bandit(3), 2, monitor=True)).report()
     >>> report.rounds, report.greedy.error, report.to_dict()["greedy"]["error"]["high"]
     (0, Estimate(value=None, low=0.0, high=1.0, naive=None), 1.0)
     """
@@ -227,11 +227,11 @@ def _json_ready(value: Any) -> Any:
 class Monitor:
     """What is known of a player's error, as the player is now; make another one after more rounds.
 
-    :param player: one with a watch: ``Player(..., watch=True)``.
+    :param player: one with a watch: ``Player(..., monitor=True)``.
 
     >>> from gappletron import FeedbackGraph, Limits, Player, Synthetic
     >>> graph = FeedbackGraph.filtering(3)
-    >>> player = Player("auto", graph, 40, watch=True, limits=Limits(min_propensity=0.05))
+    >>> player = Player("auto", graph, 40, monitor=True, min_propensity=0.05)
     >>> for chunk in Synthetic(classes=3, features=40, noise=0.05, rounds=20_000).chunks():
     ...     player.advance(chunk)
     >>> error = Monitor(player).report().greedy.error
@@ -241,7 +241,7 @@ class Monitor:
 
     def __init__(self, player: Player) -> None:
         if not isinstance(player.watch, Watch):
-            raise UserError("the player is not watched, so nothing is known of its error: make it with watch=True")
+            raise UserError("the player is not watched, so nothing is known of its error: make it with monitor=True")
         self._watch, self._graph = player.watch, player.graph
         self._state = player.watched()
         self._rounds, self._now, self._spent = player.rounds, player.now, player.spent
@@ -353,7 +353,7 @@ class Monitor:
         ``[value, low, high, naive]``, and the labels seen and the rounds explored so far.
 
         >>> from gappletron import FeedbackGraph, Player
-        >>> player = Player("auto", FeedbackGraph.bandit(3), 2, watch=True)
+        >>> player = Player("auto", FeedbackGraph.bandit(3), 2, monitor=True)
         >>> turn = player.act([1.0, 0.5])
         >>> player.learn(turn, turn.action)
         >>> Monitor(player).curve[0]["policy"]
