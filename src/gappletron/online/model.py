@@ -758,7 +758,7 @@ class Online:
             self._look(is_nested)
             parts, player = self._parts, self._player
             if parts.encoder is not None:
-                position = player.predict(parts.encoder.encode(x), graph)
+                position = player.predict_on(parts.encoder.vector(x), graph)
             elif parts.feature_limit is None:
                 position = player.predict(x, graph)
             else:

@@ -75,12 +75,12 @@ class Parts:
     # ------------------------------------------------------------------------------------------------------------- rows
 
     def matrix(self, X: Any) -> Any:
-        """A batch of records as the rows of a sparse matrix; other batches as they are."""
-        return X if self.encoder is None else self.encoder.matrix(X)
+        """A batch of records as checked vectors; other batches as they are."""
+        return X if self.encoder is None else self.encoder.vectors(X)
 
     def taken(self, x: Any) -> Vector:
         """x for a call that learns, checked, and the player grown for it where it grows."""
-        return self.player.take(x if self.encoder is None else self.encoder.encode(x), self.feature_limit)
+        return self.player.take(x, self.feature_limit) if self.encoder is None else self.encoder.vector(x)
 
     def taken_many(self, X: Any) -> list[Vector] | Vectors:
         """Rows for a call that learns, checked: few as single vectors, many together. Nothing grows before all are
@@ -92,10 +92,10 @@ class Parts:
         if isinstance(X, list) and len(X) == 1:
             return [self.taken(X[0])]
         if self.encoder is not None and (not isinstance(X, list) or len(X) >= TOGETHER):
-            rows = self._encoded(X)
-        elif self.encoder is None and hasattr(X, "tocsr"):
+            encoded = self._encoded(X)
+            return encoded if encoded.squared.size >= TOGETHER else encoded.each()
+        if self.encoder is None and hasattr(X, "tocsr"):
             rows = X.tocsr()
-        if hasattr(rows, "indptr"):
             together = self.player.take_many(rows, limit) if rows.shape[0] >= TOGETHER else None
             if together is not None:
                 return together
@@ -110,17 +110,17 @@ class Parts:
         return vectors if len(vectors) < TOGETHER else Vectors.joined(vectors)
 
     def _checked(self, x: Any) -> Vector:
-        return self.player.checked(x if self.encoder is None else self.encoder.encode(x), self.feature_limit)
+        return self.player.checked(x, self.feature_limit) if self.encoder is None else self.encoder.vector(x)
 
-    def _encoded(self, records: Any) -> Any:
-        """Many records as a sparse matrix; an error names the record."""
+    def _encoded(self, records: Any) -> Vectors:
+        """Many records as checked vectors; an error names the record."""
         assert self.encoder is not None
         try:
-            return self.encoder.matrix(records)
+            return self.encoder.vectors(records)
         except UserError:
             if isinstance(records, list):
                 for place, record in enumerate(records):
-                    named_row(place, self.encoder.encode, record)
+                    named_row(place, self.encoder.vector, record)
             raise
 
     # --------------------------------------------------------------------------------------------------------- receipts

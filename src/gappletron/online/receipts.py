@@ -390,7 +390,7 @@ def read_receipts(
     ):
         graph = player.graph if place == -1 else graphs[whole(place, "a graph")]
         indices, values = cut("indices", whole(size, "a size"), np.int32), cut("values", size, np.float64)
-        squared = player.checker.is_fine(indices, values, player.width)
+        squared = player.checker.squared_norm(indices, values, player.width)
         if squared is None:
             raise UserError(DAMAGED)
         least = whole(serial, "a serial", least=least, most=player.rounds - 1) + 1

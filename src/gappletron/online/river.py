@@ -212,7 +212,7 @@ class RiverClassifier(base.Classifier):
     # ----------------------------------------------------------------------------------------------------------- inside
 
     def _vector(self, x: Mapping[Any, Any]) -> Vector:
-        return self._played().checker.vector(self._encoder.encode(x), self._encoder.features)
+        return self._encoder.vector(x)
 
     def _played(self) -> Player:
         """The player, made when it is needed."""

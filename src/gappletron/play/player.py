@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import UserError
 from gappletron.data.normalization import AsGiven, Copied, Normalization, Room, normalization_of
-from gappletron.data.prepared import Prepared, prepared
-from gappletron.data.stream import MOST_FEATURES, Chunk, frozen
-from gappletron.data.vectors import NO_VECTOR, Checker, Vector, Vectors, batches_of, sparse_parts
+from gappletron.data.prepared import Prepared, prepare, prepare_rows
+from gappletron.data.stream import MOST_FEATURES, Chunk, make_chunk
+from gappletron.data.vectors import NO_VECTOR, Checker, Vector, Vectors, sparse_parts
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import UNSEEN_LABEL, Floats, is_distribution
 from gappletron.kernel.packed import Packed, packed
@@ -84,7 +84,7 @@ NO_MARKS = np.zeros(0, np.int64)
 NO_MARKS.flags.writeable = False
 NO_LABELS = np.zeros(0, np.int64)
 NO_NUMBERS = np.zeros(0)
-NO_ROWS = frozen(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
+NO_ROWS = make_chunk(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
 
 
 class Turn:
@@ -247,7 +247,7 @@ def _one_row(vector: Vector, label: int = 0) -> Prepared:
     """A checked vector as a chunk of one row."""
     indptr = np.array([0, vector.indices.size])
     features = int(vector.indices[-1]) + 1 if vector.indices.size else 0
-    chunk = frozen(indptr, vector.indices, vector.values, np.array([label]))
+    chunk = make_chunk(indptr, vector.indices, vector.values, np.array([label]))
     return Prepared(chunk, np.array([vector.squared]), features, label + 1)
 
 
@@ -699,7 +699,7 @@ class Player:
 
     def _checked_chunk(self, chunk: Chunk | Prepared) -> Prepared:
         """A chunk that compiled code may trust, with features and classes that the player has."""
-        checked = chunk if isinstance(chunk, Prepared) else prepared(chunk)
+        checked = chunk if isinstance(chunk, Prepared) else prepare(chunk)
         if checked.features > self.features or checked.classes > self.graph.n_classes:
             raise UserError(
                 f"the chunk has indices up to {checked.features - 1} and labels up to {checked.classes - 1}, and the "
@@ -1067,8 +1067,8 @@ class Player:
 
     def _batches(self, X: Any) -> Iterator[Rows]:
         """The rows of X, some at a time, without draws."""
-        for chunk in batches_of(X, self.features, may_have_more=self.may_have_more):
-            yield self._scaled(prepared(chunk, "X"))
+        for rows in prepare_rows(X, self.features, self.may_have_more):
+            yield self._scaled(rows)
 
     def _scaled(self, checked: Prepared) -> Rows:
         """The rows of a chunk as the learner would see them if they came next, without draws."""

@@ -17,8 +17,8 @@ from gappletron.base.checks import Label, fits_in_memory, listing, printable, sh
 from gappletron.base.errors import UserError
 from gappletron.data.normalization import Normalization
 from gappletron.data.open import open_stream
-from gappletron.data.prepared import Prepared, prepared_chunks
-from gappletron.data.stream import Stream, limited
+from gappletron.data.prepared import Prepared, prepare_chunks
+from gappletron.data.stream import FirstRounds, Stream
 from gappletron.graphs.graph import FeedbackGraph, class_positions, new_classes, open_graph
 from gappletron.kernel.numerics import Floats
 from gappletron.learners.learner import Learner
@@ -87,7 +87,7 @@ def play(
     :param curve: at which rounds totals are kept: ``"log"``, ``"every"``, or the rounds.
     :param normalize: how each learner's rows are scaled, by what it has seen so far: ``"columns"``, ``"unit"``,
         ``"log1p-unit"``, None (as they are), or ``"auto"``: columns for the default learner, none for those of the
-        paper and for a stream that was normalized with :func:`~gappletron.data.open.transformed`.
+        paper and for a stream that was normalized with :func:`~gappletron.data.transform.transform`.
     :param bias: whether rows get one more feature that is always 1; ``"auto"`` as above.
     :param limits: :class:`gappletron.Limits` on the exploration. A budget by time takes that of playing.
     :param jobs: threads; by default as many as the machine has cores. The results do not depend on it.
@@ -158,7 +158,7 @@ class Runs:
         self.jobs = _jobs(jobs)
         self.learners = _named_learners(learners)
         stream = open_stream(stream)
-        self.stream: Stream = stream if rounds is None else limited(stream, whole(rounds, "rounds", least=1))
+        self.stream: Stream = stream if rounds is None else FirstRounds(stream, rounds)
         self.graph, self._changing = _graph_and_changes(graph, self.stream, revealing)
         for learner in self.learners.values():
             check_can_play(learner, self.graph)
@@ -247,7 +247,7 @@ class Runs:
         self._begun = True
         played = 0
         with _threads(min(self.jobs, len(self._runs))) as each:
-            for chunk in prepared_chunks(self.stream):
+            for chunk in prepare_chunks(self.stream):
                 if self.stream.is_open:
                     self._add_classes()
                 ready = chunk if self._positions is None else chunk.relabelled(self._positions)
