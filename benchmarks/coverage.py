@@ -21,7 +21,7 @@ import numpy as np
 
 from gappletron import FeedbackGraph, Limits, Monitor, Player, Synthetic, Watch, helper
 from gappletron.data.open import open_stream
-from gappletron.data.prepared import prepared_chunks
+from gappletron.data.prepared import prepare_chunks
 from gappletron.graphs.graph import open_graph
 from gappletron.kernel.pieces import entry
 from gappletron.kernel.state import Sizes, State
@@ -369,7 +369,7 @@ def played(stream, graph: FeedbackGraph, least: float, seed: int):
     player = Player("auto", graph, stream.features, seed=seed, monitor=True, limits=limits)
     tally = new_tally(np.zeros(0, np.int64), graph.n_actions, graph.n_classes)
     rounds = 0
-    for chunk in prepared_chunks(stream):
+    for chunk in prepare_chunks(stream):
         player.advance(chunk, tally)
         rounds += len(chunk.chunk.labels)
     wrong = rounds - int(np.trace(tally.confusion[: graph.n_classes]))

@@ -22,8 +22,8 @@ import numba
 import numpy as np
 
 from gappletron import UNSEEN, FeedbackGraph, Gappletron, Online, Player, Synthetic, named, names
-from gappletron.data.prepared import prepared
-from gappletron.data.stream import frozen
+from gappletron.data.prepared import prepare
+from gappletron.data.stream import make_chunk
 from gappletron.learners.optimizers import AdaGrad, FixedOGD, ProjectedOGD, ScaleFreeFTRL
 
 FULL_MATRIX = ("newtron", "soba", "second-order-perceptron")
@@ -68,7 +68,7 @@ def joined(chunks) -> tuple:
     chunks = list(chunks)
     sizes = np.concatenate([np.diff(chunk.indptr) for chunk in chunks])
     parts = (np.concatenate([chunk[i] for chunk in chunks]) for i in (1, 2, 3))
-    return frozen(np.concatenate([[0], np.cumsum(sizes)]), *parts)
+    return make_chunk(np.concatenate([[0], np.cumsum(sizes)]), *parts)
 
 
 def seconds(call) -> float:
@@ -101,7 +101,7 @@ def time_rounds(
     chunk, graph: FeedbackGraph, learner, repeats: int, floor, features: int = D, watch: bool = False
 ) -> tuple[float, float]:
     """Nanoseconds per round, and the median over the repeats of the ratio to a bare pass timed right before."""
-    checked, nanoseconds, ratios = prepared(chunk), [], []
+    checked, nanoseconds, ratios = prepare(chunk), [], []
     for repeat in range(repeats + 1):
         player = Player(learner, graph, features, seed=repeat, monitor=watch)
         player._engine.compile_chunks(Counts())

@@ -19,7 +19,7 @@ from sklearn.datasets import load_svmlight_file
 
 from gappletron.data.svmlight import SvmlightFile
 from gappletron.data.synthetic import Synthetic
-from gappletron.data.transform import transformed
+from gappletron.data.transform import transform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,7 +80,7 @@ def synthetic(rounds: int = 1_000_000) -> None:
     rng = np.random.default_rng(0)
     for classes, features in ((9, 120), (6, 80), (12, 160)):
         stream = Synthetic(classes, features, rounds=rounds)
-        changed = transformed(Synthetic(classes, features, rounds=rounds // 10), "log1p-unit", bias=True)
+        changed = transform(Synthetic(classes, features, rounds=rounds // 10), "log1p-unit", bias=True)
         draws = features // 8 + 3  # per round: the unrelated bits, the class, whether there is noise, and its class
         block = np.empty(1000 * draws)
         for warm in (stream, changed):

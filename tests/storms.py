@@ -43,7 +43,7 @@ from gappletron import (
     read_decisions,
 )
 from gappletron.base.errors import SpentReceipt, Unavailable
-from gappletron.data.stream import frozen
+from gappletron.data.stream import make_chunk
 from gappletron.kernel import pieces
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.kernel.pieces import ready
@@ -1123,7 +1123,7 @@ def chunk_of(X, y):
     """Rows and labels as a chunk, zeros left out."""
     rows, indices = np.nonzero(X)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(X)))])
-    return frozen(indptr, indices, X[rows, indices], y)
+    return make_chunk(indptr, indices, X[rows, indices], y)
 
 
 def broken(player):

@@ -356,7 +356,7 @@ ADAPTERS = {
 def play_ours(game: Game) -> Outcome:
     """One run of one of our learners. Its seconds are the clock's, which are never fewer than the processor's."""
     from gappletron import FeedbackGraph, play
-    from gappletron.data.stream import ArrayStream
+    from gappletron.data.arrays import ArrayStream
 
     stream, feedback = game.stream, game.feedback
     classes = range(stream.classes)

@@ -13,13 +13,14 @@ from .data.adversarial import (
     FreshThenSegments as FreshThenSegments,
     Segments as Segments,
 )
+from .data.arrays import ArrayStream as ArrayStream
+from .data.generated import UnitVectors as UnitVectors
 from .data.normalization import Columns as Columns
 from .data.open import open_stream as open_stream
 from .data.records.encoder import Encoder as Encoder
-from .data.stream import ArrayStream as ArrayStream, Chunk as Chunk, Stream as Stream
+from .data.stream import Chunk as Chunk, Stream as Stream
 from .data.svmlight import SvmlightFile as SvmlightFile
 from .data.synthetic import Synthetic as Synthetic
-from .data.unit_vectors import UnitVectors as UnitVectors
 from .graphs.graph import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays, Plan as Plan
 from .kernel.pieces import Piece as Piece, compiled as compiled, helper as helper, interpreted as interpreted
 from .kernel.state import Field as Field, Scratch as Scratch

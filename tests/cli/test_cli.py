@@ -351,8 +351,10 @@ def test_features_classes_and_the_largest_norm(svm, tmp_path):
 def test_a_file_is_read_once_to_play_after_at_most_one_scan(options, openings, svm, monkeypatch):
     """However many learners and repeats play."""
     opened = []
-    reader = gappletron.data.sources.opened
-    monkeypatch.setattr("gappletron.data.sources.opened", lambda path, name: opened.append(path) or reader(path, name))
+    reader = gappletron.data.sources.open_file
+    monkeypatch.setattr(
+        "gappletron.data.sources.open_file", lambda path, name: opened.append(path) or reader(path, name)
+    )
     code, _, err = ended("run", svm, "--learner", "gapsmh", "--learner", "gaphin", "--repeats", 2, *options)
     assert (code, err) == (0, "")
     assert opened == [str(svm)] * openings

@@ -13,7 +13,7 @@ from gappletron import FeedbackGraph, UserError, named, names, play, tuned
 from gappletron.data import adversarial
 from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments, root_for
 from gappletron.data.open import open_stream
-from gappletron.data.stream import CHUNK, limited
+from gappletron.data.stream import CHUNK, FirstRounds
 from gappletron.paper.adversary import GRAPH, quietest_after_fresh, quietest_segment
 
 FALSE_ALARM = 1e-6
@@ -154,7 +154,7 @@ def test_long_streams_come_in_several_chunks():
 
 def test_a_longer_stream_of_fresh_features_begins_as_the_shorter():
     short = rounds_of(FreshFeatures(3, 2, 40, 5))
-    assert rounds_of(limited(FreshFeatures(3, 2, 1000, 5), 40)) == short
+    assert rounds_of(FirstRounds(FreshFeatures(3, 2, 1000, 5), 40)) == short
     assert rounds_of(FreshFeatures(3, 2, 40, 6)) != short
 
 

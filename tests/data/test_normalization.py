@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 from gappletron import UNSEEN, ArrayStream, FeedbackGraph, Online, Player, UserError, interpreted, play
-from gappletron.data.transform import transformed
+from gappletron.data.transform import transform
 from problems import small_stream
 
 GRAPH = FeedbackGraph.filtering(["a", "b", "c"])
@@ -65,7 +65,7 @@ def test_columns_against_the_naive_reference(outlier):
     X, y = mixed_rows(np.random.default_rng(0), 1200)
     if outlier is not None:
         X[60] *= outlier
-    (chunk,) = transformed(ArrayStream(X, y), "columns").chunks()
+    (chunk,) = transform(ArrayStream(X, y), "columns").chunks()
     found = sparse.csr_matrix((chunk.values, chunk.indices, chunk.indptr), shape=X.shape).toarray()
     np.testing.assert_allclose(found, columns(X.tolist()), atol=1e-12)
 
@@ -81,7 +81,7 @@ def test_a_player_scales_as_a_stream_does():
                 given = Player("auto", GRAPH, 6 + bias, seed=1, normalize=None, bias=False)
                 for chunk in stream.chunks():
                     player.advance(chunk)
-                for chunk in transformed(stream, normalize, bias).chunks():
+                for chunk in transform(stream, normalize, bias).chunks():
                     given.advance(chunk)
                 assert player.weights.tobytes() == given.weights.tobytes()
                 assert player.features == 6
@@ -175,7 +175,7 @@ def test_a_column_that_keeps_step_with_the_rows_gets_a_scale():
         rows[:1100, 1] = 0.0
         rows[1100 + parity :: 2, 1] = np.random.default_rng(0).normal(500, 1, len(rows[1100 + parity :: 2]))
         rows[1101 - parity :: 2, 1] = 0.0
-        (chunk,) = transformed(ArrayStream(rows, np.arange(3000) % 2), "columns").chunks()
+        (chunk,) = transform(ArrayStream(rows, np.arange(3000) % 2), "columns").chunks()
         late = chunk.values[chunk.indptr[2000] : chunk.indptr[3000]]
         assert np.abs(late).max() < 3.0
 
@@ -200,7 +200,7 @@ def test_few_columns_and_a_threshold_away_from_the_mean(width):
 def test_a_transformed_stream_is_not_transformed_again():
     X, y = mixed_rows(np.random.default_rng(6), 150)
     stream = ArrayStream(X, [GRAPH.classes[k] for k in y], classes=GRAPH.classes)
-    by_stream = play("auto", transformed(stream, "columns", bias=True), GRAPH, seed=5)[0]
+    by_stream = play("auto", transform(stream, "columns", bias=True), GRAPH, seed=5)[0]
     assert by_stream.mistakes == play("auto", stream, GRAPH, seed=5)[0].mistakes
 
 

@@ -19,8 +19,8 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils import murmurhash3_32
 
 from gappletron import Encoder, UserError, interpreted
-from gappletron.data.records.hashing import hashed
-from gappletron.data.records.values import number_of, text_of
+from gappletron.data.records.hashing import hash_string
+from gappletron.data.records.values import to_number, to_text
 
 FEATURES = 2**18
 
@@ -87,7 +87,7 @@ def test_the_hash_is_scikit_learns():
     for length in range(40):
         text = "".join(map(chr, rng.integers(32, 0x2FFF, length)))
         seed = int(rng.integers(2**32))
-        assert hashed(text, seed) == murmurhash3_32(text.encode(), seed=seed, positive=True)
+        assert hash_string(text, seed) == murmurhash3_32(text.encode(), seed=seed, positive=True)
 
 
 @pytest.mark.parametrize("ngrams", [1, 2, 3])
@@ -212,7 +212,7 @@ def test_dates_and_other_objects_of_pandas_and_numpy():
         simple = frame[["delta", "nano", "price"]]
         one_by_one = [as_dict(encoder.encode(row)) for _, row in simple.astype(object).iterrows()]
         assert rows_of(encoder.encode_many(simple)) == one_by_one
-    assert text_of(np.datetime64("2024-01-05T10:00:00.000000001")) == "2024-01-05 10:00:00"
+    assert to_text(np.datetime64("2024-01-05T10:00:00.000000001")) == "2024-01-05 10:00:00"
 
 
 def test_frames_that_are_refused():
@@ -229,15 +229,15 @@ def test_frames_that_are_refused():
 
 def test_numbers_in_texts():
     for text, number in [("1.5", 1.5), (" 2 ", 2.0), ("-1e3", -1000.0), ("True", 1.0), ("false", 0.0)]:
-        assert number_of(text) == number
+        assert to_number(text) == number
     for text in ("NA", "n/a", "", "nan", "NULL", "?", "None"):
-        assert math.isnan(number_of(text))
+        assert math.isnan(to_number(text))
     for text in ("two", "1_000", "0x10", "1,5"):
-        assert number_of(text) is None
-    assert number_of(datetime.date(1970, 1, 2)) == 86_400
-    assert number_of(datetime.timedelta(minutes=1)) == 60
-    assert number_of(decimal.Decimal("2.5")) == 2.5
-    assert number_of(10**400) == math.inf
+        assert to_number(text) is None
+    assert to_number(datetime.date(1970, 1, 2)) == 86_400
+    assert to_number(datetime.timedelta(minutes=1)) == 60
+    assert to_number(decimal.Decimal("2.5")) == 2.5
+    assert to_number(10**400) == math.inf
 
 
 def test_a_numeric_column_of_texts_is_the_same_in_a_table():
@@ -276,8 +276,8 @@ def test_lists_and_mappings():
         encoder.encode(nested)
 
 
-def test_text_of():
-    assert [text_of(value) for value in (1, 1.0, np.float32(2), True, np.bool_(False), b"\xe9", "x")] == [
+def test_to_text():
+    assert [to_text(value) for value in (1, 1.0, np.float32(2), True, np.bool_(False), b"\xe9", "x")] == [
         "1",
         "1",
         "2",

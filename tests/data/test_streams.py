@@ -15,12 +15,13 @@ from hypothesis.extra import numpy as hnp
 
 from gappletron import FeedbackGraph, Runs, play
 from gappletron.base.errors import UserError
-from gappletron.data import open, prepared, stream
+from gappletron.data import arrays, prepared, stream
+from gappletron.data.arrays import ArrayStream, load_digits
 from gappletron.data.open import open_stream
-from gappletron.data.stream import CHUNK, ArrayStream, Chunk, Stream, _largest_norm, digits, limited
+from gappletron.data.stream import CHUNK, Chunk, FirstRounds, Stream, _largest_norm
 from gappletron.data.svmlight import SvmlightFile
 from gappletron.data.synthetic import Synthetic
-from gappletron.data.transform import _biased, _normalized, transformed
+from gappletron.data.transform import _normalize, _write_biased, transform
 from gappletron.kernel import pieces
 from gappletron.kernel.pieces import interpreted
 
@@ -142,8 +143,8 @@ def test_chunks_are_cut_by_rows_and_by_entries(monkeypatch):
     for data in (X, sp.csr_array(X)):
         whole = next(ArrayStream(data, y).chunks())
         for rows, entries in ((7, 10**6), (50, 8), (50, 1), (3, 9)):
-            monkeypatch.setattr(stream, "CHUNK", rows)
-            monkeypatch.setattr(stream, "ENTRIES", entries)
+            monkeypatch.setattr(arrays, "CHUNK", rows)
+            monkeypatch.setattr(arrays, "ENTRIES", entries)
             parts = list(ArrayStream(data, y).chunks())
             assert all(
                 len(part.labels) <= rows and (len(part.values) <= entries or len(part.labels) == 1) for part in parts
@@ -256,8 +257,8 @@ def test_norms_beyond_the_range_of_squares():
         ArrayStream([[1.7e308, 1.7e308], [1, 1]], [0, 1]).max_norm  # noqa: B018
 
 
-def test_digits():
-    found = digits()
+def test_load_digits():
+    found = load_digits()
     (chunk,) = found.chunks()
     check_chunk(chunk, 64, 10)
     assert chunk.values.max() == 1.0
@@ -268,10 +269,10 @@ def test_digits():
 
 
 def test_limited_takes_what_there_is(monkeypatch):
-    monkeypatch.setattr(stream, "CHUNK", 2)
+    monkeypatch.setattr(arrays, "CHUNK", 2)
     whole = ArrayStream(ROWS, LABELS)
     for rounds in range(1, 7):
-        cut = limited(whole, rounds)
+        cut = FirstRounds(whole, rounds)
         assert cut.rounds == min(rounds, 4)
         found = list(cut.chunks())
         for chunk in found:
@@ -286,7 +287,7 @@ def test_limited_takes_what_there_is(monkeypatch):
     )
     for wrong in (0, -1, 2.5, None, True):
         with pytest.raises(UserError, match="rounds"):
-            limited(whole, wrong)
+            FirstRounds(whole, wrong)
 
 
 def test_limited_asks_for_no_chunk_it_does_not_need():
@@ -297,9 +298,9 @@ def test_limited_asks_for_no_chunk_it_does_not_need():
             yield Chunk(np.arange(3), np.zeros(2, np.int32), np.ones(2), np.arange(2))
             pytest.fail("asked for more")
 
-    assert sum(len(chunk.labels) for chunk in limited(Once(), 2).chunks()) == 2
-    assert limited(Once(), 2).rounds == 2
-    assert transformed(Once(), bias=True).max_norm is None
+    assert sum(len(chunk.labels) for chunk in FirstRounds(Once(), 2).chunks()) == 2
+    assert FirstRounds(Once(), 2).rounds == 2
+    assert transform(Once(), bias=True).max_norm is None
 
 
 # ------------------------------------------------------------------------------------------------------ transformations
@@ -323,7 +324,7 @@ def test_transformed_as_written_down(normalize, bias):
     rng = np.random.default_rng(5)
     X = rng.standard_normal((300, 6)) * rng.integers(0, 2, (300, 6)) * 100
     plain = ArrayStream(X, np.arange(300) % 3)
-    changed = transformed(plain, normalize, bias)
+    changed = transform(plain, normalize, bias)
     (before,), (after,) = plain.chunks(), changed.chunks()
     check_chunk(after, 6 + bias, 3)
     for row in range(300):
@@ -337,13 +338,13 @@ def test_transformed_as_written_down(normalize, bias):
     assert largest <= changed.max_norm * (1 + 1e-15)
     assert math.isclose(largest, changed.max_norm)
     with interpreted():
-        (again,) = transformed(plain, normalize, bias).chunks()
+        (again,) = transform(plain, normalize, bias).chunks()
     assert again.values.tobytes() == after.values.tobytes()
 
 
 def test_unit_norm_beyond_the_range_of_squares():
     X = [[3e200, 4e200], [1.7e308, 1.7e308], [3e-200, 4e-200], [5e-324, 0.0], [0.0, 0.0]]
-    changed = transformed(ArrayStream(X, [0, 1, 0, 1, 0]), "unit")
+    changed = transform(ArrayStream(X, [0, 1, 0, 1, 0]), "unit")
     (chunk,) = changed.chunks()
     assert changed.max_norm == 1.0
     assert np.allclose(chunk.values, [0.6, 0.8, math.sqrt(0.5), math.sqrt(0.5), 0.6, 0.8, 1.0], rtol=1e-15)
@@ -352,11 +353,11 @@ def test_unit_norm_beyond_the_range_of_squares():
 
 def test_wrong_transformations():
     plain = ArrayStream(ROWS, LABELS)
-    assert transformed(plain) is plain
+    assert transform(plain) is plain
     with pytest.raises(UserError, match="no normalization 'l2': choose one of 'auto', 'none', 'unit', 'log1p-unit'"):
-        transformed(plain, "l2")
+        transform(plain, "l2")
     with pytest.raises(UserError, match="bias must be True or False"):
-        transformed(plain, bias=1)
+        transform(plain, bias=1)
 
 
 # ----------------------------------------------------------------------------------------------------------------- door
@@ -416,9 +417,9 @@ def test_a_stream_knows_whether_the_order_of_its_classes_was_given(tmp_path):
     ):
         opened = open_stream(given_by)
         assert opened.classes_given is wanted
-        assert limited(opened, 2).classes_given is wanted
-        assert transformed(opened, bias=True).classes_given is wanted
-        assert prepared.Remembered(limited(opened, 2)).classes_given is wanted
+        assert FirstRounds(opened, 2).classes_given is wanted
+        assert transform(opened, bias=True).classes_given is wanted
+        assert prepared.Remembered(FirstRounds(opened, 2)).classes_given is wanted
 
 
 MAIL = ([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], ["legit", "junk", "legit"])
@@ -436,7 +437,7 @@ def test_the_revealing_class_must_be_named_where_the_order_comes_from_the_data(p
         with pytest.raises(UserError, match=rf"\A{message}\Z"):
             play("gapsmh", MAIL, preset)
         with pytest.raises(UserError, match="needs the class that reveals"):
-            play("gapsmh", transformed(limited(ArrayStream(*MAIL), 2), bias=True), preset)
+            play("gapsmh", transform(FirstRounds(ArrayStream(*MAIL), 2), bias=True), preset)
         with pytest.raises(UserError, match="needs the class that reveals"):
             play("gapsmh", path, preset)
         for name in ("junk", "legit"):
@@ -462,8 +463,7 @@ def test_revealing_goes_with_a_preset(tmp_path):
         play("gapsmh", MAIL, "filtering", revealing="legal")
 
 
-def test_public_names():
-    assert all(hasattr(open, name) for name in open.__all__)
+def test_the_names_of_streams():
     assert repr(ArrayStream(ROWS, LABELS, name="mail")) == "<ArrayStream 'mail'>"
     with pytest.raises(TypeError):
         Stream()  # type: ignore[abstract]
@@ -491,7 +491,11 @@ def test_kernels_are_compiled_for_one_set_of_types(tmp_path, monkeypatch):
             for chunk in opened.chunks():
                 stream.largest_norm(chunk)
     compiled = [(kernel.py_func, len(kernel.signatures)) for kernel in pieces.entry_points]
-    for function, dispatchers in ((_largest_norm, 1), (_biased, 1), (_normalized, 2)):  # one for each normalization
+    for function, dispatchers in (
+        (_largest_norm, 1),
+        (_write_biased, 1),
+        (_normalize, 2),
+    ):  # one for each normalization
         assert [count for found, count in compiled if found is function] == [1] * dispatchers
 
 
@@ -546,9 +550,9 @@ def test_a_foreign_stream_is_brought_into_the_kernels_types():
     "wrap",
     [
         open_stream,
-        lambda s: limited(s, 3),
-        lambda s: open_stream(limited(s, 3), bias=True),
-        lambda s: transformed(s, "unit", True),
+        lambda s: FirstRounds(s, 3),
+        lambda s: open_stream(FirstRounds(s, 3), bias=True),
+        lambda s: transform(s, "unit", True),
     ],
 )
 def test_a_foreign_chunk_that_would_break_compiled_code_is_refused(arrays, problem, wrap):

@@ -18,9 +18,9 @@ from sklearn.datasets import load_svmlight_file
 
 from gappletron.base.errors import UserError
 from gappletron.data import sources, svmlight
-from gappletron.data.stream import limited
+from gappletron.data.stream import FirstRounds
 from gappletron.data.svmlight import SvmlightFile
-from gappletron.data.transform import transformed
+from gappletron.data.transform import transform
 from gappletron.kernel.pieces import interpreted
 from problems import no_error_left
 
@@ -152,13 +152,13 @@ def test_most_numbers_need_no_help_from_python(write, monkeypatch):
     """17 digits of a double are never near the middle of two doubles; of random digits about one in 700 is."""
     rng = np.random.default_rng(1)
     helped = []
-    settle = svmlight._settle
+    read = svmlight._read_doubtful
 
     def counting(text, cursor, *rest):
         helped.append(cursor.doubtful)
-        return settle(text, cursor, *rest)
+        return read(text, cursor, *rest)
 
-    monkeypatch.setattr(svmlight, "_settle", counting)
+    monkeypatch.setattr(svmlight, "_read_doubtful", counting)
     for texts, least, most in (
         ([f"{x:.17g}" for x in rng.standard_normal(20_000)], 0, 0),
         ([f"0.{n}" for n in rng.integers(10**17, 10**18, 20_000)], 5, 100),
@@ -276,7 +276,7 @@ def test_real_files_have_the_bits_of_sklearn(name, tmp_path, shared_data):
         ("0\n1 1:-INF\n", "line 2: '1:-INF' has a value that is infinite"),
         ("0\n1 1:1e999\n", "line 2: '1e999' is too large for a double"),
         ("0\n-9e999 1:1\n", "line 2: '-9e999' is too large"),
-        ("0\n1 2:1 3:" + "9" * 400 + "\n", f"line 2: '{'9' * 40}...' is too large"),
+        ("0\n1 2:1 3:" + "9" * 400 + "\n", f"line 2: '{'9' * 39}…' is too large"),
         ("nan 1:1\n", "line 1: the label 'nan' is not a number"),
         ("infinity 1:1\n", "line 1: the label 'infinity' is infinite"),
         ("0\n\n1_0 1:1\n", "line 3: the label '1_0' is not a valid number"),
@@ -300,7 +300,7 @@ def test_real_files_have_the_bits_of_sklearn(name, tmp_path, shared_data):
         ("1,2 1:1\n", "line 1: the label '1,2'"),
         ("0 1:0x10\n", "line 1: '1:0x10' has"),
         ("spam " + "x" * 100, "line 1: the label 'spam'"),
-        ("0 " + "x" * 100, f"line 1: '{'x' * 40}...' is not"),
+        ("0 " + "x" * 100, f"line 1: '{'x' * 39}…' is not"),
         (b"0\n1 1:\xff\xfe\n", "line 2: .* has a value"),
         (b"\xef\xbb\xbf1 1:1\n", "line 1: the label"),
         (b"0\n1 1:1\0\n", "line 2: there is a NUL byte"),
@@ -359,7 +359,7 @@ def test_the_rows_before_a_wrong_line_are_played(bad, write):
     with pytest.raises(UserError, match="line 4"):
         next(chunks)
     assert len(played(SvmlightFile(path, features=3, classes=[0, 1], rounds=3))[3]) == 3
-    assert len(played(limited(SvmlightFile(path, features=3, classes=[0, 1]), 3))[3]) == 3
+    assert len(played(FirstRounds(SvmlightFile(path, features=3, classes=[0, 1]), 3))[3]) == 3
     with pytest.raises(UserError, match="line 4"):
         SvmlightFile(path, features=3).prepare() if bad[0] != "7" else SvmlightFile(path, classes=[0, 1]).prepare()
 
@@ -420,7 +420,7 @@ def test_gzip(write):
 
 
 def test_a_file_of_numbers_is_not_a_classification(write, monkeypatch):
-    monkeypatch.setattr(svmlight, "MOST_CLASSES", 50)
+    monkeypatch.setattr(sources, "MOST_CLASSES", 50)
     with pytest.raises(UserError, match=r"more than 50 distinct labels .* looks like regression"):
         SvmlightFile(write("".join(f"{i}.5\n" for i in range(51)))).scan()
 
@@ -518,7 +518,7 @@ def test_options_replace_the_scan(write, monkeypatch):
         assert (stream.features, stream.classes, stream.rounds, stream.max_norm) == (4, (1, 0), None, 9.0)
         assert played(stream)[3].tolist() == [1, 0, 1]
         assert played(stream)[3].tolist() == [1, 0, 1]
-        assert limited(stream, 2).rounds == 2
+        assert FirstRounds(stream, 2).rounds == 2
     assert SvmlightFile(path, features=4, classes=[1, 0]).max_norm == 5.0
     assert SvmlightFile(path, features=4).classes == (0, 1)
     with pytest.raises(UserError, match="Euclidean norm is too large"):
@@ -529,13 +529,13 @@ def test_options_replace_the_scan(write, monkeypatch):
 def openings(monkeypatch):
     """How often a file was opened: the list grows with every opening."""
     paths: list[str] = []
-    opened = sources.opened
+    opened = sources.open_file
 
     def counting(path, name):
         paths.append(path)
         return opened(path, name)
 
-    monkeypatch.setattr(sources, "opened", counting)
+    monkeypatch.setattr(sources, "open_file", counting)
     return paths
 
 
@@ -546,7 +546,7 @@ GIVEN = {"features": 2, "classes": [1, 0], "max_norm": 9.0}
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_file_is_scanned_at_most_once_and_read_once_to_play(names, bias, write, openings):
     path = write("0 1:3 2:4\n1 1:1\n0\n")
-    stream = transformed(limited(SvmlightFile(path, **{name: GIVEN[name] for name in names}), 2), bias=bias)
+    stream = transform(FirstRounds(SvmlightFile(path, **{name: GIVEN[name] for name in names}), 2), bias=bias)
     needs_scan = not {"features", "classes"} <= set(names)
     for _ in range(2):
         stream.prepare()
@@ -577,7 +577,7 @@ def test_progress(write, monkeypatch):
         calls: list[tuple[int, int]] = []
         SvmlightFile(write(content)).scan(lambda *call, calls=calls: calls.append(call))
         assert calls[-1] == (len(content), len(content))
-        prepared = transformed(limited(SvmlightFile(write(content)), 3), bias=True)
+        prepared = transform(FirstRounds(SvmlightFile(write(content)), 3), bias=True)
         prepared.prepare(lambda *call, calls=calls: calls.append(call))
         assert len(calls) % 2 == 0
         calls = calls[: len(calls) // 2]
@@ -613,7 +613,7 @@ def test_many_doubtful_numbers_in_one_row(write):
 
 def test_a_line_without_end(write, monkeypatch):
     monkeypatch.setattr(sources, "BLOCK", 1 << 16)
-    monkeypatch.setattr(svmlight, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(sources, "LONGEST_LINE", 1 << 20)
     with pytest.raises(UserError, match="line 2 is longer than 1 MiB"):
         SvmlightFile(write("0\n1 " + " " * (3 << 20))).scan()
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from gappletron.base.errors import UserError
 from gappletron.data import synthetic
-from gappletron.data.stream import CHUNK, Chunk, limited
+from gappletron.data.stream import CHUNK, Chunk, FirstRounds
 from gappletron.data.synthetic import Synthetic
 from gappletron.kernel.pieces import interpreted
 
@@ -108,7 +108,7 @@ def test_a_longer_stream_begins_as_the_shorter_and_chunks_do_not_matter(monkeypa
     assert np.array_equal(whole_stream.indices[:entries], short.indices)
     assert np.array_equal(whole_stream.labels[:700], short.labels)
     monkeypatch.setattr(synthetic, "CHUNK", 97)
-    cut = everything(limited(Synthetic(rounds=CHUNK + 1000), 700))
+    cut = everything(FirstRounds(Synthetic(rounds=CHUNK + 1000), 700))
     assert all(np.array_equal(a, b) for a, b in zip(cut, short, strict=True))
     monkeypatch.setattr(synthetic, "ENTRIES", 100)  # three rows of at most 30
     assert {len(chunk.labels) for chunk in Synthetic(rounds=9).chunks()} <= {3, 4}

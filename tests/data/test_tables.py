@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from gappletron import UNSEEN, Encoder, FeedbackGraph, Online, Player, Runs, UserError, open_stream, play
-from gappletron.data import readers, sources
+from gappletron.data import formats, sources
 from gappletron.data.tables import RecordStream, TableFile
 from gappletron.play import saved
 
@@ -353,7 +353,7 @@ def test_labels_of_numbers_with_gaps(tmp_path):
 def test_json_blocks_are_bounded_in_bytes(write, monkeypatch):
     monkeypatch.setattr(sources, "BLOCK", 1000)
     path = write("".join(json.dumps({"label": "ab"[n % 2], "t": "x" * 400}) + "\n" for n in range(20)), "a.jsonl")
-    assert max(map(len, readers.read_json(readers.Source(str(path), "a")))) == 3
+    assert max(map(len, formats.read_json(sources.Source(path)))) == 3
 
 
 # --------------------------------------------------------------------------------------------------------------- pipes
@@ -529,9 +529,10 @@ def test_memory_is_stated_before_it_is_taken(monkeypatch):
 
 
 def test_formats_by_suffix():
-    assert set(readers.SUFFIXES.values()) == {*readers.READERS, "svmlight"}
-    assert readers.format_of("a/b.CSV.GZ") == "csv"
-    assert readers.format_of("archive.gz") is None
+    for one in formats.FORMATS.values():
+        assert [formats.find_ending(f"data{ending}") for ending in one.endings] == [one] * len(one.endings)
+    assert formats.find_ending("a/b.CSV.GZ").name == "csv"
+    assert formats.find_ending("archive.gz") is None
 
 
 def test_a_table_file_names_itself(write):

@@ -32,7 +32,7 @@ from gappletron import (
     play,
     tuned,
 )
-from gappletron.data.stream import frozen
+from gappletron.data.stream import make_chunk
 from gappletron.kernel.lanes import lanes_for
 from gappletron.kernel.numerics import hinge_direction, margin, rival
 from gappletron.kernel.pieces import ready
@@ -492,7 +492,7 @@ class InPieces(Stream):
         for chunk in self.stream.chunks():
             for some in np.array_split(np.arange(chunk.labels.size), 3):
                 begin, end = chunk.indptr[some[0]], chunk.indptr[some[-1] + 1]
-                yield frozen(
+                yield make_chunk(
                     chunk.indptr[some[0] : some[-1] + 2] - begin,
                     chunk.indices[begin:end],
                     chunk.values[begin:end],

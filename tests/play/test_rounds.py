@@ -127,7 +127,7 @@ def test_threads_chunks_and_neighbours_change_nothing(monkeypatch):
     learners = {"a": Gappletron(), "b": Gappletron(exploration=EXPLORATIONS["top-up"](0.1))}
     results = []
     for jobs, size in itertools.product((1, 4), (1000, 64)):
-        monkeypatch.setattr("gappletron.data.stream.CHUNK", size)
+        monkeypatch.setattr("gappletron.data.arrays.CHUNK", size)
         runs = Runs(learners, stream_of(graph, X, y), graph, repeats=3, seed=1, jobs=jobs)
         assert len(list(runs)) == -(-1000 // size)
         results.append(

@@ -97,15 +97,15 @@ def _batches(model: Online, data: str, table: Table) -> Iterator[tuple[Any, list
     """Sparse matrices of some rows at a time, and their labels where a column has them, empty where there is none."""
     from scipy.sparse import csr_array
 
-    from gappletron.data.readers import format_of
+    from gappletron.data.formats import SVMLIGHT, find_ending
     from gappletron.data.svmlight import SvmlightFile
-    from gappletron.data.tables import kinds_of, labels_of, table_blocks
+    from gappletron.data.tables import find_kinds, find_labels, read_table
 
     if model.encoder is None:
         if (
             table.label is not None
-            or table.format not in (None, "svmlight")
-            or format_of(data) not in (None, "svmlight")
+            or table.format not in (None, SVMLIGHT.name)
+            or find_ending(data) not in (None, SVMLIGHT)
         ):
             raise UserError("the model was made without an encoder, so it takes svmlight files only, without --label")
         for chunk in SvmlightFile(data, features=model.features, classes=(0, 1)).rows():
@@ -114,7 +114,7 @@ def _batches(model: Online, data: str, table: Table) -> Iterator[tuple[Any, list
         return
     encoder = model.encoder
     wanted = {name for name, kind in encoder.kinds.items() if kind != "drop"}
-    for number, block in enumerate(table_blocks(data, table.format, table.names)):
+    for number, block in enumerate(read_table(data, table.format, table.names)):
         here = [name for record in block for name in record] if isinstance(block, list) else block.schema.names
         if number == 0:
             if wanted and wanted.isdisjoint(here):
@@ -122,13 +122,13 @@ def _batches(model: Online, data: str, table: Table) -> Iterator[tuple[Any, list
                     f"{data} has none of the model's columns {listing(sorted(wanted))}: name its columns so, or use "
                     "--columns where it has no header"
                 )
-            encoder = encoder.declaring(kinds_of(block, encoder))  # of columns that are new
+            encoder = encoder.declaring(find_kinds(block, encoder))  # of columns that are new
         if table.label is None:
             yield encoder.matrix(block), []
             continue
         if not isinstance(block, list) and table.label not in here:
             raise unknown(table.label, f"column in {data} called", here)
-        yield encoder.declaring({table.label: "drop"}).matrix(block), labels_of(block, table.label).texts()
+        yield encoder.declaring({table.label: "drop"}).matrix(block), find_labels(block, table.label).texts()
 
 
 def teach(
@@ -162,7 +162,7 @@ def teach(
     ] = None,
 ) -> None:
     """Learn from a file in which every label is known, without acting: a warm start."""
-    from gappletron.data.prepared import prepared_chunks
+    from gappletron.data.prepared import prepare_chunks
     from gappletron.graphs.graph import class_positions, new_classes, open_graph
     from gappletron.online.model import Online
     from gappletron.play.player import Player, for_records
@@ -193,7 +193,7 @@ def teach(
     positions = class_positions(stream.classes, saved.graph)
     rows = 0
     with progress("teaching") as show:
-        for chunk in prepared_chunks(stream):
+        for chunk in prepare_chunks(stream):
             saved.player.teach(chunk if positions is None else chunk.relabelled(positions))
             rows += len(chunk.chunk.labels)
             show(rows, stream.rounds)

@@ -14,10 +14,8 @@ import numpy as np
 
 from gappletron.base.checks import whole
 from gappletron.base.errors import UserError
-from gappletron.data.stream import CHUNK, MOST_FEATURES, Chunk, Stream, frozen
-from gappletron.kernel.spelling import settings
-
-__all__ = ["FreshFeatures", "FreshThenSegments", "Segments", "root_for"]
+from gappletron.data.generated import GeneratedStream
+from gappletron.data.stream import CHUNK, MOST_FEATURES, Chunk, make_chunk
 
 
 def root_for(rounds: int) -> int:
@@ -30,7 +28,7 @@ def root_for(rounds: int) -> int:
     return math.isqrt(whole(rounds, "the number of rounds T", least=2) // 2)
 
 
-class Segments(Stream):
+class Segments(GeneratedStream):
     """The stream of the filtering lower bound (Theorem "apple lower bound"): separable, and still root-T mistakes.
 
     Two classes; 1 reveals and 0 is blind, as in ``FeedbackGraph.filtering(2, revealing=1)`` (they are the paper's 2 and
@@ -45,7 +43,7 @@ class Segments(Stream):
     weight 1, and has norm 1; with one it also scores class 1 by the feature of that segment, with weight 2, and has
     norm sqrt(5).
 
-    >>> from gappletron.data.open import Segments
+    >>> from gappletron import Segments
     >>> stream = Segments(root=8, turned=3)
     >>> stream
     <Segments 'segments:R=8,turned=3'>
@@ -54,6 +52,11 @@ class Segments(Stream):
     >>> next(stream.chunks()).labels[20:40]
     array([0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0])
     """
+
+    kind = "segments"
+    keys = {"R": "root", "turned": "turned"}  # noqa: RUF012
+    example = "R=8,turned=3"
+    needed = ("R",)
 
     def __init__(self, root: int, turned: int | None = None) -> None:
         self.root = whole(root, "the root R", least=1, most=(MOST_FEATURES - 1) // 2)
@@ -64,17 +67,7 @@ class Segments(Stream):
         self.features = 2 * self.root + 1
         self.classes = (0, 1)
         self.max_norm = math.sqrt(2.0)
-        self.name = f"segments:R={self.root}" + ("" if self.turned is None else f",turned={self.turned}")
-
-    @classmethod
-    def parse(cls, spec: str) -> Segments:
-        """The stream of a specification such as ``R=8`` or ``R=8,turned=3``, what follows ``segments:`` in its name.
-
-        >>> from gappletron.data.open import Segments
-        >>> Segments.parse("R=8,turned=3")
-        <Segments 'segments:R=8,turned=3'>
-        """
-        return cls(**settings(spec, "segments", {"R": "root", "turned": "turned"}, "R=8,turned=3", needed=("R",)))
+        self._set_name(self.root, self.turned)
 
     @property
     def segment_ends(self) -> range:
@@ -99,10 +92,10 @@ class Segments(Stream):
             indices = np.zeros((n, 2), np.int32)
             indices[:, 1] = segment + 1
             labels = np.zeros(n, np.int64) if self.turned is None else segment == self.turned
-            yield frozen(np.arange(0, 2 * n + 1, 2), indices.reshape(-1), np.ones(2 * n), labels)
+            yield make_chunk(np.arange(0, 2 * n + 1, 2), indices.reshape(-1), np.ones(2 * n), labels)
 
 
-class FreshFeatures(Stream):
+class FreshFeatures(GeneratedStream):
     """The stream of the full-information lower bound (Theorem "full info lower bound"): a regret that grows with B and
     K.
 
@@ -116,7 +109,7 @@ class FreshFeatures(Stream):
 
     The labels depend on `classes` and `seed` alone: the first rounds of a longer stream are the shorter stream.
 
-    >>> from gappletron.data.open import FreshFeatures
+    >>> from gappletron import FreshFeatures
     >>> stream = FreshFeatures(classes=3, radius=2, rounds=100)
     >>> stream
     <FreshFeatures 'fresh:K=3,B=2,T=100,seed=0'>
@@ -127,6 +120,11 @@ class FreshFeatures(Stream):
         ...
     gappletron.UserError: with K=3 and B=2 the last feature comes in round 28: give at least 28 rounds, not 27
     """
+
+    kind = "fresh"
+    keys = {"K": "classes", "B": "radius", "T": "rounds", "seed": "seed"}  # noqa: RUF012
+    example = "K=3,B=2,T=100,seed=0"
+    needed = ("K", "B", "T")
 
     def __init__(self, classes: int, radius: int, rounds: int, seed: int = 0) -> None:
         K = whole(classes, "the number of classes K", least=2, most=10_000)
@@ -148,18 +146,7 @@ class FreshFeatures(Stream):
         self.seed = whole(seed, "seed")
         self.classes = tuple(range(K))
         self.max_norm = 1.0
-        self.name = f"fresh:K={K},B={self.radius},T={self.rounds},seed={self.seed}"
-
-    @classmethod
-    def parse(cls, spec: str) -> FreshFeatures:
-        """The stream of a specification such as ``K=3,B=2,T=100,seed=0``, what follows ``fresh:`` in its name.
-
-        >>> from gappletron.data.open import FreshFeatures
-        >>> FreshFeatures.parse("K=3,B=2,T=1e6")
-        <FreshFeatures 'fresh:K=3,B=2,T=1000000,seed=0'>
-        """
-        keys = {"K": "classes", "B": "radius", "T": "rounds", "seed": "seed"}
-        return cls(**settings(spec, "fresh", keys, "K=3,B=2,T=100,seed=0", needed=("K", "B", "T")))
+        self._set_name(K, self.radius, self.rounds, self.seed)
 
     @property
     def lower_bound(self) -> float:
@@ -186,10 +173,10 @@ class FreshFeatures(Stream):
             if drawn > 0:
                 labels[:drawn] = rng.random(drawn) * K  # never rounds up to K: see `below` in synthetic.py
                 labels[drawn:] = last = int(labels[drawn - 1])
-            yield frozen(np.arange(n + 1), np.minimum(np.arange(start, start + n), self.fresh), np.ones(n), labels)
+            yield make_chunk(np.arange(n + 1), np.minimum(np.arange(start, start + n), self.fresh), np.ones(n), labels)
 
 
-class FreshThenSegments(Stream):
+class FreshThenSegments(GeneratedStream):
     """Both lower bounds on one filtering graph with K classes (Corollary "lower"): fresh features, then segments.
 
     The first ``M + 1 = (B^2 - 1) K^2 + 1`` rounds are those of :class:`FreshFeatures`, with labels from all K classes;
@@ -198,13 +185,18 @@ class FreshThenSegments(Stream):
     in the second a class that neither reveals nor is the label is only a mistake. So the two bounds add up. The
     comparator loses nothing in the second part, and has the squared norm B^2 + 5.
 
-    >>> from gappletron.data.open import FreshThenSegments
+    >>> from gappletron import FreshThenSegments
     >>> stream = FreshThenSegments(classes=4, radius=2, root=8)
     >>> stream
     <FreshThenSegments 'fresh-segments:K=4,B=2,R=8,seed=0'>
     >>> stream.rounds, stream.features, stream.lower_bound, stream.comparator_loss
     (177, 66, 40.75, 27.0)
     """
+
+    kind = "fresh-segments"
+    keys = {"K": "classes", "B": "radius", "R": "root", "seed": "seed", "turned": "turned"}  # noqa: RUF012
+    example = "K=4,B=2,R=8,seed=0"
+    needed = ("K", "B", "R")
 
     def __init__(self, classes: int, radius: int, root: int, turned: int | None = None, seed: int = 0) -> None:
         self.second = Segments(root, turned)
@@ -215,19 +207,7 @@ class FreshThenSegments(Stream):
         self.features = self.first.features + self.second.features
         self.classes = self.first.classes
         self.max_norm = self.second.max_norm
-        ending = "" if self.turned is None else f",turned={self.turned}"
-        self.name = f"fresh-segments:K={K},B={B},R={self.root},seed={self.seed}{ending}"
-
-    @classmethod
-    def parse(cls, spec: str) -> FreshThenSegments:
-        """The stream of a specification such as ``K=4,B=2,R=8,seed=0,turned=3``, after ``fresh-segments:``.
-
-        >>> from gappletron.data.open import FreshThenSegments
-        >>> FreshThenSegments.parse("K=4,B=2,R=8,turned=3").turned
-        3
-        """
-        keys = {"K": "classes", "B": "radius", "R": "root", "seed": "seed", "turned": "turned"}
-        return cls(**settings(spec, "fresh-segments", keys, "K=4,B=2,R=8,seed=0", needed=("K", "B", "R")))
+        self._set_name(K, B, self.root, self.seed, self.turned)
 
     @property
     def segment_ends(self) -> list[int]:
@@ -248,4 +228,4 @@ class FreshThenSegments(Stream):
         """The rounds from the beginning."""
         yield from self.first.chunks()
         for chunk in self.second.chunks():
-            yield frozen(chunk.indptr, chunk.indices + self.first.features, chunk.values, chunk.labels)
+            yield make_chunk(chunk.indptr, chunk.indices + self.first.features, chunk.values, chunk.labels)

@@ -1,41 +1,73 @@
-"""Bytes from files and pipes, plain or compressed, a block at a time."""
+"""Bytes from files and pipes, plain or compressed, a block at a time; and what all streams from files share."""
 
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import itertools
 import os
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, BinaryIO
 
 from gappletron.base.errors import UserError
+from gappletron.data.stream import Stream
 
-__all__ = ["BlockFile", "blocks", "is_pipe", "opened", "unpacked"]
+Progress = Callable[[int, int], None] | None
+"""Called with the bytes (or rows) that were read, and those that there are."""
 
 BLOCK = 1 << 20
 """Bytes that are read, and at most decompressed, in one step."""
 
+LONGEST_LINE = 1 << 26
+"""The longest line, in bytes: a line is held in memory as a whole."""
+
+MOST_CLASSES = 100_000
+"""The maximum number of distinct labels: more look like the targets of a regression."""
+
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
-def is_pipe(path: str) -> bool:
-    """Whether the path can be read only once; a UserError if there is nothing to read."""
-    if path in ("-", "/dev/stdin") or path.startswith("/dev/fd/"):
-        return True
-    try:
-        mode = os.stat(path).st_mode  # noqa: PTH116 - an odd path such as '' must reach the operating system unchanged
-    except (OSError, ValueError) as error:
-        raise cannot_open(path, error) from None
-    if stat.S_ISDIR(mode):
-        raise UserError(f"{path} is a directory: name a file in it")
-    return not stat.S_ISREG(mode)
+class Source:
+    """A file, or the standard input for ``-``; its name in messages, and for CSV the columns where it has no header."""
+
+    def __init__(self, path: str | os.PathLike[str], columns: Iterable[str] | None = None) -> None:
+        try:
+            self.path = os.fsdecode(path)
+        except TypeError:
+            raise UserError(f"a file is named by a path, not by {path!r}") from None
+        self.name = "standard input" if self.path == "-" else self.path
+        self.columns = None if columns is None else tuple(columns)
+
+    def is_pipe(self) -> bool:
+        """Return whether it can be read only once; raise a UserError if there is nothing to read."""
+        if self.path in ("-", "/dev/stdin") or self.path.startswith("/dev/fd/"):
+            return True
+        try:
+            mode = os.stat(self.path).st_mode  # noqa: PTH116 - '' must reach the operating system unchanged
+        except (OSError, ValueError) as error:
+            raise _explain(self.path, error) from None
+        if stat.S_ISDIR(mode):
+            raise UserError(f"{self.path} is a directory: name a file in it")
+        return not stat.S_ISREG(mode)
+
+    @contextlib.contextmanager
+    def blocks(self, progress: Progress = None) -> Iterator[Iterator[bytes]]:
+        """The bytes, unpacked, some at a time."""
+        with open_file(self.path, self.name) as file:
+            yield _unpack(_read(file, self.name, progress), self.name)
+
+    def first_bytes(self) -> bytes:
+        """Return the first block; nothing where it cannot be read."""
+        with contextlib.suppress(UserError, OSError), self.blocks() as blocks:
+            return next(blocks, b"")
+        return b""
 
 
-def cannot_open(name: str, error: Exception) -> UserError:
+def _explain(name: str, error: Exception) -> UserError:
     if isinstance(error, FileNotFoundError):
         return UserError(f"there is no file {name!r}: check the path, or use 'digits' or 'synthetic:K=9,d=120'")
     if isinstance(error, PermissionError):
@@ -44,8 +76,8 @@ def cannot_open(name: str, error: Exception) -> UserError:
 
 
 @contextlib.contextmanager
-def opened(path: str, name: str) -> Iterator[BinaryIO]:
-    """A file, or the standard input for ``-``; `name` is for messages."""
+def open_file(path: str, name: str) -> Iterator[BinaryIO]:
+    """Open a file, or the standard input for ``-``; `name` is for messages."""
     if path == "-":
         if getattr(sys.stdin, "buffer", None) is None:
             raise UserError("there is no standard input to read: name a file")
@@ -54,20 +86,20 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
     try:
         file = open(path, "rb")  # noqa: PTH123, SIM115 - closed below; open and the body must not share an except
     except (OSError, ValueError) as error:
-        raise cannot_open(name, error) from None
+        raise _explain(name, error) from None
     with file:
         yield file
 
 
-def blocks(file: BinaryIO, name: str, progress: Callable[[int, int], None] | None) -> Iterator[bytes]:
-    """The bytes of a file, a block at a time; `progress` is called with (bytes read, bytes in all)."""
+def _read(file: BinaryIO, name: str, progress: Progress) -> Iterator[bytes]:
+    """Yield the bytes of a file, a block at a time."""
     total = os.fstat(file.fileno()).st_size if progress is not None else 0
     done = 0
     while True:
         try:
             block = file.read(BLOCK)
         except (OSError, ValueError) as error:
-            raise cannot_open(name, error) from None
+            raise _explain(name, error) from None
         if not block:
             return
         yield block
@@ -76,28 +108,29 @@ def blocks(file: BinaryIO, name: str, progress: Callable[[int, int], None] | Non
             progress(done, total)
 
 
-def unpacked(packed: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """The blocks themselves, or what they hold if they begin as gzip or zstd does."""
+def _unpack(packed: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """Return the blocks themselves, or what they hold if they begin as gzip or zstd does."""
     first = next(packed, b"")
     together = itertools.chain([first], packed)
     if first.startswith(GZIP):
-        return _unzipped(together, name)
+        # read1 gives what one step of decompression gives, so that nothing is lost before an error.
+        return _decompress(gzip.GzipFile(fileobj=BlockFile(together)).read1, name, "gzip")
     if first.startswith(ZSTD):
-        return _zstd_unpacked(together, name)
+        import pyarrow as pa
+
+        file = pa.CompressedInputStream(pa.PythonFile(BlockFile(together), mode="r"), "zstd")
+        return _decompress(file.read, name, "zstd")
     return together
 
 
-def _zstd_unpacked(packed: Iterator[bytes], name: str) -> Iterator[bytes]:
-    import pyarrow as pa
-
-    file = pa.CompressedInputStream(pa.PythonFile(BlockFile(packed), mode="r"), "zstd")
+def _decompress(read: Callable[[int], bytes], name: str, kind: str) -> Iterator[bytes]:
     while True:
         try:
-            text = file.read(BLOCK)
-        except OSError as error:
-            what = "truncated" if "runcated" in str(error) else "corrupt"
+            text = read(BLOCK)
+        except (OSError, EOFError, zlib.error) as error:
+            what = "truncated" if isinstance(error, EOFError) or "runcated" in str(error) else "corrupt"
             raise UserError(
-                f"{name} is {what}: decompressing it as zstd failed, download or compress it again"
+                f"{name} is {what}: decompressing it as {kind} failed, download or compress it again"
             ) from None
         if not text:
             return
@@ -134,30 +167,46 @@ class BlockFile(io.RawIOBase):
         return filled
 
 
-def _unzipped(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """What gzip has packed; several members read as one text."""
-    member: Any = None
-    packed = b""
-    while True:
-        packed = packed or next(blocks, b"")
-        ended = not packed
-        if member is None:
-            packed = packed.lstrip(b"\0")  # padding between members, as gzip itself allows it
-            if ended:
-                return
-            if not packed:
-                continue
-            member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-        try:
-            text = member.decompress(packed, BLOCK)  # at most a block comes out, however much is packed in
-        except zlib.error as error:
+class FileStream(Stream):
+    """The rows of a file or of a pipe, which can be read only once.
+
+    Opening reads nothing. What playing must know and was not given is found by one scan when it is first needed, and
+    what a scan has found is kept.
+    """
+
+    _scan: Any = None
+    """What a scan has found, with the number of `rows`; None before it."""
+
+    def __init__(self, path: str | os.PathLike[str], columns: Iterable[str] | None = None) -> None:
+        self._source = Source(path, columns)
+        self.path, self.name = self._source.path, self._source.name
+        self._pipe = self._source.is_pipe()
+
+    def _refuse_pipe(self) -> None:
+        if self._pipe:
             raise UserError(
-                f"{name} is corrupt: decompressing it as gzip failed ({error}), download or compress it again"
-            ) from None
-        if text:
-            yield text
-        elif ended and not member.eof:
-            raise UserError(f"{name} is truncated: its gzip data ends too early, download or compress it again")
-        packed = member.unused_data if member.eof else member.unconsumed_tail
-        if member.eof:
-            member = None
+                f"{self.name} is a pipe and was read already: write it to a file first to play it more than once"
+            )
+
+    def _check_rows(self, rows: int) -> None:
+        """Raise a UserError if the file has another number of rows than when it was scanned."""
+        if self._scan is not None and rows != self._scan.rows:
+            raise UserError(
+                f"{self.name} had {self._scan.rows} rows when it was scanned and now has {rows}: the file has changed, "
+                "open it again"
+            )
+
+    def _check_most(self, found: Sized, where: str) -> None:
+        """Raise a UserError if there are too many labels to be classes."""
+        if len(found) > MOST_CLASSES:
+            raise UserError(
+                f"{self.name} has more than {MOST_CLASSES:,} distinct labels {where}, which looks like regression or "
+                "an identifier: labels must be classes"
+            )
+
+    def _only_label(self, label: Any) -> UserError:
+        """Return the error for a file that has a single class."""
+        return UserError(
+            f"{self.name} has only the label {label!r}: a stream needs at least 2 classes, name all of them with "
+            "--classes (classes=)"
+        )

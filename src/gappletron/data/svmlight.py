@@ -13,34 +13,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, labels, listing, number, whole
+from gappletron.base.checks import Label, labels, listing, number, shortened, whole
 from gappletron.base.errors import UserError
 from gappletron.data import sources
-from gappletron.data.readers import looks_like
+from gappletron.data.arrays import check_classes, plain_names
+from gappletron.data.formats import looks_like
+from gappletron.data.sources import FileStream, Progress
 from gappletron.data.stream import (
     CHUNK,
     ENTRIES,
+    MOST_FEATURES,
     Chunk,
-    Stream,
-    finite_norm,
-    frozen,
+    check_norm,
+    drop_zeros,
     largest_norm,
-    plain_names,
-    two_classes,
-    without_zeros,
+    make_chunk,
 )
 from gappletron.data.svmlight_parser import CROWDED, FULL, WRONG, Cursor, Rows, parse, powers
 from gappletron.kernel.pieces import specialised
-
-__all__ = ["SvmlightFile"]
-
-LONGEST_LINE = 1 << 26
-"""The longest line, in bytes: a line is held in memory as a whole."""
-
-MOST_CLASSES = 100_000
-"""The maximum number of distinct labels: more look like the targets of a regression."""
-
-LARGEST_INDEX = 2**31 - 1
 
 
 class Scan(NamedTuple):
@@ -61,7 +51,7 @@ class Parsed(NamedTuple):
     largest: int
 
 
-class SvmlightFile(Stream):
+class SvmlightFile(FileStream):
     """The rows of an svmlight file, ``label index:value index:value ...`` with indices from 1, one round each.
 
     The file may be compressed by gzip or zstd, whatever its name. It is read as scikit-learn reads it with
@@ -79,7 +69,7 @@ class SvmlightFile(Stream):
     A pipe, or ``-`` for standard input, can be read only once and so needs `features` and `classes`.
 
     >>> import pathlib, tempfile
-    >>> from gappletron.data.open import SvmlightFile
+    >>> from gappletron import SvmlightFile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "mail.svm")
     ...     _ = path.write_text("+1 2:0.5 7:1  # spam\\n-1 7:2\\n")
@@ -99,19 +89,13 @@ class SvmlightFile(Stream):
         max_norm: float | None = None,
         rounds: int | None = None,
     ) -> None:
-        try:
-            self.path = os.fsdecode(path)
-        except TypeError:
-            raise UserError(f"a file is named by a path, not by {path!r}") from None
-        self.name = "standard input" if self.path == "-" else self.path
-        self._pipe = sources.is_pipe(self.path)
-        self._read = False
-        self._features = None if features is None else whole(features, "features", least=1, most=LARGEST_INDEX)
-        self._classes = None if classes is None else two_classes(_names_given(classes))
+        super().__init__(path)
+        self._is_read = False
+        self._features = None if features is None else whole(features, "features", least=1, most=MOST_FEATURES)
+        self._classes = None if classes is None else check_classes(_names_given(classes))
         self.classes_given = classes is not None
         self._max_norm = None if max_norm is None else number(max_norm, "max_norm", above=0.0)
         self._most = None if rounds is None else whole(rounds, "rounds", least=1)
-        self._scan: Scan | None = None
         if self._pipe and (self._features is None or self._classes is None):
             raise UserError(
                 f"{self.name} is a pipe and can be read only once: give the features and the classes, "
@@ -133,7 +117,7 @@ class SvmlightFile(Stream):
         """The largest norm given or found; None for a pipe."""
         if self._max_norm is not None or self._pipe:
             return self._max_norm
-        return finite_norm(self.scan().max_norm, self.name)
+        return check_norm(self.scan().max_norm, self.name)
 
     @property
     def rounds(self) -> int | None:  # type: ignore[override]
@@ -143,16 +127,16 @@ class SvmlightFile(Stream):
         rows = self.scan().rows
         return rows if self._most is None else min(rows, self._most)
 
-    def prepare(self, progress: Callable[[int, int], None] | None = None) -> None:
+    def prepare(self, progress: Progress = None) -> None:
         """Scan the file, unless its features and classes were given."""
         if self._features is None or self._classes is None:
             self.scan(progress)
 
-    def scan(self, progress: Callable[[int, int], None] | None = None) -> Scan:
+    def scan(self, progress: Progress = None) -> Scan:
         """Read the whole file once and remember what is in it; `progress` is called with (bytes read, bytes in all).
 
         >>> import pathlib, tempfile
-        >>> from gappletron.data.open import SvmlightFile
+        >>> from gappletron import SvmlightFile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = pathlib.Path(folder, "two.svm")
         ...     _ = path.write_text("0 1:3 2:4\\n1\\n")
@@ -166,7 +150,7 @@ class SvmlightFile(Stream):
             raise UserError(f"{self.name} is a pipe and cannot be scanned: give the features, the classes and max_norm")
         rows, largest, norm = 0, 0, 0.0
         found = np.empty(0)
-        for part in self._parsed(self._features or LARGEST_INDEX, progress):
+        for part in self._parsed(self._features or MOST_FEATURES, progress):
             rows += len(part.labels)
             largest = max(largest, part.largest)
             norm = max(norm, largest_norm(part.chunk))
@@ -176,32 +160,23 @@ class SvmlightFile(Stream):
                     raise UserError(wrong)
             else:
                 found = np.union1d(found, part.labels[_position_in(found, part.labels) < 0])
-            if len(found) > MOST_CLASSES:
-                raise UserError(
-                    f"{self.name} has more than {MOST_CLASSES:,} distinct labels by line {part.lines[-1]}, which "
-                    "looks like regression: the labels must be classes"
-                )
+            self._check_most(found, f"by line {part.lines[-1]}")
         if self._classes is None and len(found) == 1:
-            raise UserError(
-                f"{self.name} has only the label {_names_found((float(found[0]),))[0]!r}: "
-                "a stream needs at least 2 classes, name all of them as the classes"
-            )
+            raise self._only_label(_name(float(found[0])))
         self._scan = Scan(int(rows), int(max(largest, 1)), tuple(found.tolist()), norm)
         return self._scan
 
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning; a pipe can be read only once."""
-        if self._pipe and self._read:
-            raise UserError(
-                f"{self.name} is a pipe and was read already: write it to a file first to play it more than once"
-            )
+        if self._is_read:
+            self._refuse_pipe()
         self.prepare()
-        self._read = True
+        self._is_read = True
         return self._play(self.features)
 
     def rows(self) -> Iterator[Chunk]:
         """The rows with labels that mean nothing, whatever stands in the file: for predictions."""
-        self._read = True
+        self._is_read = True
         for part in self._parsed(self.features, None):
             yield part.chunk
 
@@ -215,17 +190,13 @@ class SvmlightFile(Stream):
             indptr, indices, values, _ = part.chunk
             entries = indptr[keep]
             if keep:
-                yield frozen(indptr[: keep + 1], indices[:entries], values[:entries], positions[:keep])
+                yield make_chunk(indptr[: keep + 1], indices[:entries], values[:entries], positions[:keep])
             left -= keep
             if left == 0:
                 return
             if wrong is not None:
                 raise UserError(wrong)
-        if self._scan is not None and rows != self._scan.rows:
-            raise UserError(
-                f"{self.name} had {self._scan.rows} rows when it was scanned and now has {rows}: "
-                "the file has changed, open it again"
-            )
+        self._check_rows(rows)
 
     def _positions(self, part: Parsed) -> tuple[NDArray[np.int64], str | None]:
         """The labels as positions in the classes, up to the first that is not one of them, and then what is wrong."""
@@ -258,20 +229,19 @@ class SvmlightFile(Stream):
         order = np.argsort(numbers)
         return numbers[order], order
 
-    def _parsed(self, most: int, progress: Callable[[int, int], None] | None) -> Iterator[Parsed]:
+    def _parsed(self, most: int, progress: Progress) -> Iterator[Parsed]:
         """The rows of the file, some at a time, or a UserError that says where the file is wrong."""
-        with sources.opened(self.path, self.name) as file:
-            rows = 0
-            blocks = sources.unpacked(sources.blocks(file, self.name, progress), self.name)
+        rows = 0
+        with self._source.blocks(progress) as blocks:
             for part in _parse_blocks(blocks, self.name, most, self._explain):
                 rows += len(part.labels)
                 yield part
-            if rows == 0:
-                raise UserError(f"{self.name} has no rows: a stream needs at least one line such as '1 3:0.5'")
+        if rows == 0:
+            raise UserError(f"{self.name} has no rows: a stream needs at least one line such as '1 3:0.5'")
 
     def _explain(self, token: str, previous: int, first: bool) -> str:  # noqa: PLR0911 - a list of reasons
         """What is wrong with a token that the parser refused, and the cure."""
-        shown = repr(token if len(token) <= 40 else token[:40] + "...")
+        shown = repr(shortened(token))
         if "\0" in token:
             return "there is a NUL byte, so this is not text: give an svmlight file, plain or gzipped"
         if first:
@@ -283,8 +253,8 @@ class SvmlightFile(Stream):
         digits = index.lstrip("+-0")
         if index.startswith("-") or not digits:
             return f"{shown} has an index below 1: count the features from 1"
-        if len(digits) > 10 or int(digits) > LARGEST_INDEX:
-            return f"{shown} has an index above {LARGEST_INDEX}: renumber or hash the features"
+        if len(digits) > 10 or int(digits) > MOST_FEATURES:
+            return f"{shown} has an index above {MOST_FEATURES}: renumber or hash the features"
         if self._features is not None and int(digits) > self._features:
             return f"{shown} has an index above the {self._features} features given: raise features or omit it"
         if self._scan is not None and int(digits) > self._scan.features:
@@ -394,33 +364,33 @@ def _parse_blocks(
             before = cursor.position
             arguments = (text, cursor, rows, most, powers())
             cursor = Cursor(*specialised(parse, *arguments)(*arguments))
-            cursor, some_zero, wrong = _settle(text, cursor, rows, name)
+            cursor, some_zero, wrong = _read_doubtful(text, cursor, rows, name)
             zeros = zeros or some_zero
             if wrong is None and cursor.status == WRONG:
-                wrong = _wrong(text, cursor, name, explain)
+                wrong = _explain_token(text, cursor, name, explain)
             if wrong is not None:
                 if cursor.rows:
-                    yield _emitted(cursor, rows, zeros)
+                    yield _copy_rows(cursor, rows, zeros)
                 raise UserError(wrong)
             if cursor.status == CROWDED and cursor.position == before:
                 rows = rows._replace(doubtful=np.empty((2 * len(rows.doubtful), 3), np.int64))
             elif cursor.status == FULL and cursor.rows == 0:
                 rows = _new_rows(2 * len(rows.values), len(rows.doubtful))
             elif cursor.status == FULL:
-                yield _emitted(cursor, rows, zeros)
+                yield _copy_rows(cursor, rows, zeros)
                 cursor, zeros = Cursor(cursor.position, stop, cursor.lines), False
             cursor = cursor._replace(doubtful=0)
-        filled = _moved(text, stop, filled)
-        if filled > LONGEST_LINE:
+        filled = _move_to_front(text, stop, filled)
+        if filled > sources.LONGEST_LINE:
             raise UserError(
-                f"{name}, line {cursor.lines + 1} is longer than {LONGEST_LINE >> 20} MiB: "
+                f"{name}, line {cursor.lines + 1} is longer than {sources.LONGEST_LINE >> 20} MiB: "
                 "is this an svmlight file, one row on each line?"
             )
     if cursor.rows:
-        yield _emitted(cursor, rows, zeros)
+        yield _copy_rows(cursor, rows, zeros)
 
 
-def _moved(text: NDArray[np.uint8], start: int, stop: int) -> int:
+def _move_to_front(text: NDArray[np.uint8], start: int, stop: int) -> int:
     """Move text[start:stop] to the front and return its length; nothing is copied while a long line is still
     growing.
     """
@@ -429,21 +399,21 @@ def _moved(text: NDArray[np.uint8], start: int, stop: int) -> int:
     return stop - start
 
 
-def _emitted(cursor: Cursor, rows: Rows, zeros: bool) -> Parsed:
+def _copy_rows(cursor: Cursor, rows: Rows, zeros: bool) -> Parsed:
     indptr, indices, values = (
         rows.indptr[: cursor.rows + 1].copy(),
         rows.indices[: cursor.entries].copy(),
         rows.values[: cursor.entries].copy(),
     )
     if zeros:
-        indptr, indices, values = without_zeros(indptr, indices, values)
-    chunk = frozen(indptr, indices, values, np.zeros(cursor.rows, np.int64))
+        indptr, indices, values = drop_zeros(indptr, indices, values)
+    chunk = make_chunk(indptr, indices, values, np.zeros(cursor.rows, np.int64))
     return Parsed(chunk, rows.labels[: cursor.rows].copy(), rows.lines[: cursor.rows].copy(), cursor.largest)
 
 
-def _settle(text: NDArray[np.uint8], cursor: Cursor, rows: Rows, name: str) -> tuple[Cursor, bool, str | None]:
-    """Read the doubtful numbers with Python's float: how far the rows are good, whether a value is zero, and what is
-    wrong.
+def _read_doubtful(text: NDArray[np.uint8], cursor: Cursor, rows: Rows, name: str) -> tuple[Cursor, bool, str | None]:
+    """Read the doubtful numbers with Python's float; return how far the rows are good, whether a value is zero, and
+    what is wrong.
     """
     zeros = False
     for slot, start, stop in rows.doubtful[: cursor.doubtful].tolist():
@@ -451,7 +421,7 @@ def _settle(text: NDArray[np.uint8], cursor: Cursor, rows: Rows, name: str) -> t
         value = float(token)
         row = -1 - slot if slot < 0 else int(np.searchsorted(rows.indptr[1 : cursor.rows + 1], slot, side="right"))
         if math.isinf(value):
-            reason = f"{_shown(token)} is too large for a double: give a finite number"
+            reason = f"{shortened(token.decode())!r} is too large for a double: give a finite number"
             wrong = f"{name}, line {rows.lines[row]}: {reason}"
             return cursor._replace(rows=row, entries=int(rows.indptr[row])), zeros, wrong
         if slot < 0:
@@ -462,17 +432,11 @@ def _settle(text: NDArray[np.uint8], cursor: Cursor, rows: Rows, name: str) -> t
     return cursor, zeros, None
 
 
-def _shown(token: bytes) -> str:
-    text = token[:41].decode("ascii", "backslashreplace")
-    return repr(text[:40] + "..." if len(text) > 40 else text)
-
-
-def _wrong(text: NDArray[np.uint8], cursor: Cursor, name: str, explain: Callable[[str, int, bool], str]) -> str:
-    """What is wrong with the token that the parser stopped at."""
+def _explain_token(text: NDArray[np.uint8], cursor: Cursor, name: str, explain: Callable[[str, int, bool], str]) -> str:
+    """Return what is wrong with the token that the parser stopped at."""
     before = text[cursor.position : cursor.token].tobytes().split()
-    rest = re.split(
-        rb"[ \t\n\v\f\r#]", text[cursor.token : min(cursor.stop, cursor.token + 4096)].tobytes(), maxsplit=1
-    )[0]
+    after = text[cursor.token : min(cursor.stop, cursor.token + 4096)].tobytes()
+    rest = re.split(rb"[ \t\n\v\f\r#]", after, maxsplit=1)[0]
     if cursor.lines == 0 and not before:
         start = text[: cursor.stop].tobytes()
         look = looks_like(start)

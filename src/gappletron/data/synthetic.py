@@ -11,12 +11,9 @@ from numpy.typing import NDArray
 
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
-from gappletron.data.stream import CHUNK, ENTRIES, Chunk, Stream, frozen
+from gappletron.data.generated import GeneratedStream
+from gappletron.data.stream import CHUNK, ENTRIES, Chunk, make_chunk
 from gappletron.kernel.pieces import helper, specialised
-from gappletron.kernel.spelling import settings
-
-__all__ = ["Synthetic"]
-
 
 WORD = 60
 """Unrelated bits in one word of a round's bit set: two words for d = 120 and 160, and a signed integer is enough."""
@@ -106,7 +103,7 @@ def _generate(rng: np.random.Generator, recipe: Recipe, draft: Draft) -> int:
     return int(entries)
 
 
-class Synthetic(Stream):
+class Synthetic(GeneratedStream):
     """The paper's synthetic stream: x in {0, 1}^d with d = 40 d', and a label that the keywords in x give away.
 
     Each class has keywords of its own, drawn once: their number is uniform on d'..5d', and they lie among the first 10
@@ -116,7 +113,7 @@ class Synthetic(Stream):
 
     The stream depends on `seed` alone: the first rounds of a longer stream are the shorter stream.
 
-    >>> from gappletron.data.open import Synthetic
+    >>> from gappletron import Synthetic
     >>> stream = Synthetic(classes=3, features=80, noise=0.1, rounds=1000, seed=7)
     >>> stream
     <Synthetic 'synthetic:K=3,d=80,noise=0.1,T=1000,seed=7'>
@@ -127,6 +124,10 @@ class Synthetic(Stream):
         ...
     gappletron.UserError: d must be a multiple of 40, not 100: the nearest is 80
     """
+
+    kind = "synthetic"
+    keys = {"K": "classes", "d": "features", "noise": "noise", "T": "rounds", "seed": "seed"}  # noqa: RUF012
+    example = "K=9,d=120,noise=0.05,T=100000,seed=0"
 
     def __init__(
         self, classes: int = 9, features: int = 120, noise: float = 0.05, rounds: int = 100_000, seed: int = 0
@@ -140,24 +141,12 @@ class Synthetic(Stream):
         self.rounds: int = whole(rounds, "the number of rounds T", least=1)
         self.seed = whole(seed, "seed")
         self.classes = tuple(range(n_classes))
-        self.name = f"synthetic:K={n_classes},d={self.features},noise={self.noise!r},T={self.rounds},seed={self.seed}"
+        self._set_name(n_classes, self.features, self.noise, self.rounds, self.seed)
         self.keywords: tuple[NDArray[np.int32], ...] = _keyword_sets(
             self._generators()[0], n_classes, self.features // 40
         )
         """The sorted keywords of each class."""
         self.max_norm = math.sqrt(max(map(len, self.keywords)) + self.features // 8)
-
-    @classmethod
-    def parse(cls, spec: str) -> Synthetic:
-        """The stream of a specification such as ``K=9,d=120,noise=0.05,T=100000,seed=0``; what is left out has that
-        value.
-
-        >>> from gappletron.data.open import Synthetic
-        >>> Synthetic.parse("K=6,T=1e6").name
-        'synthetic:K=6,d=120,noise=0.05,T=1000000,seed=0'
-        """
-        keys = {"K": "classes", "d": "features", "noise": "noise", "T": "rounds", "seed": "seed"}
-        return cls(**settings(spec, "synthetic", keys, "K=9,d=120,noise=0.05,T=100000,seed=0"))
 
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning."""
@@ -186,7 +175,7 @@ class Synthetic(Stream):
                 np.empty(rounds + 1, np.int64), np.empty(rounds * width, np.int32), np.empty(rounds, np.int64)
             )
             entries = specialised(_generate, rng, recipe, draft)(rng, recipe, draft)
-            yield frozen(draft.indptr, draft.indices[:entries], ones[:entries], draft.labels)
+            yield make_chunk(draft.indptr, draft.indices[:entries], ones[:entries], draft.labels)
             left -= rounds
 
     def _generators(self) -> tuple[np.random.Generator, np.random.Generator]:

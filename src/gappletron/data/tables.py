@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, label as checked_label, labels, listing, shortened, unknown
+from gappletron.base.checks import Label, label as check_label, labels, listing, shortened, unknown
 from gappletron.base.errors import UserError
-from gappletron.data import sources
-from gappletron.data.readers import READERS, VW_LABEL, Source, first_bytes, format_in, format_of, looks_like
-from gappletron.data.records.batches import as_batch, is_text, plain_column, texts_of_column
-from gappletron.data.records.cells import CATEGORICAL, DROP, NUMERIC, TEXT, is_record
+from gappletron.data.arrays import check_classes, label_positions, plain_names
+from gappletron.data.formats import VW_LABEL, find_ending, find_reader, looks_like, recognise, recognise_table
+from gappletron.data.records.arrow import is_text, to_plain, to_strings, to_table
+from gappletron.data.records.columns import CATEGORICAL, DROP, NUMERIC, TEXT
 from gappletron.data.records.encoder import Encoder
-from gappletron.data.records.values import is_missing, number_of, text_of
-from gappletron.data.stream import (
-    CHUNK,
-    Chunk,
-    Stream,
-    frozen,
-    label_positions,
-    plain_names,
-    plain_numbers,
-    two_classes,
-)
+from gappletron.data.records.values import is_missing, is_record, plain_numbers, to_number, to_text
+from gappletron.data.sources import FileStream, Progress, Source
+from gappletron.data.stream import CHUNK, Chunk, Stream, make_chunk
 
-__all__ = ["RecordStream", "TableFile"]
-
-MOST_CLASSES = 100_000
 SAMPLED = 2000
 """Values of a column that are looked at to tell what it is."""
 MOSTLY = 0.9
@@ -52,12 +42,12 @@ class Scan(NamedTuple):
     labels: tuple[str, ...]
 
 
-class TableFile(Stream):
+class TableFile(FileStream):
     """The rows of a table in a file, one round each: CSV, TSV, JSON lines, Parquet or Vowpal Wabbit's text.
 
     :param path: of the file, plain or compressed by gzip or zstd; ``-`` for the standard input.
     :param label: the column of the labels (not for Vowpal Wabbit's text, which has one).
-    :param format: ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"parquet"`` or ``"vw"``.
+    :param format: the name of one of :data:`gappletron.data.formats.FORMATS`.
     :param encoder: how the other columns become features. What it does not declare is found in the first block: a
         column of numbers is numeric, one with three words per value or more, or with dates, is text, others are
         categorical.
@@ -70,7 +60,6 @@ class TableFile(Stream):
     The classes are the labels' own text: ``"1"``, not 1.
 
     >>> import pathlib, tempfile
-    >>> from gappletron.data.open import TableFile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "mails.tsv")
     ...     _ = path.write_text("label\\tmessage\\nham\\tsee you at five\\nspam\\twin a big prize\\n")
@@ -92,18 +81,14 @@ class TableFile(Stream):
         max_norm: float | None = None,
         required: Iterable[str] = (),
     ) -> None:
-        if format not in READERS:
-            raise unknown(format, "format", list(READERS))
+        super().__init__(path, columns)
+        self.format = format
+        self._read = find_reader(format)
         if columns is not None and format not in ("csv", "tsv"):
             raise UserError(
                 f"columns name those of a CSV file without a header, not of a {format} file: leave them out"
             )
-        path = os.fsdecode(path)
-        self.path, self.format = path, format
-        self.name = "standard input" if path == "-" else path
         self.max_norm = max_norm
-        self._pipe = sources.is_pipe(path)
-        self._source = Source(path, self.name, None if columns is None else tuple(columns))
         self.label = VW_LABEL if format == "vw" else label
         self._required = tuple(required)
         self._encoder = encoder or Encoder()
@@ -114,12 +99,10 @@ class TableFile(Stream):
                 "the learner: declare other columns"
             )
         self._ready: Encoder | None = None
-        self._classes = None if classes is None else two_classes(_names(classes))
+        self._classes = None if classes is None else check_classes(_names(classes))
         self._found: dict[str, None] = {}
         self.classes_given = classes is not None
-        self._scan: Scan | None = None
         self._blocks: Iterator[Any] | None = None
-        self._waiting: list[Any] = []
 
     @property
     def features(self) -> int:  # type: ignore[override]
@@ -127,7 +110,7 @@ class TableFile(Stream):
         return self._encoder.features
 
     @property
-    def encoder(self) -> Encoder:  # type: ignore[override]
+    def encoder(self) -> Encoder:
         """The encoder, with every column of the first block declared."""
         if self._ready is None:
             self.prepare()
@@ -152,38 +135,35 @@ class TableFile(Stream):
         self.prepare()
         return None if self._scan is None else self._scan.rows
 
-    def prepare(self, progress: Callable[[int, int], None] | None = None) -> None:
+    def prepare(self, progress: Progress = None) -> None:
         """Look at the first block, and scan the file for its classes where they were not given."""
         if self._ready is None:
             self._look()
         if self._classes is None and self._scan is None and not self._pipe:
-            self._scan = self._scanned(progress)
+            self._scan = self._read_labels(progress)
 
     def _look(self) -> None:
         """Read the first block, and on a pipe as many as hold two classes."""
-        self._blocks = READERS[self.format](self._source)
-        first = next(self._blocks, None)
-        if first is None:
+        rest = self._read(self._source)
+        waiting = list(itertools.islice(rest, 1))
+        if not waiting:
             raise UserError(f"{self.name} has no rows: a table needs at least one")
-        self._check_label(first)
-        self._waiting = [first]
+        self._check_columns(waiting[0])
         encoder = self._encoder.declaring({self.label or "": "drop"})
-        self._ready = encoder.declaring(kinds_of(first, encoder))
-        if self.is_open:
-            self._note_classes(first)
-            while len(self._found) < 2:
-                block = next(self._blocks, None)
-                if block is None:
-                    raise UserError(
-                        f"{self.name} has only the label {next(iter(self._found))!r}: a stream needs at least 2 "
-                        "classes, name all of them with --classes (classes=)"
-                    )
-                self._waiting.append(block)
-                self._note_classes(block)
+        self._ready = encoder.declaring(find_kinds(waiting[0], encoder))
+        while self.is_open:
+            self._found.update(dict.fromkeys(self._labels_in(waiting[-1], 0).names))
+            if len(self._found) > 1:
+                break
+            block = next(rest, None)
+            if block is None:
+                raise self._only_label(next(iter(self._found)))
+            waiting.append(block)
+        self._blocks = itertools.chain(_drain(waiting), rest)
 
-    def _check_label(self, block: Any) -> None:
-        """A table without labels, or without this column, cannot be played."""
-        known = list(block[0]) if isinstance(block, list) else list(block.schema.names)
+    def _check_columns(self, block: Any) -> None:
+        """Raise a UserError if the table has no labels, or lacks a column that was declared."""
+        known = _column_names(block)
         if self.label is None:
             raise UserError(
                 f"{self.name} is a table: name the column of its labels with --label, or in Python with "
@@ -195,8 +175,9 @@ class TableFile(Stream):
             hint = ""
             if self.format in ("csv", "tsv") and self._source.columns is None:
                 hint = "; if the file has no header, name its columns with --columns (columns=)"
-                first = b"" if self._pipe else first_bytes(self._source)
-                if format_in(first) in ("jsonl", "parquet", "vw"):
+                first = b"" if self._pipe else self._source.first_bytes()
+                found = recognise(first)
+                if found is not None and found.name not in ("csv", "tsv"):
                     raise UserError(f"{self.name} is read as {self.format.upper()}, but {looks_like(first)}")
             error = unknown(self.label, f"column in {self.name} called", known)
             raise UserError(f"{error}{hint}")
@@ -204,45 +185,32 @@ class TableFile(Stream):
         if missing and not isinstance(block, list):
             raise unknown(missing[0], f"column in {self.name} called", known)
 
-    def _note_classes(self, block: Any) -> None:
-        for text in self._labels_in(block, 0).names:
-            self._found.setdefault(text)
-
-    def _scanned(self, progress: Callable[[int, int], None] | None) -> Scan:
+    def _read_labels(self, progress: Progress) -> Scan:
         """Read the labels of the whole file."""
         rows, found = 0, set()
-        for block in READERS[self.format](self._source, progress):
+        for block in self._read(self._source, progress):
             here = self._labels_in(block, rows)
             found.update(here.names)
             rows += len(here.places)
-            if len(found) > MOST_CLASSES:
-                raise UserError(
-                    f"{self.name} has more than {MOST_CLASSES:,} distinct labels in the column {self.label!r}, which "
-                    "looks like regression or an identifier: labels must be classes"
-                )
+            self._check_most(found, f"in the column {self.label!r}")
         if len(found) < 2:
-            raise UserError(
-                f"{self.name} has only the label {next(iter(found))!r}: a stream needs at least 2 classes, name all of "
-                "them with --classes (classes=)"
-            )
+            raise self._only_label(next(iter(found)))
         return Scan(rows, tuple(sorted(found, key=_as_number_or_text)))
 
     def _labels_in(self, block: Any, rows: int) -> Labels:
-        """The labels of a block, which begins after so many rows; every row must have one."""
-        here = labels_of(block, self.label or "")
+        """Return the labels of a block, which begins after so many rows; every row must have one."""
+        here = find_labels(block, self.label or "")
         if "" in here.names:
-            row = int(np.argmax(here.places == here.names.index("")))
             raise UserError(
-                f"{self.name}, row {rows + row + 1:,} has no label in the column {self.label!r}: drop the row, or use "
-                "gappletron predict for rows without labels"
+                f"{self.name}, row {rows + here.first_row(''):,} has no label in the column {self.label!r}: drop the "
+                "row, or use gappletron predict for rows without labels"
             )
         if self.label in here.names and not isinstance(block, list):
-            row = int(np.argmax(here.places == here.names.index(self.label)))
-            names = block.schema.names
-            if all(text_of(block.column(place)[row].as_py()) == name for place, name in enumerate(names)):
+            row = here.first_row(self.label)
+            if block.slice(row - 1, 1).to_pylist() == [{name: name for name in block.schema.names}]:
                 raise UserError(
-                    f"{self.name}, row {rows + row + 1:,} repeats the header: remove it (files that were joined have "
-                    "it several times)"
+                    f"{self.name}, row {rows + row:,} repeats the header: remove it (files that were joined have it "
+                    "several times)"
                 )
         return here
 
@@ -250,46 +218,34 @@ class TableFile(Stream):
         """The rounds from the beginning; a pipe can be read only once."""
         self.prepare()
         if self._blocks is None:
-            if self._pipe:
-                raise UserError(
-                    f"{self.name} is a pipe and was read already: write it to a file first to play it more than once"
-                )
-            blocks, waiting = READERS[self.format](self._source), []
-        else:
-            blocks, waiting = self._blocks, self._waiting
-        self._blocks, self._waiting = None, []
-        return self._played(waiting, blocks)
+            self._refuse_pipe()
+        blocks, self._blocks = self._blocks or self._read(self._source), None
+        return self._play(blocks)
 
-    def _played(self, waiting: list[Any], blocks: Iterator[Any]) -> Iterator[Chunk]:
+    def _play(self, blocks: Iterator[Any]) -> Iterator[Chunk]:
         rows = 0
-        for block in _chained(waiting, blocks):
+        for block in blocks:
             positions = self._positions(self._labels_in(block, rows), rows)
             indptr, indices, values = self.encoder.encode_many(block)
             for start in range(0, len(positions), CHUNK):
                 stop = min(start + CHUNK, len(positions))
                 first, last = indptr[start], indptr[stop]
-                yield frozen(
+                yield make_chunk(
                     indptr[start : stop + 1] - first, indices[first:last], values[first:last], positions[start:stop]
                 )
             rows += len(positions)
-        if self._scan is not None and rows != self._scan.rows:
-            raise UserError(
-                f"{self.name} had {self._scan.rows} rows when it was scanned and now has {rows}: the file has changed, "
-                "open it again"
-            )
+        self._check_rows(rows)
 
     def _positions(self, here: Labels, rows: int) -> NDArray[np.int64]:
-        """The labels of a block as positions in the classes."""
+        """Return the labels of a block as positions in the classes."""
         if self.is_open:
-            for name in here.names:
-                self._found.setdefault(name)
+            self._found.update(dict.fromkeys(here.names))
         place = {name: position for position, name in enumerate(self.classes)}
-        for number, name in enumerate(here.names):
+        for name in here.names:
             if name not in place:
-                row = int(np.argmax(here.places == number))
                 raise UserError(
-                    f"{self.name}, row {rows + row + 1:,} has the label {shortened(name)!r}, which is not among the "
-                    f"classes {listing(self.classes)}: add it to --classes (classes=), or drop the row"
+                    f"{self.name}, row {rows + here.first_row(name):,} has the label {shortened(name)!r}, which is not "
+                    f"among the classes {listing(self.classes)}: add it to --classes (classes=), or drop the row"
                 )
         return np.array([place[name] for name in here.names], np.int64)[here.places]
 
@@ -299,7 +255,6 @@ class RecordStream(Stream):
 
     :param encoder: how records become features; by default by the types of their values.
 
-    >>> from gappletron.data.open import RecordStream
     >>> stream = RecordStream(["win a prize", "see you at five"], ["spam", "ham"])
     >>> stream.classes, stream.rounds, stream.features
     (('ham', 'spam'), 2, 262144)
@@ -316,57 +271,36 @@ class RecordStream(Stream):
         classes: Iterable[Any] | None = None,
         name: str = "records",
     ) -> None:
-        table = as_batch(records)
-        self._records: Any = list(records) if table is None and not hasattr(records, "columns") else records
-        if table is not None:
-            self._records = table
+        table = to_table(records)
+        if table is None:
+            table = records if hasattr(records, "columns") else list(records)
+        self._records = table
         self.name = name
         self.encoder: Encoder = encoder or Encoder()
         self.features = self.encoder.features
-        self.rounds = self._records.num_rows if table is not None else len(self._records)
+        self.rounds: int = len(table)
         self.classes, self._labels = label_positions(y, self.rounds, classes)
         self.classes_given = classes is not None
 
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning."""
-        for start in range(0, self.rounds or 0, CHUNK):
-            stop = start + CHUNK
-            if isinstance(self._records, list):
-                part = self._records[start:stop]
-            elif hasattr(self._records, "iloc"):  # a pandas frame that Arrow cannot hold
-                part = self._records.iloc[start:stop]
-            else:
-                part = self._records.slice(start, CHUNK)
-            indptr, indices, values = self.encoder.encode_many(part)
-            yield frozen(indptr, indices, values, self._labels[start:stop])
+        for start in range(0, self.rounds, CHUNK):
+            rows = getattr(self._records, "iloc", self._records)  # of a pandas frame that Arrow cannot hold
+            part = rows.slice(start, CHUNK) if hasattr(rows, "slice") else rows[start : start + CHUNK]
+            yield make_chunk(*self.encoder.encode_many(part), self._labels[start : start + CHUNK])
 
 
-def table_blocks(path: str, format: str | None = None, columns: Iterable[str] | None = None) -> Iterator[Any]:
-    """The rows of a table in a file, with or without labels: record batches, or lists of dicts.
+def read_table(path: str, format: str | None = None, columns: Iterable[str] | None = None) -> Iterator[Any]:
+    """Yield the rows of a table in a file, with or without labels: record batches, or lists of dicts.
 
     The format is found as :func:`gappletron.open_stream` does it.
     """
-    source = Source(path, "standard input" if path == "-" else path, None if columns is None else tuple(columns))
-    found = format or format_of(path) or sniffed_format(source)
-    if found not in READERS:
-        raise unknown(found, "format of a table", list(READERS))
-    return READERS[found](source)
-
-
-def sniffed_format(source: Source) -> str:
-    """The format of a file whose name tells nothing."""
-    if sources.is_pipe(source.path):
-        raise UserError(f"{source.name} has no name that tells its format: add it, as in --format csv (format='csv')")
-    found = format_in(first_bytes(source))
-    if found is None:
-        raise UserError(
-            f"{source.name} looks like no table that is known: name its format, as in --format csv (format='csv')"
-        )
-    return found
+    source = Source(path, columns)
+    return find_reader(format or (find_ending(path) or recognise_table(source)).name)(source)
 
 
 def are_records(rows: Any) -> bool:
-    """Whether these are records rather than rows of numbers: a frame with other columns, or dicts or texts.
+    """Return whether these are records rather than rows of numbers: a frame with other columns, or dicts or texts.
 
     >>> are_records([{"age": 41}]), are_records(["some words"]), are_records([[0.5, 1.0]])
     (True, True, False)
@@ -395,74 +329,77 @@ class Labels(NamedTuple):
         """The label of every row."""
         return [self.names[place] for place in self.places.tolist()]
 
+    def first_row(self, name: str) -> int:
+        """The first row that has this label, counted from 1."""
+        return int(np.argmax(self.places == self.names.index(name))) + 1
 
-def labels_of(block: Any, label: str) -> Labels:
-    """The labels of a block, those that are distinct in the order in which they come."""
+
+def find_labels(block: Any, label: str) -> Labels:
+    """Return the labels of a block, those that are distinct in the order in which they come."""
     if isinstance(block, list):
-        texts = ["" if is_missing(record.get(label)) else text_of(record[label]) for record in block]
+        values = [record.get(label) for record in block]
     else:
-        encoded = _dictionary(block.column(label), label)
-        if encoded.null_count == 0:
-            values = [value.as_py() for value in encoded.dictionary]
-            names = ["" if is_missing(value) else text_of(value) for value in values]
-            if len(set(names)) == len(names):
-                return Labels(names, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64))
-        texts = ["" if is_missing(value) else text_of(value) for value in block.column(label).to_pylist()]
+        import pyarrow as pa
+
+        column = block.column(label)
+        try:
+            encoded = column.dictionary_encode()
+        except pa.ArrowException:
+            raise UserError(
+                f"the column {label!r} holds values of type {column.type}, which cannot be labels: give texts or "
+                "numbers"
+            ) from None
+        names = [_label_text(value.as_py()) for value in encoded.dictionary]
+        if encoded.null_count == 0 and len(set(names)) == len(names):
+            return Labels(names, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64))
+        values = column.to_pylist()
     places: dict[str, int] = {}
-    found = np.array([places.setdefault(text, len(places)) for text in texts], np.int64)
+    found = np.array([places.setdefault(_label_text(value), len(places)) for value in values], np.int64)
     return Labels(list(places), found)
 
 
-def _dictionary(column: Any, label: str) -> Any:
-    """The labels, each distinct one once."""
-    import pyarrow as pa
-
-    try:
-        return column.dictionary_encode()
-    except pa.ArrowException:
-        raise UserError(
-            f"the column {label!r} holds values of type {column.type}, which cannot be labels: give texts or numbers"
-        ) from None
+def _label_text(value: Any) -> str:
+    return "" if is_missing(value) else to_text(value)
 
 
-def kinds_of(block: Any, encoder: Encoder) -> dict[str, str]:
-    """What the columns of a first block are that the encoder does not declare; those that it does not tell of itself
-    go by their values.
+def _column_names(block: Any) -> list[str]:
+    return list(block[0]) if isinstance(block, list) else list(block.schema.names)
+
+
+def find_kinds(block: Any, encoder: Encoder) -> dict[str, str]:
+    """Return what the columns of a first block are that the encoder does not declare; those that are left out go by
+    their values.
     """
-    found = {}
-    if not isinstance(block, list):
-        found = {name: DROP for name in block.schema.names if INDEX.fullmatch(name) and name not in encoder.kinds}
+    found: dict[str, str] = {}
     if isinstance(block, list):
-        names = list(dict.fromkeys(name for record in block[:SAMPLED] for name in record))
+        names = dict.fromkeys(name for record in block[:SAMPLED] for name in record)
         columns = {name: [record.get(name) for record in block[:SAMPLED]] for name in names}
         texts = {name: values for name, values in columns.items() if any(isinstance(value, str) for value in values)}
     else:
         import pyarrow as pa
 
-        part = block.slice(0, SAMPLED)
+        part, texts = block.slice(0, SAMPLED), {}
         for field in part.schema:
-            if pa.types.is_dictionary(field.type) and field.name not in encoder.kinds:
+            if pa.types.is_dictionary(field.type):
                 found[field.name] = CATEGORICAL
-        texts = {
-            name: texts_of_column(plain_column(part.column(name)))
-            for name in part.schema.names
-            if is_text(part.schema.field(name).type)
-        }
+            elif INDEX.fullmatch(field.name):
+                found[field.name] = DROP
+            elif is_text(field.type):
+                texts[field.name] = to_strings(to_plain(part.column(field.name)))
     for name, values in texts.items():
-        if name not in encoder.kinds and name not in found:
-            found[name] = kind_of([value for value in values if isinstance(value, str) and value])
-    return found
+        found[name] = find_kind([value for value in values if isinstance(value, str) and value])
+    return {name: kind for name, kind in found.items() if name not in encoder.kinds}
 
 
-def kind_of(texts: list[str]) -> str:
-    """What a column with these values is.
+def find_kind(texts: list[str]) -> str:
+    """Return what a column with these values is.
 
-    >>> kind_of(["1", "2.5", "NA"]), kind_of(["red", "green"]), kind_of(["see you at five", "ok"])
+    >>> find_kind(["1", "2.5", "NA"]), find_kind(["red", "green"]), find_kind(["see you at five", "ok"])
     ('numeric', 'categorical', 'categorical')
-    >>> kind_of(["2024-01-05", "2024-02-29"]), kind_of(["see you at five", "win a big prize now"])
+    >>> find_kind(["2024-01-05", "2024-02-29"]), find_kind(["see you at five", "win a big prize now"])
     ('text', 'text')
     """
-    if sum(number_of(text) is not None for text in texts) >= MOSTLY * len(texts):
+    if sum(to_number(text) is not None for text in texts) >= MOSTLY * len(texts):
         return NUMERIC
     words = sum(len(text.split()) for text in texts) / len(texts)
     return TEXT if words >= WORDS or all(map(_is_date, texts[:100])) else CATEGORICAL
@@ -476,18 +413,17 @@ def _is_date(text: str) -> bool:
     return True
 
 
-def _chained(first: list[Any], rest: Iterator[Any]) -> Iterator[Any]:
-    """The blocks of a list, each let go as it is played, and then the rest."""
-    while first:
-        yield first.pop(0)
-    yield from rest
+def _drain(blocks: list[Any]) -> Iterator[Any]:
+    """Yield the blocks of a list, each let go as it is played."""
+    while blocks:
+        yield blocks.pop(0)
 
 
 def _names(classes: Iterable[Any]) -> tuple[Label, ...]:
-    return labels((text_of(checked_label(item, "class")) for item in plain_names(classes)), "class")
+    return labels((to_text(check_label(item, "class")) for item in plain_names(classes)), "class")
 
 
 def _as_number_or_text(name: str) -> tuple[float, str]:
     """Sorts "2" before "10", and numbers before words."""
-    number = number_of(name)
+    number = to_number(name)
     return (np.inf if number is None or np.isnan(number) else number), name

@@ -11,21 +11,19 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.data.normalization import AsGiven, Normalization, normalization_of
-from gappletron.data.stream import Chunk, Stream, Wrapped, frozen
+from gappletron.data.stream import Chunk, Stream, Wrapped, make_chunk
 from gappletron.kernel.pieces import specialised
 from gappletron.kernel.state import Sizes, State
 
-__all__ = ["biased", "transformed"]
 
-
-def _normalized(normalization: Normalization, state: Any, chunk: Chunk, values: NDArray[np.float64]) -> None:
+def _normalize(normalization: Normalization, state: Any, chunk: Chunk, values: NDArray[np.float64]) -> None:
     """Scale the rows of a chunk, whose values are copied to `values`, one after the other."""
     for row in range(len(chunk.labels)):
         start, stop = chunk.indptr[row], chunk.indptr[row + 1]
         normalization.take(state, chunk.indices, values, start, stop, 0, 0.0)
 
 
-def _biased(chunk: Chunk, indices: NDArray[np.int32], values: NDArray[np.float64]) -> None:
+def _write_biased(chunk: Chunk, indices: NDArray[np.int32], values: NDArray[np.float64]) -> None:
     """Write the rows to `indices` and `values`, each after a first feature with value 1."""
     at = 0
     for row in range(len(chunk.labels)):
@@ -38,28 +36,29 @@ def _biased(chunk: Chunk, indices: NDArray[np.int32], values: NDArray[np.float64
             at += 1
 
 
-def biased(chunk: Chunk) -> Chunk:
-    """A chunk whose rows have one more feature, the first, that is always 1."""
+def add_bias(chunk: Chunk) -> Chunk:
+    """Return a chunk whose rows have one more feature, the first, that is always 1."""
     rounds = len(chunk.labels)
     entries = int(chunk.indptr[-1] - chunk.indptr[0]) + rounds
     indices, values = np.empty(entries, np.int32), np.empty(entries)
-    specialised(_biased, chunk)(chunk, indices, values)
-    return frozen(chunk.indptr - chunk.indptr[0] + np.arange(rounds + 1), indices, values, chunk.labels)
+    specialised(_write_biased, chunk)(chunk, indices, values)
+    return make_chunk(chunk.indptr - chunk.indptr[0] + np.arange(rounds + 1), indices, values, chunk.labels)
 
 
 class Transformed(Wrapped):
-    """Another stream with its rows changed; made by :func:`transformed`."""
+    """Another stream with its rows changed; made by :func:`transform`."""
 
-    def __init__(self, stream: Stream, normalize: str | None, bias: bool) -> None:
-        if type(bias) is not bool:
-            raise UserError(f"bias must be True or False, not {bias!r}")
+    is_transformed = True
+
+    def __init__(self, stream: Stream, normalization: Normalization, bias: bool) -> None:
         super().__init__(stream)
-        self._normalization, self._bias = normalization_of(normalize, "none"), bias
+        self._normalization, self._bias = normalization, bias
+        self._normalizes = normalization != AsGiven()
 
     @property
     def features(self) -> int:  # type: ignore[override]
         """The stream's features, and one more with a bias."""
-        return self._stream.features + self._bias
+        return int(self._stream.features) + self._bias
 
     @property
     def max_norm(self) -> float | None:  # type: ignore[override]
@@ -67,41 +66,34 @@ class Transformed(Wrapped):
         norm = self._normalization.longest() if self._normalizes else self._stream.max_norm
         return math.hypot(1.0, norm) if self._bias and norm is not None else norm
 
-    @property
-    def is_transformed(self) -> bool:  # type: ignore[override]
-        """True."""
-        return True
-
-    @property
-    def _normalizes(self) -> bool:
-        return self._normalization != AsGiven()
-
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning, changed."""
         state = State(self._normalization.declare(), Sizes(self._stream.features, 1, 1)).tuple
         for chunk in self._stream.chunks():
             if self._normalizes:
                 values = np.array(chunk.values, np.float64)
-                arguments = (self._normalization, state, frozen(*chunk), values)
-                specialised(_normalized, *arguments)(*arguments)
-                chunk = frozen(chunk.indptr, chunk.indices, values, chunk.labels)  # noqa: PLW2901
-            yield biased(chunk) if self._bias else chunk
+                arguments = (self._normalization, state, chunk, values)
+                specialised(_normalize, *arguments)(*arguments)
+                chunk = make_chunk(chunk.indptr, chunk.indices, values, chunk.labels)  # noqa: PLW2901
+            yield add_bias(chunk) if self._bias else chunk
 
 
-def transformed(stream: Stream, normalize: str | None = "none", bias: bool = False) -> Stream:
-    """A stream with its rows normalized and then, with `bias`, preceded by a first feature that is always 1.
+def transform(stream: Stream, normalize: str | None = "none", bias: bool = False) -> Stream:
+    """Return a stream with its rows normalized and then, with `bias`, preceded by a first feature that is always 1.
 
     ``normalize="unit"`` scales every row to Euclidean norm 1; ``"log1p-unit"`` first replaces each value v by
     sign(v) log(1 + abs(v)), which is useful for counts; ``"columns"`` first centres and scales the columns by what was
     seen of them so far (:class:`gappletron.Columns`). Empty rows stay empty.
 
-    >>> from gappletron.data.open import ArrayStream, transformed
-    >>> stream = transformed(ArrayStream([[3, 4], [0, 0]], ["a", "b"]), normalize="unit", bias=True)
+    >>> from gappletron import ArrayStream
+    >>> stream = transform(ArrayStream([[3, 4], [0, 0]], ["a", "b"]), normalize="unit", bias=True)
     >>> chunk = next(stream.chunks())
     >>> chunk.indices, chunk.values
     (array([0, 1, 2, 0], dtype=int32), array([1. , 0.6, 0.8, 1. ]))
     >>> stream.features, stream.max_norm
     (3, 1.4142135623730951)
     """
-    result = Transformed(stream, normalize, bias)
-    return result if result._normalizes or bias else stream
+    if type(bias) is not bool:
+        raise UserError(f"bias must be True or False, not {bias!r}")
+    normalization = normalization_of(normalize, "none")
+    return Transformed(stream, normalization, bias) if bias or normalization != AsGiven() else stream

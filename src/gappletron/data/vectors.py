@@ -6,20 +6,17 @@ not beyond :data:`~gappletron.kernel.numerics.LARGEST_VALUE`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
-from gappletron.data.records.cells import is_record
-from gappletron.data.records.encoder import joined_rows
-from gappletron.data.stream import ArrayStream, Chunk, plain_numbers
+from gappletron.data.records.values import is_record, plain_numbers
 from gappletron.kernel.numerics import LARGEST_VALUE, Floats
 from gappletron.kernel.pieces import entry
-
-__all__ = ["Checker", "Vector", "Vectors", "batches_of"]
 
 FINE, UNSORTED, OUTSIDE, TOO_LARGE = range(4)
 FLOAT64, INT32, INT64 = np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.int64)
@@ -37,22 +34,6 @@ NO_VECTOR = Vector(np.zeros(0, np.int32), np.zeros(0), 0.0)
 """A vector without entries."""
 
 
-def checked(indices: NDArray[Any], values: Floats, features: int, out: NDArray[np.int32]) -> tuple[int, int, float]:
-    """Copy the indices; what is wrong (FINE if nothing), where, and ||x||^2."""
-    unsorted = False
-    squared = 0.0
-    for p in range(indices.size):
-        if indices[p] < 0 or indices[p] >= features:
-            return OUTSIDE, p, 0.0
-        if not abs(values[p]) <= LARGEST_VALUE:  # so NaN is caught as well
-            return TOO_LARGE, p, 0.0
-        if p > 0 and indices[p] <= indices[p - 1]:
-            unsorted = True
-        out[p] = indices[p]
-        squared += values[p] * values[p]
-    return (UNSORTED if unsorted else FINE), 0, squared
-
-
 class Vectors(NamedTuple):
     """Checked sparse vectors as a compressed sparse row matrix, with ||x||^2 of each: many of :class:`Vector`."""
 
@@ -68,14 +49,51 @@ class Vectors(NamedTuple):
         >>> Vectors.joined([Vector(np.array([3], np.int32), np.ones(1), 1.0)]).indptr
         array([0, 1])
         """
-        parts = joined_rows([(vector.indices, vector.values) for vector in vectors])
-        return cls(*parts, np.array([vector.squared for vector in vectors], np.float64))
+        indptr = np.zeros(len(vectors) + 1, np.int64)
+        np.cumsum([vector.indices.size for vector in vectors], out=indptr[1:])
+        indices = np.concatenate([NO_VECTOR.indices, *(vector.indices for vector in vectors)])
+        values = np.concatenate([NO_VECTOR.values, *(vector.values for vector in vectors)])
+        return cls(indptr, indices, values, np.array([vector.squared for vector in vectors], np.float64))
+
+    def each(self) -> list[Vector]:
+        """The vectors, one by one."""
+        ends = itertools.pairwise(self.indptr.tolist())
+        return [
+            Vector(self.indices[start:stop], self.values[start:stop], squared)
+            for (start, stop), squared in zip(ends, self.squared.tolist(), strict=True)
+        ]
 
 
-def checked_rows(
+def check_sizes(indices: NDArray[np.int32], values: Floats, squared: Floats) -> None:
+    """Raise a UserError if one of the values is too large; `squared` has the ||x||^2 of their rows."""
+    if squared.max(initial=0.0) > LARGEST_VALUE**2:
+        place = int(np.argmax(np.abs(values)))
+        if not abs(values[place]) <= LARGEST_VALUE:
+            raise _too_large(indices[place], values[place])
+
+
+def check_vector(
+    indices: NDArray[Any], values: Floats, features: int, out: NDArray[np.int32]
+) -> tuple[int, int, float]:
+    """Copy the indices; return what is wrong (FINE if nothing), where, and ||x||^2."""
+    unsorted = False
+    squared = 0.0
+    for p in range(indices.size):
+        if indices[p] < 0 or indices[p] >= features:
+            return OUTSIDE, p, 0.0
+        if not abs(values[p]) <= LARGEST_VALUE:  # so NaN is caught as well
+            return TOO_LARGE, p, 0.0
+        if p > 0 and indices[p] <= indices[p - 1]:
+            unsorted = True
+        out[p] = indices[p]
+        squared += values[p] * values[p]
+    return (UNSORTED if unsorted else FINE), 0, squared
+
+
+def check_rows(
     indptr: NDArray[np.int64], indices: NDArray[np.int32], values: Floats, features: int, squared: Floats
 ) -> bool:
-    """Whether every row is as a :class:`Vector` must be; writes ||x||^2 of each."""
+    """Return whether every row is as a :class:`Vector` must be, and write ||x||^2 of each."""
     for t in range(squared.size):
         squared[t] = 0.0
         for p in range(indptr[t], indptr[t + 1]):
@@ -88,11 +106,11 @@ def checked_rows(
 
 
 class Checker:
-    """:func:`checked` as machine code for indices of 32 and of 64 bits, or itself inside :func:`interpreted`."""
+    """Checks of vectors as machine code, or as plain Python inside :func:`gappletron.interpreted`."""
 
     def __init__(self) -> None:
         narrow, wide, values = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0)
-        self.narrow, self.wide = (entry(checked, indices, values, 1, narrow) for indices in (narrow, wide))
+        self._narrow, self._wide = (entry(check_vector, indices, values, 1, narrow) for indices in (narrow, wide))
         self._many: Any = None
 
     def vector(self, x: Any, features: int) -> Vector:
@@ -108,28 +126,23 @@ class Checker:
         wrong: then :meth:`vector` says what is.
         """
         matrix = X.tocsr()
-        if matrix.indices.dtype.itemsize > INT32.itemsize and matrix.indices.max(initial=0) >= 2**31:
+        if matrix.data.dtype.kind not in "biuf" or matrix.indices.max(initial=0) >= 2**31:
             return None
         indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
-        if matrix.data.dtype.kind not in "biuf":
-            return None
         values, squared = matrix.data.astype(np.float64), np.empty(indptr.size - 1)
         if self._many is None:
-            self._many = entry(checked_rows, indptr, indices, values, 1, squared)
-        return (
-            Vectors(indptr, indices, values, squared)
-            if self._many(indptr, indices, values, features, squared)
-            else None
-        )
+            self._many = entry(check_rows, indptr, indices, values, 1, squared)
+        is_fine = self._many(indptr, indices, values, features, squared)
+        return Vectors(indptr, indices, values, squared) if is_fine else None
 
     def _fast(self, indices: NDArray[Any], values: NDArray[Any], features: int) -> Vector | None:
         """The typical case, where nothing must be converted and all is well: own copies, one look; else None."""
         if values.dtype is not FLOAT64 or indices.ndim != 1 or indices.shape != values.shape:
             return None
         if indices.dtype is INT32:
-            check = self.narrow
+            check = self._narrow
         elif indices.dtype is INT64:
-            check = self.wide
+            check = self._wide
         else:
             return None
         own, narrow = values.copy(), np.empty(values.size, np.int32)
@@ -159,22 +172,19 @@ class Checker:
             raise UserError(f"x has indices of type {indices.dtype}: they must be whole numbers")
         wide = np.ascontiguousarray(indices, dtype=np.int64)
         narrow = np.empty(wide.size, np.int32)
-        problem, position, squared = self.wide(wide, values, features, narrow)
+        problem, position, squared = self._wide(wide, values, features, narrow)
         if problem == UNSORTED:
             unique, inverse = np.unique(wide, return_inverse=True)
             return self._converted((unique, np.bincount(inverse, weights=values)), features)
         if problem == OUTSIDE:
             raise _outside(indices[position], features)
         if problem == TOO_LARGE:
-            raise UserError(
-                f"x has the value {values[position]} at index {wide[position]}: features must be finite, and at most "
-                f"{LARGEST_VALUE:g} in size"
-            )
+            raise _too_large(wide[position], values[position])
         return Vector(narrow, values, squared)
 
-    def is_fine(self, indices: NDArray[np.int32], values: Floats, features: int) -> float | None:
+    def squared_norm(self, indices: NDArray[np.int32], values: Floats, features: int) -> float | None:
         """||x||^2 of a vector that was checked before and read from a file; None where it is damaged."""
-        problem, _, squared = self.narrow(indices, values, features, indices.copy())
+        problem, _, squared = self._narrow(indices, values, features, indices.copy())
         return squared if problem == FINE else None
 
 
@@ -185,8 +195,14 @@ def _outside(index: Any, features: int) -> UserError:
     )
 
 
+def _too_large(index: Any, value: float) -> UserError:
+    return UserError(
+        f"x has the value {value} at index {index}: features must be finite, and at most {LARGEST_VALUE:g} in size"
+    )
+
+
 def sparse_parts(x: Any, features: int | None) -> tuple[Any, Any]:
-    """(indices, values) of whatever a user may call a feature vector; without `features` it may have any length."""
+    """Return (indices, values) of whatever a user may call a feature vector, of any length if `features` is None."""
     if is_record(x):
         kind = "text" if isinstance(x, str | bytes) else "record with named columns"
         raise UserError(
@@ -235,12 +251,3 @@ def _array(given: Any) -> NDArray[Any]:
         raise UserError(
             "x cannot be made into an array: give a pair (indices, values) of flat sequences, or a vector of numbers"
         ) from None
-
-
-def batches_of(X: Any, features: int, may_have_more: bool = False) -> Iterator[Chunk]:
-    """The rows of a dense 2-D array or a sparse matrix, in chunks whose labels mean nothing."""
-    rows = len(X) if not hasattr(X, "shape") else X.shape[0] if X.shape else 0
-    stream = ArrayStream(X, np.zeros(rows, np.int64), classes=(0, 1))
-    if stream.features != features and not may_have_more:
-        raise UserError(f"X has {stream.features} columns and the model {features} features: give one for each")
-    return stream.chunks()

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from gappletron.base.checks import Label
 from gappletron.base.errors import SpentReceipt, UserError
-from gappletron.data.vectors import Vector, Vectors
+from gappletron.data.stream import MOST_FEATURES
+from gappletron.data.vectors import Vector, Vectors, sparse_parts
 from gappletron.kernel.numerics import UNSEEN_LABEL
 from gappletron.online.receipts import UNSEEN, Receipt, Unseen
 from gappletron.online.saved import Contents
@@ -21,7 +22,14 @@ TOGETHER = 32
 
 def check_row(model: Contents, x: Any) -> Vector:
     """Return a row or a record as a checked vector."""
-    return model.player.check(x if model.encoder is None else model.encoder.encode(x))
+    return model.player.check(x) if model.encoder is None else model.encoder.vector(x)
+
+
+def check_row_to_predict(model: Contents, x: Any) -> Vector:
+    """Return a row or a record as a checked vector; a growing model takes indices that it will never have."""
+    if model.player.feature_limit is None:
+        return check_row(model, x)
+    return model.player.checker.vector(tuple(sparse_parts(x, None)), MOST_FEATURES)
 
 
 def check_rows(model: Contents, X: Any) -> list[Vector] | Vectors:
@@ -32,14 +40,14 @@ def check_rows(model: Contents, X: Any) -> list[Vector] | Vectors:
     is_table = hasattr(X, "tocsr") or (model.encoder is not None and hasattr(X, "columns"))
     rows: Any = X if is_table else list(X)
     if model.encoder is not None and (is_table or len(rows) >= TOGETHER):
-        rows = _encode(model, rows)
-    elif is_table:
-        rows = rows.tocsr()
-    if not hasattr(rows, "indptr"):
+        encoded = _encode(model, rows)
+        return encoded if encoded.squared.size >= TOGETHER else encoded.each()
+    if not is_table:
         if len(rows) == 1:
             return [check_row(model, rows[0])]
         vectors = [_name_row(place, check_row, model, x) for place, x in enumerate(rows)]
     else:
+        rows = rows.tocsr()
         together = model.player.check_many(rows) if rows.shape[0] >= TOGETHER else None
         if together is not None:
             return together
@@ -52,8 +60,8 @@ def check_rows(model: Contents, X: Any) -> list[Vector] | Vectors:
 
 
 def encode_rows(model: Contents, X: Any) -> Any:
-    """Return a batch of records as the rows of a sparse matrix; other batches as they are."""
-    return X if model.encoder is None else model.encoder.matrix(X)
+    """Return a batch of records as checked vectors; other batches as they are."""
+    return X if model.encoder is None else model.encoder.vectors(X)
 
 
 def check_label(model: Contents, receipt: Receipt, label: Label | Unseen) -> int:
@@ -95,15 +103,15 @@ def check_feedback(
     return list(found.values())
 
 
-def _encode(model: Contents, records: Any) -> Any:
-    """Return many records as a sparse matrix; an error names the record."""
+def _encode(model: Contents, records: Any) -> Vectors:
+    """Return many records as checked vectors; an error names the record."""
     assert model.encoder is not None
     try:
-        return model.encoder.matrix(records)
+        return model.encoder.vectors(records)
     except UserError:
         if isinstance(records, list):
             for place, record in enumerate(records):
-                _name_row(place, model.encoder.encode, record)
+                _name_row(place, model.encoder.vector, record)
         raise
 
 

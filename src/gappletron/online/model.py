@@ -321,7 +321,7 @@ class Online:
 
         :param graph: as that of :meth:`act`; it matters to learners that use its costs.
         """
-        vector = inputs.check_row(self._contents, x)
+        vector = inputs.check_row_to_predict(self._contents, x)
         return self.graph.classes[self._player.predict_vector(vector, graph)]
 
     @looking

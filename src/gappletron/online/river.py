@@ -213,7 +213,7 @@ class RiverClassifier(base.Classifier):
     # ----------------------------------------------------------------------------------------------------------- inside
 
     def _vector(self, x: Mapping[Any, Any]) -> Vector:
-        return self._played().check(self._encoder.encode(x))
+        return self._encoder.vector(x)
 
     def _played(self) -> Player:
         """The player, made when it is needed."""

@@ -273,7 +273,7 @@ def _read_turns(
     ):
         graph = player.graph if place == -1 else graphs[whole(place, "a graph")]
         indices, values = cut("indices", whole(size, "a size"), np.int32), cut("values", size, np.float64)
-        squared = player.checker.is_fine(indices, values, width)
+        squared = player.checker.squared_norm(indices, values, width)
         if squared is None:
             raise UserError(DAMAGED)
         least = whole(serial, "a serial", least=least, most=player.rounds - 1) + 1

@@ -19,9 +19,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gappletron.base.checks import Label, listing
 from gappletron.base.errors import UserError
+from gappletron.data.arrays import ArrayStream, plain_names
 from gappletron.data.normalization import Normalization
 from gappletron.data.records.values import is_missing
-from gappletron.data.stream import ArrayStream, plain_names
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import Floats
 from gappletron.kernel.spelling import pieces_of

@@ -53,7 +53,7 @@ def quietest_segment(
 
     >>> from gappletron import play
     >>> from gappletron.paper.adversary import GRAPH, quietest_segment
-    >>> from gappletron.data.open import Segments
+    >>> from gappletron import Segments
     >>> probe = quietest_segment("gapsmh", root=16, repeats=100)
     >>> turned = Segments(16, turned=probe.segment)
     >>> runs = play("gapsmh", turned, GRAPH, repeats=100)
@@ -85,7 +85,7 @@ def quietest_after_fresh(
     Repeat r plays the first part with the labels of seed r. The segment is the one with the fewest mistakes, which are
     at least as many as the plays of the class that reveals.
 
-    >>> from gappletron.data.open import FreshThenSegments
+    >>> from gappletron import FreshThenSegments
     >>> 0 <= quietest_after_fresh("gapsmh", FreshThenSegments(3, 2, 5), repeats=2) < 10
     True
     """

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from gappletron.base.checks import fits_in_memory, number
 from gappletron.base.errors import UserError
 from gappletron.data.open import open_stream
-from gappletron.data.prepared import prepared_chunks
+from gappletron.data.prepared import prepare_chunks
 from gappletron.data.stream import Chunk, Stream, largest_norm
 from gappletron.graphs.graph import FeedbackGraph, class_positions, open_graph
 from gappletron.kernel.lanes import Lanes, lanes_for
@@ -344,7 +344,7 @@ def _held(stream: Stream, positions: NDArray[np.int64] | None) -> list[Chunk]:
             "number of rounds, for example open_stream(..., rounds=100_000)"
         )
     chunks: list[Chunk] = []
-    for checked in prepared_chunks(stream):
+    for checked in prepare_chunks(stream):
         chunk = (checked if positions is None else checked.relabelled(positions)).chunk
         if not chunks and chunk.labels.size:
             fits_in_memory(

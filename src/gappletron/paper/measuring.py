@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from gappletron.data.unit_vectors import UnitVectors
+from gappletron.data.generated import UnitVectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.optimizers import FixedOGD

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from gappletron.base.checks import number, whole
-from gappletron.data.stream import CHUNK, Chunk, Stream, frozen
+from gappletron.data.stream import CHUNK, Chunk, Stream, make_chunk
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import Floats, Row, add_outer, argmax, dot
 from gappletron.kernel.spelling import settings
@@ -256,7 +256,9 @@ class Signs(Stream):
             X = 2.0 * rng.integers(0, 2, (n, d)) - 1.0
             X[:, :K] = -1.0
             X[np.arange(n), labels] = 1.0
-            yield frozen(np.arange(0, n * d + 1, d), np.tile(np.arange(d, dtype=np.int32), n), X.reshape(-1), labels)
+            yield make_chunk(
+                np.arange(0, n * d + 1, d), np.tile(np.arange(d, dtype=np.int32), n), X.reshape(-1), labels
+            )
 
 
 class Turning(Stream):
@@ -301,7 +303,7 @@ class Turning(Stream):
             n = min(CHUNK, self.rounds - start)
             turned = np.arange(start, start + n) * (self.turns + 1) // self.rounds
             clean = rng.integers(0, K, n).astype(np.int32)
-            yield frozen(np.arange(n + 1), clean, np.ones(n), (clean + turned) % K)
+            yield make_chunk(np.arange(n + 1), clean, np.ones(n), (clean + turned) % K)
 
 
 STREAMS: dict[str, Callable[[str], Stream]] = {"signs": Signs.parse, "turning": Turning.parse}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gappletron.base.errors import UserError
-from gappletron.data.prepared import Prepared, prepared
+from gappletron.data.prepared import Prepared, prepare
 from gappletron.data.stream import Chunk
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import Floats, is_distribution
@@ -18,7 +18,7 @@ from gappletron.play.rounds import Tally
 
 def check(player: Any, chunk: Chunk | Prepared) -> Prepared:
     """Return a chunk that compiled code may trust, with features and classes that the player has."""
-    checked = chunk if isinstance(chunk, Prepared) else prepared(chunk)
+    checked = chunk if isinstance(chunk, Prepared) else prepare(chunk)
     if checked.features > player.features or checked.classes > player.graph.n_classes:
         raise UserError(
             f"the chunk has indices up to {checked.features - 1} and labels up to {checked.classes - 1}, and the "

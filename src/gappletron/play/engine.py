@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.data.normalization import AsGiven, Copied, Normalization, Room
-from gappletron.data.stream import frozen
+from gappletron.data.stream import make_chunk
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.packed import Packed, packed
 from gappletron.kernel.pieces import can_be_loaded, entry, in_mode, is_interpreted, same_types
@@ -44,7 +44,7 @@ MOST_SEATS = 64
 AS_GIVEN = AsGiven()
 NO_MARKS = np.zeros(0, np.int64)
 NO_MARKS.flags.writeable = False
-NO_ROWS = frozen(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
+NO_ROWS = make_chunk(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
 NO_ROW = (np.zeros(0, np.int32), np.zeros(0), 0.0)
 
 

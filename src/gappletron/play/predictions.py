@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.data.prepared import Prepared, prepared
-from gappletron.data.stream import frozen
-from gappletron.data.vectors import Vector, batches_of
+from gappletron.data.prepared import Prepared, prepare_rows
+from gappletron.data.stream import make_chunk
+from gappletron.data.vectors import Vector
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import Floats
 from gappletron.play.engine import Engine
@@ -21,7 +21,7 @@ def one_row(vector: Vector, label: int = 0) -> Prepared:
     """Return a checked vector as a chunk of one row."""
     indptr = np.array([0, vector.indices.size])
     features = int(vector.indices[-1]) + 1 if vector.indices.size else 0
-    chunk = frozen(indptr, vector.indices, vector.values, np.array([label]))
+    chunk = make_chunk(indptr, vector.indices, vector.values, np.array([label]))
     return Prepared(chunk, np.array([vector.squared]), features, label + 1)
 
 
@@ -30,8 +30,8 @@ def batches(engine: Engine, X: Any, features: int, may_have_more: bool) -> Itera
 
     :param may_have_more: whether rows may have more features than there are: those of a growing model.
     """
-    for chunk in batches_of(X, features, may_have_more=may_have_more):
-        yield scale(engine, prepared(chunk, "X"))
+    for rows in prepare_rows(X, features, may_have_more):
+        yield scale(engine, rows)
 
 
 def scale(engine: Engine, checked: Prepared) -> Rows:

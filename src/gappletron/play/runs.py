@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from gappletron.base.checks import Label, fits_in_memory, listing, printable, shortened, whole
 from gappletron.base.errors import UserError
 from gappletron.data.open import open_stream
-from gappletron.data.prepared import Prepared, prepared_chunks
-from gappletron.data.stream import Stream, limited
+from gappletron.data.prepared import Prepared, prepare_chunks
+from gappletron.data.stream import FirstRounds, Stream
 from gappletron.graphs.graph import FeedbackGraph, class_positions, new_classes, open_graph
 from gappletron.kernel.numerics import Floats
 from gappletron.learners.learner import Learner
@@ -128,7 +128,7 @@ class Runs:
         self.jobs = _check_jobs(jobs)
         self.learners = _name_learners(learners)
         stream = open_stream(stream)
-        self.stream: Stream = stream if rounds is None else limited(stream, whole(rounds, "rounds", least=1))
+        self.stream: Stream = stream if rounds is None else FirstRounds(stream, rounds)
         self.graph, self._changing = _graph_and_changes(graph, self.stream, revealing)
         for learner in self.learners.values():
             check_can_play(learner, self.graph)
@@ -209,7 +209,7 @@ class Runs:
         self._begun = True
         played = 0
         with _threads(min(self.jobs, len(self._runs))) as each:
-            for chunk in prepared_chunks(self.stream):
+            for chunk in prepare_chunks(self.stream):
                 if self.stream.is_open:
                     self._add_classes()
                 ready = chunk if self._positions is None else chunk.relabelled(self._positions)

@@ -13,7 +13,7 @@ from typing import Any
 
 from gappletron.base.checks import listing, shortened
 from gappletron.base.errors import UserError
-from gappletron.data.records.cells import CATEGORICAL, DROP, MOST_DEPTH, NUMERIC, TEXT
+from gappletron.data.records.columns import CATEGORICAL, DROP, MOST_DEPTH, NUMERIC, TEXT
 from gappletron.data.records.encoder import Encoder
 
 __all__ = ["Columns", "example_vector", "nothing_declared"]

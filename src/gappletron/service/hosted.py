@@ -26,9 +26,9 @@ from scipy.sparse import csr_array
 from gappletron.base.checks import Label
 from gappletron.base.errors import NotDeciding, TooManyWaiting, UserError
 from gappletron.base.version import __version__
-from gappletron.data.records.encoder import Encoder, joined_rows
+from gappletron.data.records.encoder import Encoder
 from gappletron.data.stream import MOST_FEATURES
-from gappletron.data.vectors import Checker, sparse_parts
+from gappletron.data.vectors import Checker, Vectors, sparse_parts
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import Floats
 from gappletron.learners.learner import Learner
@@ -388,16 +388,13 @@ class Hosted:
         return list(zip(self.model.predict_many(X), self.model.predict_proba(X).tolist(), strict=True))
 
     def _matrix(self, rows: Sequence[Any]) -> Any:
-        """Rows as the batch methods take them: records as they are, vectors as a sparse matrix."""
+        """Rows as the batch methods take them: records as they are, vectors checked."""
         model = self.model
         if model.encoder is not None:
             return list(rows)
         fixed = model.features if model.feature_limit is None else None
         limit = MOST_FEATURES if fixed is None else fixed
-        vectors = [self._checker.vector(tuple(sparse_parts(_pair(row), fixed)), limit) for row in rows]
-        indptr, indices, values = joined_rows([(vector.indices, vector.values) for vector in vectors])
-        width = max(model.features, int(indices.max(initial=-1)) + 1)
-        return csr_array((values, indices, indptr), shape=(len(rows), width))
+        return Vectors.joined([self._checker.vector(tuple(sparse_parts(_pair(row), fixed)), limit) for row in rows])
 
     async def info(self) -> ModelInfo:
         """What the model is, and how well it does."""

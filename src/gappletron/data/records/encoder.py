@@ -7,7 +7,7 @@ learned. What does depend on them, the running scale of every column, is the pla
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,14 @@ from numpy.typing import NDArray
 
 from gappletron.base.checks import listing, whole
 from gappletron.base.errors import UserError
-from gappletron.data.records.batches import as_batch, encode_batch
-from gappletron.data.records.cells import CATEGORICAL, DROP, KINDS, NUMERIC, TEXT, Spec, cells_of
-from gappletron.data.records.hashing import Entries, OneRow, hash_records, texts_of
+from gappletron.data.records.arrow import to_table
+from gappletron.data.records.columns import CATEGORICAL, DROP, KINDS, NUMERIC, TEXT, Cells, encode_column
+from gappletron.data.records.hashing import Hasher, merge_parts, to_indptr
+from gappletron.data.vectors import Vector, Vectors, check_sizes
 from gappletron.kernel.numerics import Floats
-
-__all__ = ["Encoder"]
 
 MOST_FEATURES = 2**24
 MOST_NGRAMS = 5
-NO_COLUMN = 0
-"""The seed of a text without columns: the hash of an empty name."""
 
 
 class Encoder:
@@ -67,8 +64,8 @@ class Encoder:
         features: int = 2**18,
         ngrams: int = 1,
     ) -> None:
-        self.text, self.numeric = _column_names(text, TEXT), _column_names(numeric, NUMERIC)
-        self.categorical, self.drop = _column_names(categorical, CATEGORICAL), _column_names(drop, DROP)
+        self.text, self.numeric = _check_names(text, TEXT), _check_names(numeric, NUMERIC)
+        self.categorical, self.drop = _check_names(categorical, CATEGORICAL), _check_names(drop, DROP)
         self.features = whole(features, "features", least=1, most=MOST_FEATURES)
         self.ngrams = whole(ngrams, "ngrams", least=1, most=MOST_NGRAMS)
         self.kinds: dict[str, str] = {}
@@ -80,8 +77,7 @@ class Encoder:
                         f"the column {name!r} is declared as {self.kinds[name]} and as {kind}: name it once"
                     )
                 self.kinds[name] = kind
-        self._one = OneRow()
-        self.spec = Spec(self.kinds, self.features, self.ngrams)
+        self._hasher = Hasher(self.features, self.ngrams)
 
     # ------------------------------------------------------------------------------------------------------- as a value
 
@@ -130,16 +126,20 @@ class Encoder:
 
     def encode(self, record: Any) -> tuple[NDArray[np.int32], Floats]:
         """The features of one record: increasing indices, and their values."""
-        if is_bare_text(record):
-            return self._one.text(record, NO_COLUMN, self.ngrams, self.features)
-        cells = cells_of(self.spec, record)
-        indices = np.array([index for index, _ in cells.entries], np.int32)
-        values = np.array([value for _, value in cells.entries], np.float64)
-        if cells.texts:
-            parts = [self._one.text(text, seed, self.ngrams, self.features) for seed, text in cells.texts]
-            indices = np.concatenate([indices, *(part[0] for part in parts)])
-            values = np.concatenate([values, *(part[1] for part in parts)])
-        return self._one.settled(indices, values)
+        _, indices, values, _ = self._encode_records([record])
+        return indices, values
+
+    def encode_many(self, records: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
+        """The features of many records as a compressed sparse row matrix: indptr, indices, values.
+
+        :param records: a frame of pandas or polars, a pyarrow table, or a list (or other sequence) of records or of
+            texts.
+
+        >>> indptr, indices, values = Encoder().encode_many([{"age": 41}, {"age": 37, "city": "Bonn"}])
+        >>> indptr
+        array([0, 1, 4])
+        """
+        return self._encode_all(records)[:3]
 
     def matrix(self, records: Any) -> Any:
         """The features of many records, given as to :meth:`encode_many`, as a SciPy sparse matrix.
@@ -152,71 +152,38 @@ class Encoder:
         indptr, indices, values = self.encode_many(records)
         return csr_array((values, indices, indptr), shape=(len(indptr) - 1, self.features))
 
-    def encode_many(self, records: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
-        """The features of many records as a compressed sparse row matrix: indptr, indices, values.
+    def vector(self, record: Any) -> Vector:
+        """The features of one record, ready to be played."""
+        _, indices, values, squared = self._encode_records([record])
+        check_sizes(indices, values, squared)
+        return Vector(indices, values, squared.item())
 
-        :param records: a frame of pandas or polars, a pyarrow table, or a list (or other sequence) of records or of
-            texts.
+    def vectors(self, records: Any) -> Vectors:
+        """The features of many records, given as to :meth:`encode_many`, ready to be played."""
+        found = Vectors(*self._encode_all(records))
+        check_sizes(*found[1:])
+        return found
 
-        >>> indptr, indices, values = Encoder().encode_many([{"age": 41}, {"age": 37, "city": "Bonn"}])
-        >>> indptr
-        array([0, 1, 4])
-        """
-        batch = as_batch(records)
-        if batch is not None:
-            return encode_batch(self.spec, batch)
-        return encode_records(self.spec, _listed(records))
+    def _encode_all(self, records: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats, Floats]:
+        """Return indptr, indices, values, and ||x||^2 of each row."""
+        table = to_table(records)
+        if table is None:
+            return self._encode_records(_list_records(records))
+        parts = []
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            parts += encode_column(self.kinds, self._hasher, name, column)
+        return merge_parts(parts, table.num_rows)
 
-
-def is_bare_text(record: Any) -> bool:
-    """Whether a record is a text without columns: its words are its features, and the whole is not."""
-    return type(record) is str and record != ""
-
-
-def encode_records(spec: Spec, records: Iterable[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
-    """The features of records one after another, their words hashed in one call: indptr, indices, values."""
-    numbers: list[int] = []
-    indices: list[int] = []
-    values: list[float] = []
-    counts: list[int] = []
-    seeds: list[int] = []
-    texts: list[str] = []
-    for record in records:
-        if is_bare_text(record):
-            numbers.append(0)
-            counts.append(1)
-            seeds.append(NO_COLUMN)
-            texts.append(record)
-            continue
-        cells = cells_of(spec, record)
-        numbers.append(len(cells.entries))
-        counts.append(len(cells.texts))
-        for index, value in cells.entries:
-            indices.append(index)
-            values.append(value)
-        for seed, text in cells.texts:
-            seeds.append(seed)
-            texts.append(text)
-    others = Entries(np.array(numbers, np.int64), np.array(indices, np.int32), np.array(values, np.float64))
-    return hash_records(others, texts_of(counts, seeds, texts), spec.ngrams, spec.features)
+    def _encode_records(self, records: Iterable[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats, Floats]:
+        cells = Cells(self.kinds, self.features)
+        for record in records:
+            cells.add_record(record)
+        (counts, indices, values), squared = self._hasher.hash_rows(*cells.pack())
+        return to_indptr(counts), indices, values, squared
 
 
-def joined_rows(
-    rows: Sequence[tuple[NDArray[np.int32], Floats]],
-) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
-    """Feature vectors as a compressed sparse row matrix: indptr, indices, values.
-
-    >>> joined_rows([(np.array([3], np.int32), np.ones(1)), (np.array([], np.int32), np.ones(0))])[0]
-    array([0, 1, 1])
-    """
-    indptr = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum([indices.size for indices, _ in rows], out=indptr[1:])
-    indices = np.concatenate([np.zeros(0, np.int32), *(part for part, _ in rows)])
-    values = np.concatenate([np.zeros(0), *(part for _, part in rows)])
-    return indptr, indices, values
-
-
-def _listed(records: Any) -> Iterable[Any]:
+def _list_records(records: Any) -> Iterable[Any]:
+    """Return many records as a list."""
     if isinstance(records, str | bytes | Mapping):
         raise UserError("expected many records, not one: put it in a list")
     if hasattr(records, "columns") and hasattr(records, "to_dict"):  # a pandas frame that Arrow cannot hold
@@ -227,7 +194,8 @@ def _listed(records: Any) -> Iterable[Any]:
         raise UserError(f"a {type(records).__name__} is not a sequence of records: give a list or a frame") from None
 
 
-def _column_names(given: Any, kind: str) -> tuple[str, ...]:
+def _check_names(given: Any, kind: str) -> tuple[str, ...]:
+    """Return the columns that were declared as of this kind."""
     names = [given] if isinstance(given, str) else given
     try:
         found = tuple(names)

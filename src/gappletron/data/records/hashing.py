@@ -14,27 +14,18 @@ Latin-1.
 from __future__ import annotations
 
 import functools
+import itertools
 import unicodedata
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import entry, helper, specialised
 
 Bytes = NDArray[np.uint8]
-
-__all__ = [
-    "Entries",
-    "append_entries",
-    "hash_cells",
-    "hash_records",
-    "hash_texts",
-    "hashed",
-    "settle_rows",
-    "texts_of",
-]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 ONE_PLANE = 65_536
 LOW_32 = 0xFFFFFFFF
@@ -42,6 +33,8 @@ SIGN_32 = 0x80000000
 SPACE = 0x20
 OWN_TOKENS = ((0x3040, 0x30FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF))
 """Kana and ideographs: these scripts put no space between words."""
+REMEMBERED = 65_536
+"""Hashes of columns and categories that are kept, so that they need not be computed again."""
 GAPS = (701, 301, 132, 57, 23, 10, 4, 1)
 """The distances of Shell's sort, by Ciura."""
 
@@ -108,14 +101,14 @@ def mixed(k: int) -> int:
 
 
 @helper
-def feature_of(h: int, features: int) -> int:
-    """The feature that a hash stands for."""
+def place(h: int, features: int) -> int:
+    """Return the feature that a hash stands for."""
     return (h if h < SIGN_32 else LOW_32 + 1 - h) % features
 
 
 @helper
-def sign_of(h: int) -> float:
-    """The sign of its value."""
+def sign(h: int) -> float:
+    """Return the sign of its value."""
     return 1.0 if h < SIGN_32 else -1.0
 
 
@@ -215,114 +208,209 @@ def _read_only(data: Bytes) -> Bytes:
 
 @helper
 def hash_text(
-    data: Bytes,
-    start: int,
-    stop: int,
-    hashing: tuple[int, int, int],
-    room: tuple[NDArray[np.int64], Bytes, NDArray[np.int64]],
+    texts: Texts,
+    text: int,
+    hashing: tuple[int, int],
+    room: tuple[Ints, Bytes, Ints],
     indices: NDArray[np.int32],
     values: Floats,
     filled: int,
 ) -> int:
-    """Write the features of one text from `filled` on; where the next ones go."""
-    seed, ngrams, features = hashing
+    """Write the features of one text from `filled` on; return where the next ones go."""
+    ngrams, features = hashing
     alphabet, words, ends = room
-    tokens = cut(data, start, stop, alphabet, words, ends)
+    tokens = cut(texts.data, texts.offsets[text], texts.offsets[text + 1], alphabet, words, ends)
+    seed = int(texts.seeds[text])
     for n in range(1, ngrams + 1):
         for first in range(tokens - n + 1):
             begin = ends[first - 1] + 1 if first > 0 else 0
             h = murmur(words, begin, ends[first + n - 1], seed)
-            indices[filled], values[filled] = feature_of(h, features), sign_of(h)
+            indices[filled], values[filled] = place(h, features), sign(h)
             filled += 1
     return filled
 
 
-def _hash_texts(
-    data: Bytes,
-    offsets: NDArray[np.int64],
-    hashing: tuple[int, int, int],
-    room: tuple[NDArray[np.int64], Bytes, NDArray[np.int64]],
+@helper
+def merge(indices: NDArray[np.int32], values: Floats, start: int, stop: int, at: int) -> tuple[int, float]:
+    """Sort the entries from start to stop, add up those of one feature, leave out zeros; written from `at`. Return
+    where they end, and the sum of their squares.
+    """
+    for gap in GAPS:
+        for p in range(start + gap, stop):
+            index, value = indices[p], values[p]
+            q = p
+            while q >= start + gap and indices[q - gap] > index:
+                indices[q], values[q] = indices[q - gap], values[q - gap]
+                q -= gap
+            indices[q], values[q] = index, value
+    squared = 0.0
+    p = start
+    while p < stop:
+        index, total = indices[p], values[p]
+        p += 1
+        while p < stop and indices[p] == index:
+            total += values[p]
+            p += 1
+        if total != 0.0:
+            indices[at], values[at] = index, total
+            squared += total * total
+            at += 1
+    return at, squared
+
+
+class Texts(NamedTuple):
+    """The texts of many rows: how many each row has; then for each, in the order of the rows, the seed of its hashes,
+    and where it begins in `data`.
+    """
+
+    counts: Ints
+    seeds: Ints
+    offsets: Ints
+    data: Bytes
+
+
+def pack_texts(counts: list[int], seeds: list[int], texts: list[str]) -> Texts:
+    """Return these texts with their seeds, of which each row has so many."""
+    parts = [to_bytes(text) for text in texts]
+    offsets = np.array([0, *itertools.accumulate(map(len, parts))], np.int64)
+    data = np.frombuffer(b"".join(parts), np.uint8)
+    return Texts(np.array(counts, np.int64), np.array(seeds, np.int64), offsets, data)
+
+
+def _hash_rows(
+    cells: Entries,
+    texts: Texts,
+    hashing: tuple[int, int],
+    room: tuple[Ints, Bytes, Ints],
+    merges: bool,
     out: Entries,
+    squared: Floats,
 ) -> int:
-    filled = 0
+    cell = text = filled = 0
     for row in range(out.counts.size):
-        before = filled
-        filled = hash_text(data, offsets[row], offsets[row + 1], hashing, room, out.indices, out.values, filled)
-        out.counts[row] = filled - before
+        start = filled
+        for _ in range(cells.counts[row]):
+            out.indices[filled], out.values[filled] = cells.indices[cell], cells.values[cell]
+            filled += 1
+            cell += 1
+        for _ in range(texts.counts[row]):
+            begin = filled
+            filled = hash_text(texts, text, hashing, room, out.indices, out.values, begin)
+            if merges:
+                filled, _ = merge(out.indices, out.values, begin, filled, begin)
+            text += 1
+        if merges:
+            filled, squared[row] = merge(out.indices, out.values, start, filled, start)
+        out.counts[row] = filled - start
     return filled
 
 
-def hash_texts(data: Bytes, offsets: NDArray[np.int64], seed: int, ngrams: int, features: int) -> Entries:
-    """The words and n-grams of texts; row i is ``data[offsets[i]:offsets[i + 1]]``.
+class Hasher:
+    """The compiled hashing of rows for a number of features and a longest n-gram."""
 
-    >>> entries = hash_texts(np.frombuffer(b"Free entry!", np.uint8), np.array([0, 5, 11]), 0, 1, 2**18)
-    >>> entries.counts
-    array([1, 2])
-    """
-    data = _read_only(data)
-    rows = len(offsets) - 1
-    length = int(offsets[-1] - offsets[0])
-    longest = int(np.diff(offsets).max(initial=0))
-    most = length * ngrams
-    out = Entries(np.empty(rows, np.int64), np.empty(most, np.int32), np.empty(most))
-    arguments = (data, offsets, (seed, ngrams, features), _room_for(longest), out)
-    filled = specialised(_hash_texts, *arguments)(*arguments)
-    return Entries(out.counts, out.indices[:filled], out.values[:filled])
+    def __init__(self, features: int, ngrams: int) -> None:
+        self.features, self.ngrams = features, ngrams
+        none = Entries(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0))
+        arguments = (none, pack_texts([], [], []), (1, 1), _make_room(0), True, none, np.zeros(0))
+        self._hash = entry(_hash_rows, *arguments)  # without a dispatcher, a call takes some microseconds
+
+    def hash_rows(self, cells: Entries, texts: Texts, merges: bool = True) -> tuple[Entries, Floats]:
+        """Return the features of rows, and ||x||^2 of each, from features that are not words, and texts.
+
+        With `merges` the indices of a row increase, values of one feature are added up and zeros are left out.
+
+        >>> cells = Entries(np.array([0, 1]), np.array([7], np.int32), np.array([2.5]))
+        >>> Hasher(2**18, 1).hash_rows(cells, pack_texts([1, 0], [0], ["Free entry! free"]))[0][1:]
+        (array([138484, 156782, 253893,      7], dtype=int32), array([1. , 2. , 1. , 2.5]))
+        """
+        rows, offsets = cells.counts.size, texts.offsets
+        most = cells.indices.size + int(offsets[-1] - offsets[0]) * self.ngrams
+        longest = int(offsets[1]) if offsets.size == 2 else int(np.diff(offsets).max(initial=0))
+        out, squared = Entries(np.empty(rows, np.int64), np.empty(most, np.int32), np.empty(most)), np.empty(rows)
+        hashing = (self.ngrams, self.features)
+        filled = self._hash(cells, texts, hashing, _make_room(longest), merges, out, squared)
+        return Entries(out.counts, out.indices[:filled], out.values[:filled]), squared
+
+    def hash_column(self, data: Bytes, offsets: Ints, seed: int) -> Entries:
+        """Return the words and n-grams of a column of texts; row i is ``data[offsets[i]:offsets[i + 1]]``.
+
+        >>> Hasher(2**18, 1).hash_column(np.frombuffer(b"Free entry!", np.uint8), np.array([0, 5, 11]), 0).counts
+        array([1, 2])
+        """
+        rows = len(offsets) - 1
+        none = Entries(np.zeros(rows, np.int64), np.zeros(0, np.int32), np.zeros(0))
+        texts = Texts(np.ones(rows, np.int64), np.full(rows, seed, np.int64), offsets, _read_only(data))
+        return self.hash_rows(none, texts, merges=False)[0]
 
 
-def _room_for(longest: int) -> tuple[NDArray[np.int64], Bytes, NDArray[np.int64]]:
-    """The alphabet, and room for the tokens of a text with so many bytes: in lower case a character may have one byte
-    more, and every token has a space behind it.
+def _make_room(longest: int) -> tuple[Ints, Bytes, Ints]:
+    """Return the alphabet, and room for the tokens of a text with so many bytes: in lower case a character may have one
+    byte more, and every token has a space behind it.
     """
     return alphabet(), np.empty(3 * longest + 8, np.uint8), np.empty(longest + 1, np.int64)
 
 
-def _hash_cells(data: Bytes, offsets: NDArray[np.int64], seed: int, features: int, out: Entries) -> None:
+def _hash_categories(data: Bytes, offsets: Ints, seed: int, features: int, out: Entries) -> None:
     for row in range(out.counts.size):
         h = murmur(data, offsets[row], offsets[row + 1], seed)
-        out.indices[row], out.values[row] = feature_of(h, features), sign_of(h)
+        out.indices[row], out.values[row] = place(h, features), sign(h)
         out.counts[row] = 1
 
 
-def hash_cells(data: Bytes, offsets: NDArray[np.int64], seed: int, features: int) -> Entries:
-    """One feature for each value of a column of categories; row i is ``data[offsets[i]:offsets[i + 1]]``.
+def hash_categories(data: Bytes, offsets: Ints, seed: int, features: int) -> Entries:
+    """Return one feature for each value of a column of categories; row i is ``data[offsets[i]:offsets[i + 1]]``.
 
-    >>> hash_cells(np.frombuffer(b"redblue", np.uint8), np.array([0, 3, 7]), 0, 2**18).values
+    >>> hash_categories(np.frombuffer(b"redblue", np.uint8), np.array([0, 3, 7]), 0, 2**18).values
     array([-1., -1.])
     """
-    data = _read_only(data)
     rows = len(offsets) - 1
     out = Entries(np.empty(rows, np.int64), np.empty(rows, np.int32), np.empty(rows))
-    arguments = (data, offsets, seed, features, out)
-    specialised(_hash_cells, *arguments)(*arguments)
+    arguments = (_read_only(data), offsets, seed, features, out)
+    specialised(_hash_categories, *arguments)(*arguments)
     return out
 
 
-def _hashed(data: Bytes, seed: int) -> int:
+def _hash_bytes(data: Bytes, seed: int) -> int:
     return murmur(data, 0, data.size, seed)
 
 
-def hashed(text: str, seed: int = 0) -> int:
-    """The 32-bit MurmurHash3 of a text, from 0 to 2^32 - 1.
+def hash_string(text: str, seed: int = 0) -> int:
+    """Return the 32-bit MurmurHash3 of a text, from 0 to 2^32 - 1.
 
-    >>> hashed("hello"), hashed("")
+    >>> hash_string("hello"), hash_string("")
     (613153351, 0)
     """
-    arguments = (np.frombuffer(bytes_of(text), np.uint8), seed)
-    return int(specialised(_hashed, *arguments)(*arguments))
+    arguments = (np.frombuffer(to_bytes(text), np.uint8), seed)
+    return int(specialised(_hash_bytes, *arguments)(*arguments))
 
 
-def bytes_of(text: str) -> bytes:
-    """The text as UTF-8, also where it holds half of a surrogate pair."""
+@functools.lru_cache(REMEMBERED)
+def column_seed(name: str) -> int:
+    """Return h(c), the seed of everything in column c."""
+    return hash_string(name)
+
+
+@functools.lru_cache(REMEMBERED)
+def number_feature(name: str, features: int) -> int:
+    """Return the feature of the numbers in a column."""
+    return place(column_seed(name), features)
+
+
+@functools.lru_cache(REMEMBERED)
+def category_feature(name: str, text: str, features: int) -> tuple[int, float]:
+    """Return the feature of a category of a column, and its value, 1 or -1; the category of missing values is the
+    empty text.
+    """
+    h = hash_string(text, column_seed(name))
+    return place(h, features), sign(h)
+
+
+def to_bytes(text: str) -> bytes:
+    """Return the text as UTF-8, also where it holds half of a surrogate pair."""
     return text.encode("utf-8", "surrogatepass")
 
 
-def feature(h: int, features: int) -> tuple[int, float]:
-    """The feature that a hash stands for, and its sign."""
-    return feature_of(h, features), sign_of(h)
-
-
-def _append(part: Entries, ends: NDArray[np.int64], indices: NDArray[np.int32], values: Floats) -> None:
+def _append(part: Entries, ends: Ints, indices: NDArray[np.int32], values: Floats) -> None:
     p = 0
     for row in range(part.counts.size):
         at = ends[row]
@@ -333,170 +421,40 @@ def _append(part: Entries, ends: NDArray[np.int64], indices: NDArray[np.int32], 
         p += part.counts[row]
 
 
-def append_entries(parts: list[Entries], rows: int) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
-    """The entries of all parts, row by row: indptr, indices and values, not sorted."""
-    counts = np.zeros(rows, np.int64)
-    for part in parts:
-        counts += part.counts
-    indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-    ends = indptr[:-1].copy()
-    indices, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1])
-    for part in parts:
-        arguments = (part, ends, indices, values)
-        specialised(_append, *arguments)(*arguments)
-    return indptr, indices, values
-
-
-@helper
-def settle(indices: NDArray[np.int32], values: Floats, start: int, stop: int, at: int) -> int:
-    """Sort the entries from start to stop, add up those of one feature, leave out zeros; written from `at`."""
-    for gap in GAPS:
-        for p in range(start + gap, stop):
-            index, value = indices[p], values[p]
-            q = p
-            while q >= start + gap and indices[q - gap] > index:
-                indices[q], values[q] = indices[q - gap], values[q - gap]
-                q -= gap
-            indices[q], values[q] = index, value
-    p = start
-    while p < stop:
-        index, total = indices[p], values[p]
-        p += 1
-        while p < stop and indices[p] == index:
-            total += values[p]
-            p += 1
-        if total != 0.0:
-            indices[at], values[at] = index, total
-            at += 1
-    return at
-
-
-def _settle_rows(indptr: NDArray[np.int64], indices: NDArray[np.int32], values: Floats) -> None:
+def _merge_rows(indptr: Ints, indices: NDArray[np.int32], values: Floats, squared: Floats) -> None:
     at = 0
     start = indptr[0]
     for row in range(indptr.size - 1):
         stop = indptr[row + 1]
-        at = settle(indices, values, start, stop, at)
+        at, squared[row] = merge(indices, values, start, stop, at)
         indptr[row + 1] = at
         start = stop
 
 
-def settle_rows(
-    indptr: NDArray[np.int64], indices: NDArray[np.int32], values: Floats
-) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
-    """Rows with increasing indices and without zeros; values of one feature are added up. Changes the arrays.
+def merge_parts(parts: list[Entries], rows: int) -> tuple[Ints, NDArray[np.int32], Floats, Floats]:
+    """Return the entries of all parts row by row, merged as by :meth:`Hasher.hash_rows`: indptr, indices, values and
+    ||x||^2 of each row.
 
-    >>> settle_rows(np.array([0, 3]), np.array([9, 2, 9], np.int32), np.array([1.0, 4.0, 1.0]))
-    (array([0, 2]), array([2, 9], dtype=int32), array([4., 2.]))
+    >>> merge_parts([Entries(np.array([3]), np.array([9, 2, 9], np.int32), np.array([1.0, 4.0, 1.0]))], 1)[1:3]
+    (array([2, 9], dtype=int32), array([4., 2.]))
     """
-    arguments: Any = (indptr, indices, values)
-    specialised(_settle_rows, *arguments)(*arguments)
-    return indptr, indices[: indptr[-1]], values[: indptr[-1]]
+    counts = np.zeros(rows, np.int64)
+    for part in parts:
+        counts += part.counts
+    indptr = to_indptr(counts)
+    ends = indptr[:-1].copy()
+    indices, values, squared = np.empty(indptr[-1], np.int32), np.empty(indptr[-1]), np.empty(rows)
+    arguments: tuple[Any, ...]
+    for part in parts:
+        arguments = (part, ends, indices, values)
+        specialised(_append, *arguments)(*arguments)
+    arguments = (indptr, indices, values, squared)
+    specialised(_merge_rows, *arguments)(*arguments)
+    return indptr, indices[: indptr[-1]], values[: indptr[-1]], squared
 
 
-def _one_text(
-    data: Bytes,
-    hashing: tuple[int, int, int],
-    room: tuple[NDArray[np.int64], Bytes, NDArray[np.int64]],
-    indices: NDArray[np.int32],
-    values: Floats,
-) -> int:
-    filled = hash_text(data, 0, data.size, hashing, room, indices, values, 0)
-    return settle(indices, values, 0, filled, 0)
-
-
-def _one_row(indices: NDArray[np.int32], values: Floats) -> int:
-    return settle(indices, values, 0, indices.size, 0)
-
-
-class Texts(NamedTuple):
-    """The texts of many rows: how many each row has; then for each, in the order of the rows, the seed of its hashes,
-    and where it begins in `data`.
-    """
-
-    counts: NDArray[np.int64]
-    seeds: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    data: Bytes
-
-
-def texts_of(counts: list[int], seeds: list[int], texts: list[str]) -> Texts:
-    """These texts with their seeds, of which each row has so many."""
-    parts = [bytes_of(text) for text in texts]
-    offsets = np.zeros(len(parts) + 1, np.int64)
-    np.cumsum([len(part) for part in parts], out=offsets[1:])
-    data = np.frombuffer(b"".join(parts), np.uint8)
-    return Texts(np.array(counts, np.int64), np.array(seeds, np.int64), offsets, data)
-
-
-def _hash_records(
-    cells: Entries,
-    texts: Texts,
-    ngrams: int,
-    features: int,
-    room: tuple[NDArray[np.int64], Bytes, NDArray[np.int64]],
-    out: Entries,
-) -> int:
-    cell = text = filled = 0
-    for row in range(out.counts.size):
-        start = filled
-        for _ in range(cells.counts[row]):
-            out.indices[filled], out.values[filled] = cells.indices[cell], cells.values[cell]
-            filled += 1
-            cell += 1
-        for _ in range(texts.counts[row]):
-            begin, hashing = filled, (int(texts.seeds[text]), ngrams, features)
-            first, last = texts.offsets[text], texts.offsets[text + 1]
-            filled = hash_text(texts.data, first, last, hashing, room, out.indices, out.values, begin)
-            filled = settle(out.indices, out.values, begin, filled, begin)
-            text += 1
-        filled = settle(out.indices, out.values, start, filled, start)
-        out.counts[row] = filled - start
-    return filled
-
-
-def hash_records(
-    cells: Entries, texts: Texts, ngrams: int, features: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
-    """The features of many records from those that are not words, and their texts: indptr, indices, values.
-
-    The steps are those of :class:`OneRow` for each record, in the same order, so the sums have the same bits.
-
-    >>> cells = Entries(np.array([0, 1]), np.array([7], np.int32), np.array([2.5]))
-    >>> hash_records(cells, texts_of([1, 0], [0], ["Free entry! free"]), 1, 2**18)
-    (array([0, 3, 4]), array([138484, 156782, 253893,      7], dtype=int32), array([1. , 2. , 1. , 2.5]))
-    """
-    rows, most = cells.counts.size, cells.indices.size + texts.data.size * ngrams
-    longest = int(np.diff(texts.offsets).max(initial=0))
-    out = Entries(np.empty(rows, np.int64), np.empty(most, np.int32), np.empty(most))
-    arguments = (cells, texts, ngrams, features, _room_for(longest), out)
-    filled = specialised(_hash_records, *arguments)(*arguments)
-    indptr = np.zeros(rows + 1, np.int64)
-    np.cumsum(out.counts, out=indptr[1:])
-    return indptr, out.indices[:filled], out.values[:filled]
-
-
-class OneRow:
-    """One text, or one row, at a time. Compiled beforehand: a call takes some microseconds.
-
-    >>> OneRow().text("Free entry! free", 0, 1, 2**18)
-    (array([138484, 156782, 253893], dtype=int32), array([1., 2., 1.]))
-    """
-
-    def __init__(self) -> None:
-        row = (np.zeros(1, np.int32), np.zeros(1))
-        self._text = entry(_one_text, _read_only(np.zeros(0, np.uint8)), (0, 1, 1), _room_for(0), *row)
-        self._row = entry(_one_row, *row)
-
-    def text(self, text: str, seed: int, ngrams: int, features: int) -> tuple[NDArray[np.int32], Floats]:
-        """The features of a text, increasing, and their values."""
-        data = np.frombuffer(bytes_of(text), np.uint8)
-        most = data.size * ngrams
-        indices, values = np.empty(most, np.int32), np.empty(most)
-        count = self._text(data, (seed, ngrams, features), _room_for(data.size), indices, values)
-        return indices[:count], values[:count]
-
-    def settled(self, indices: NDArray[np.int32], values: Floats) -> tuple[NDArray[np.int32], Floats]:
-        """A row with increasing indices and without zeros; values of one feature are added up. Changes the arrays."""
-        count = self._row(indices, values)
-        return indices[:count], values[:count]
+def to_indptr(counts: NDArray[np.int64]) -> Ints:
+    """Return where each row begins, and where the last one ends, from the numbers of their entries."""
+    indptr = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts, out=indptr[1:])
+    return indptr

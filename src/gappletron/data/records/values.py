@@ -1,64 +1,29 @@
-"""Single values of a record: as a number, as a text, as a hashed feature."""
+"""Single values of a record, as numbers and as texts."""
 
 from __future__ import annotations
 
 import datetime
 import decimal
-import functools
 import math
+import numbers
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-
-from gappletron.base.errors import UserError
-from gappletron.data.records.hashing import feature, hashed
-from gappletron.kernel.numerics import LARGEST_VALUE
-
-__all__ = [
-    "category_feature",
-    "column_feature",
-    "column_hash",
-    "decoded",
-    "is_missing",
-    "number_of",
-    "text_of",
-    "too_large",
-]
+from numpy.typing import NDArray
 
 MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none", "?"})
 """In a numeric column these words, in any case, mean that the value is missing."""
 
-REMEMBERED = 65_536
-"""Hashes of columns and categories that are kept, so that they need not be computed again."""
 
+def to_text(value: Any) -> str:
+    """Return how a value is written as a category, a word or a class: a whole number without a point, booleans in lower
+    case.
 
-@functools.lru_cache(REMEMBERED)
-def column_hash(name: str) -> int:
-    """h(c), the seed of everything in column c."""
-    return hashed(name)
-
-
-@functools.lru_cache(REMEMBERED)
-def column_feature(name: str, features: int) -> int:
-    """The feature of the numbers in a column."""
-    return feature(column_hash(name), features)[0]
-
-
-@functools.lru_cache(REMEMBERED)
-def category_feature(name: str, text: str, features: int) -> tuple[int, float]:
-    """The feature of a category of a column, and its value, 1 or -1; the category of missing values is the empty
-    text.
-    """
-    return feature(hashed(text, column_hash(name)), features)
-
-
-def text_of(value: Any) -> str:
-    """How a value is written as a category, a word or a class: a whole number without a point, booleans in lower case.
-
-    >>> text_of(3.0), text_of(True), text_of("Ham"), text_of(2.5)
+    >>> to_text(3.0), to_text(True), to_text("Ham"), to_text(2.5)
     ('3', 'true', 'Ham', '2.5')
     """
-    plain = _python_value(value)
+    plain = _to_python(value)
     if isinstance(plain, str):
         return plain
     if isinstance(plain, bool):
@@ -66,14 +31,14 @@ def text_of(value: Any) -> str:
     if isinstance(plain, float) and plain.is_integer() and abs(plain) < 2**53:
         return str(int(plain))
     if isinstance(plain, bytes):
-        return decoded(plain)
+        return decode(plain)
     if isinstance(plain, decimal.Decimal) and plain.is_finite():
         return str(int(plain)) if plain == plain.to_integral_value() else str(plain.normalize())
     return str(plain)
 
 
-def _python_value(value: Any) -> Any:
-    """A value of NumPy as one of Python, and dates of pandas and NumPy as Python's, which end at microseconds."""
+def _to_python(value: Any) -> Any:
+    """Return values of NumPy as Python's, and dates of pandas and NumPy as well, which then end at microseconds."""
     if isinstance(value, np.datetime64 | np.timedelta64):
         return value.astype(f"{type(value).__name__}[us]").item()
     if isinstance(value, np.generic):
@@ -86,10 +51,10 @@ def _python_value(value: Any) -> Any:
     return value
 
 
-def decoded(data: bytes) -> str:
-    """Bytes as a text: UTF-8, or Latin-1 where they are not valid UTF-8.
+def decode(data: bytes) -> str:
+    """Return bytes as a text: UTF-8, or Latin-1 where they are not valid UTF-8.
 
-    >>> decoded("é".encode("utf-8")), decoded("é".encode("latin-1"))
+    >>> decode("é".encode("utf-8")), decode("é".encode("latin-1"))
     ('é', 'é')
     """
     try:
@@ -98,18 +63,18 @@ def decoded(data: bytes) -> str:
         return data.decode("latin-1")
 
 
-def number_of(value: Any) -> float | None:
-    """A value of a numeric column: NaN where it is missing, None where it is no number. Dates are seconds.
+def to_number(value: Any) -> float | None:
+    """Return a value of a numeric column: NaN where it is missing, None where it is no number. Dates are seconds.
 
-    >>> number_of(" 1.5 "), number_of("NA"), number_of("many"), number_of(True)
+    >>> to_number(" 1.5 "), to_number("NA"), to_number("many"), to_number(True)
     (1.5, nan, None, 1.0)
     """
     if type(value) is float:
         return value
     if isinstance(value, str | bytes):
-        return _number_in(text_of(value))
+        return _read_number(to_text(value))
     if isinstance(value, datetime.date | datetime.timedelta | np.datetime64 | np.timedelta64):
-        return _seconds(value)
+        return _to_seconds(value)
     try:
         return float(value)
     except OverflowError:
@@ -118,9 +83,9 @@ def number_of(value: Any) -> float | None:
         return None
 
 
-def _seconds(value: Any) -> float:
-    """A date as seconds since 1970 (in UTC where it has no time zone), a duration as its seconds."""
-    value = _python_value(value)
+def _to_seconds(value: Any) -> float:
+    """Return a date as seconds since 1970 (in UTC where it has no time zone), a duration as its seconds."""
+    value = _to_python(value)
     if isinstance(value, datetime.timedelta):
         return value.total_seconds()
     if isinstance(value, datetime.datetime):
@@ -128,7 +93,7 @@ def _seconds(value: Any) -> float:
     return 86_400.0 * (value.toordinal() - datetime.date(1970, 1, 1).toordinal())
 
 
-def _number_in(text: str) -> float | None:
+def _read_number(text: str) -> float | None:
     word = text.strip().lower()
     if word in MISSING_WORDS:
         return math.nan
@@ -141,7 +106,7 @@ def _number_in(text: str) -> float | None:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether this is None, NaN, NaT, pandas' NA, or an empty text."""
+    """Return whether this is None, NaN, NaT, pandas' NA, or an empty text."""
     if value is None or (isinstance(value, str | bytes) and not value):
         return True
     if isinstance(value, float | np.floating):
@@ -151,9 +116,27 @@ def is_missing(value: Any) -> bool:
     return type(value).__name__ in ("NAType", "NaTType")  # pandas', which compare with nothing
 
 
-def too_large(name: str, value: float) -> UserError:
-    """The error for a number that no learner can take."""
-    return UserError(
-        f"the column {name!r} has the value {value}: numbers must be finite and at most {LARGEST_VALUE:g} in size, "
-        "leave such a value out (None) or clip it"
-    )
+def is_record(x: Any) -> bool:
+    """Return whether this is a record rather than a vector of numbers: a text, or a mapping with a text among its keys.
+
+    >>> is_record("some words"), is_record({"age": 41}), is_record({0: 1.0}), is_record([1.0, 2.0])
+    (True, True, False, False)
+    """
+    if isinstance(x, str | bytes):
+        return True
+    return isinstance(x, Mapping) and any(isinstance(name, str) for name in x)
+
+
+def plain_numbers(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of objects as doubles if all of them are real numbers or booleans, as in rows of mixed columns;
+    other arrays as they are.
+
+    >>> plain_numbers(np.array([True, 2, 2.5], dtype=object))
+    array([1. , 2. , 2.5])
+    """
+    if array.dtype.kind != "O" or not all(isinstance(item, numbers.Real | np.bool_) for item in array.flat):
+        return array
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):  # a number of some other type, or beyond a double
+        return array

@@ -1,0 +1,270 @@
+"""Rows in memory, with a label for each: dense arrays and sparse matrices as a stream."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gappletron.base.checks import Label, label, labels, listing, whole
+from gappletron.base.errors import UserError
+from gappletron.data.records.values import plain_numbers
+from gappletron.data.stream import (
+    CHUNK,
+    ENTRIES,
+    MOST_FEATURES,
+    Chunk,
+    Stream,
+    check_norm,
+    drop_zeros,
+    largest_norm,
+    make_chunk,
+)
+
+
+class ArrayRows:
+    """The rows of a dense array-like or of any scipy.sparse matrix, checked as they are cut into chunks."""
+
+    def __init__(self, X: Any) -> None:
+        self._rows: Any = _read_sparse(X) if _is_sparse(X) else _read_dense(X)
+        self.count, features = self._rows.shape
+        if self.count == 0 or features == 0:
+            raise UserError(f"X has the shape {self._rows.shape}: a stream needs at least one row and one column")
+        self.features = whole(features, "the number of columns of X", most=MOST_FEATURES)
+
+    def chunks(self, positions: NDArray[np.int64]) -> Iterator[Chunk]:
+        """The rows with these labels, or a UserError that says which entry is not finite."""
+        start = 0
+        while start < self.count:
+            stop = self._cut(start)
+            indptr, indices, values = self._entries(start, stop)
+            if indices.size and not 0 <= indices.min() <= indices.max() < self.features:
+                raise UserError(
+                    f"X was changed and has an index outside its {self.features} columns: make the stream from a copy"
+                )
+            finite = np.isfinite(values)
+            if not finite.all():
+                entry = int(np.argmin(finite))
+                row = start + int(np.searchsorted(indptr, entry, side="right")) - 1
+                raise UserError(
+                    f"X has {values[entry]} in row {row}, column {indices[entry]} (counting from 0): "
+                    "every value must be finite; records may have gaps, see Encoder"
+                )
+            yield make_chunk(indptr, indices, values, positions[start:stop])
+            start = stop
+
+    def _cut(self, start: int) -> int:
+        """Return where the chunk ends that begins here: it has at most CHUNK rows and, unless it is a single row,
+        ENTRIES entries.
+        """
+        if isinstance(self._rows, np.ndarray):
+            most = ENTRIES // self.features
+        else:
+            indptr = self._rows.indptr[start : start + CHUNK + 1].astype(np.int64)
+            most = int(np.searchsorted(indptr, indptr[0] + ENTRIES, side="right")) - 1
+        return min(start + CHUNK, start + max(most, 1), self.count)
+
+    def _entries(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+        if not isinstance(self._rows, np.ndarray):
+            indptr = self._rows.indptr[start : stop + 1].astype(np.int64)
+            span = slice(indptr[0], indptr[-1])
+            return drop_zeros(
+                indptr - indptr[0], self._rows.indices[span].astype(np.int32), _as_doubles(self._rows.data[span])
+            )
+        block = _as_doubles(self._rows[start:stop])
+        keep = block != 0.0
+        indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.count_nonzero(keep, axis=1), dtype=np.int64)))
+        columns = np.broadcast_to(np.arange(self.features, dtype=np.int32), keep.shape)
+        return indptr, columns[keep], block[keep]
+
+
+class ArrayStream(Stream):
+    """Rows in memory: a dense array-like or any scipy.sparse matrix, and a label for each row.
+
+    X is not copied: later changes to it are played, and checked again. Dense rows become sparse one chunk at a time (a
+    sparse matrix that is unsorted or has duplicate entries is copied and sorted first). Classes are the distinct
+    labels, sorted if they can be compared, else in order of first appearance; `classes` overrides that. Whole floats in
+    `y`, as loaders return them, count as ints.
+
+    >>> from gappletron import ArrayStream
+    >>> stream = ArrayStream([[1, 0], [3, 4], [0, 0]], ["spam", "ham", "spam"])
+    >>> stream.classes, stream.features, stream.rounds, stream.max_norm
+    (('ham', 'spam'), 2, 3, 5.0)
+    >>> ArrayStream([[1, float("nan")]], ["spam"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    gappletron.UserError: X has nan in row 0, column 1 (counting from 0): every value must be finite; ...
+    """
+
+    def __init__(self, X: Any, y: Any, *, classes: Iterable[Any] | None = None, name: str = "arrays") -> None:
+        self.name = name
+        self._rows = ArrayRows(X)
+        self.rounds, self.features = self._rows.count, self._rows.features
+        for _ in self._rows.chunks(np.zeros(self.rounds, np.int64)):
+            pass  # what is wrong is said at once
+        self.classes, self._labels = label_positions(y, self.rounds, classes)
+        self.classes_given = classes is not None
+
+    @functools.cached_property
+    def max_norm(self) -> float | None:  # type: ignore[override]
+        """The largest Euclidean norm of a row."""
+        return check_norm(max(map(largest_norm, self.chunks())), self.name)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The rounds from the beginning."""
+        return self._rows.chunks(self._labels)
+
+
+def load_digits() -> ArrayStream:
+    """Return scikit-learn's 1,797 handwritten digits in their original order: 64 pixels from 0 to 16, divided by 16.
+
+    >>> stream = load_digits()
+    >>> stream.rounds, stream.features, len(stream.classes)
+    (1797, 64, 10)
+    """
+    from sklearn.datasets import load_digits
+
+    pixels, y = load_digits(return_X_y=True)
+    return ArrayStream(pixels / 16.0, y, classes=range(10), name="digits")
+
+
+# ----------------------------------------------------------------------------------------------------------------- rows
+
+
+def _is_sparse(X: Any) -> bool:
+    # scipy.sparse costs a tenth of a second to import; an array-like never needs it.
+    if not any(base.__module__.startswith("scipy.sparse") for base in type(X).__mro__):
+        return False
+    import scipy.sparse
+
+    return bool(scipy.sparse.issparse(X))
+
+
+def _as_doubles(values: NDArray[Any]) -> NDArray[np.float64]:
+    with np.errstate(over="ignore"):  # a long double beyond the range becomes inf and is refused as such
+        return values.astype(np.float64, copy=False)
+
+
+def _check_kind(ndim: int, dtype: np.dtype[Any]) -> None:
+    if ndim != 2:
+        raise UserError(f"X must have two dimensions, one row for each round, not {ndim}")
+    if dtype.kind not in "biuf":
+        raise UserError(
+            f"X holds {dtype} values: give real numbers (bool, int or float); texts and categories need an Encoder"
+        )
+
+
+def _read_dense(X: Any) -> NDArray[Any]:
+    try:
+        rows = plain_numbers(np.asarray(X))
+    except (ValueError, TypeError, OverflowError):
+        raise UserError(
+            "X cannot be made into an array: give one row of numbers for each round, all of one length"
+        ) from None
+    if isinstance(X, np.ma.MaskedArray) and np.ma.getmaskarray(X).any():
+        raise UserError("X has masked values: fill them, for example with X.filled(0)")
+    _check_kind(rows.ndim, rows.dtype)
+    return rows
+
+
+def _read_sparse(X: Any) -> Any:
+    """Return X as CSR with sorted, distinct indices; X itself is left as it is."""
+    import scipy.sparse
+
+    _check_kind(X.ndim, X.dtype)
+    try:
+        csr = X.tocsr()
+        # A new object, so that scipy computes its flags about sorted indices instead of keeping those of X.
+        rows = scipy.sparse.csr_array((csr.data, csr.indices, csr.indptr), shape=csr.shape)
+        rows.check_format(full_check=True)
+    except (ValueError, IndexError, TypeError) as error:
+        raise UserError(f"X is not a consistent sparse matrix ({error}): rebuild it from its entries") from None
+    if not rows.has_canonical_format:
+        rows = scipy.sparse.csr_array((_as_doubles(rows.data), rows.indices, rows.indptr), shape=rows.shape, copy=True)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows.sum_duplicates()
+    return rows
+
+
+# --------------------------------------------------------------------------------------------------------------- labels
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy scalar as Python's, and a whole float as an int."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    return int(plain) if isinstance(plain, float) and plain.is_integer() else plain
+
+
+def plain_names(classes: Iterable[Any]) -> list[Any]:
+    """Return the items of a user's `classes`, NumPy scalars and whole floats as plain numbers.
+
+    >>> plain_names(np.array([0.0, 1.0])), plain_names(["ham", "spam"])
+    ([0, 1], ['ham', 'spam'])
+    """
+    try:
+        if isinstance(classes, str | bytes):
+            raise TypeError
+        return [_plain(item) for item in classes]
+    except TypeError:
+        raise UserError(f"classes must be a list of names, not {classes!r}") from None
+
+
+def _find_labels(y: Any) -> tuple[list[Any], NDArray[np.int64]]:
+    """Return the distinct labels of y, and for each row the position of its label among them."""
+    if isinstance(y, str | bytes):
+        raise UserError("y must hold a label for each row of X, not a string: give a list")
+    if isinstance(y, np.ndarray):
+        if y.ndim != 1:
+            raise UserError(f"y must have one dimension, a label for each row of X, not {y.ndim}")
+        if y.dtype.kind in "biufU" and not (y.dtype.kind == "f" and np.isnan(y).any()):
+            found, first, inverse = np.unique(y, return_index=True, return_inverse=True)
+            order = np.argsort(first)
+            return [_plain(item) for item in found[order]], np.argsort(order)[inverse]
+    try:
+        rows = list(y)
+    except TypeError:
+        raise UserError(f"y must be a sequence with a label for each row of X, not {type(y).__name__}") from None
+    places: dict[tuple[type, Any], int] = {}  # by type as well: True and 1 are equal, but are two classes
+    positions = np.empty(len(rows), np.int64)
+    for row, item in enumerate(rows):
+        plain = label(_plain(item), f"in row {row} of y the class")
+        positions[row] = places.setdefault((type(plain), plain), len(places))
+    return [plain for _, plain in places], positions
+
+
+def label_positions(y: Any, rounds: int, classes: Iterable[Any] | None) -> tuple[tuple[Label, ...], NDArray[np.int64]]:
+    """Return the classes, and every row's position in them."""
+    found, positions = _find_labels(y)
+    if len(positions) != rounds:
+        raise UserError(f"X has {rounds} rows and y has {len(positions)} labels: give one label for each row")
+    appearing = labels(found, "class")
+    if classes is not None:
+        names = labels(plain_names(classes), "class")
+    else:
+        try:
+            names = tuple(sorted(appearing))  # type: ignore[type-var]
+        except TypeError:
+            names = appearing
+    place = {name: position for position, name in enumerate(check_classes(names))}
+    to_place = np.array([place.get(name, -1) for name in appearing], np.int64)
+    result = to_place[positions]
+    if (to_place < 0).any():
+        row = int(np.argmin(result))
+        raise UserError(
+            f"row {row} of y (counting from 0) has the label {appearing[positions[row]]!r}, which is not among the "
+            f"classes {listing(names)}: add it to classes or drop the row"
+        )
+    return names, result
+
+
+def check_classes(names: tuple[Label, ...]) -> tuple[Label, ...]:
+    """Return the names, or raise a UserError if there are fewer than two."""
+    if len(names) < 2:
+        raise UserError(
+            f"a stream needs at least 2 classes, but {'only ' + repr(names[0]) if names else 'none'} is named: name "
+            "all of them, as in ham,spam"
+        )
+    return names

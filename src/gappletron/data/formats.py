@@ -1,0 +1,406 @@
+"""The formats of files: CSV, TSV, JSON lines, Parquet, Vowpal Wabbit's text and svmlight, all in :data:`FORMATS`.
+
+To add a format, write a reader and an entry of the table. A reader yields blocks of rows: Arrow record batches, or
+lists of dicts where the format has no fixed columns. CSV and Parquet are read by pyarrow. JSON lines are read by
+Python: pyarrow fixes the columns at the first block, and records may get new ones.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from gappletron.base.checks import listing, shortened, unknown
+from gappletron.base.errors import UserError
+from gappletron.data import sources
+from gappletron.data.records.arrow import bytes_to_texts
+from gappletron.data.records.values import decode, to_number
+from gappletron.data.sources import LONGEST_LINE, Progress, Source
+
+BLOCK_ROWS = 4096
+"""Rows in a block of JSON lines or of Vowpal Wabbit's text, and at most in one of Parquet."""
+VW_LABEL = "vw label"
+"""The column that holds the label of a line for Vowpal Wabbit."""
+DELIMITERS = {",": "CSV", "\t": "TSV", ";": "CSV with semicolons"}
+
+# ------------------------------------------------------------------------------------------------------------ CSV, TSV
+
+
+def read_csv(source: Source, progress: Progress = None) -> Iterator[Any]:
+    """Yield the rows of a CSV file as record batches of texts; an empty field is null.
+
+    The delimiter (comma, semicolon or tab) is found in the header. Fields may be quoted, and then hold delimiters and
+    line breaks. A field that is not UTF-8 is taken for Latin-1.
+    """
+    return _read_delimited(source, progress, None, '"')
+
+
+def read_tsv(source: Source, progress: Progress = None) -> Iterator[Any]:
+    """As :func:`read_csv`, but separated by tabs, and without quotes: a quotation mark is a character like others."""
+    return _read_delimited(source, progress, "\t", False)
+
+
+def _read_delimited(source: Source, progress: Progress, delimiter: str | None, quote: Any) -> Iterator[Any]:
+    import pyarrow as pa
+    import pyarrow.csv as pacsv
+
+    with source.blocks(progress) as blocks:
+        first = next(blocks, b"")
+        header = _read_header(source, first, delimiter)
+        types = dict.fromkeys(header.names, pa.binary())
+        options = {
+            "read_options": pacsv.ReadOptions(column_names=header.names, block_size=sources.BLOCK, use_threads=False),
+            "parse_options": pacsv.ParseOptions(
+                delimiter=header.delimiter, quote_char=quote, newlines_in_values=bool(quote)
+            ),
+            "convert_options": pacsv.ConvertOptions(column_types=types, strings_can_be_null=True, null_values=[""]),
+        }
+        marks = 0
+
+        def count_marks() -> Iterator[bytes]:
+            nonlocal marks
+            for block in itertools.chain([first[header.length :]], blocks):
+                marks += block.count(b'"')
+                yield block
+
+        rows, last = 0, None
+        try:
+            with pacsv.open_csv(sources.BlockFile(count_marks()), **options) as reader:
+                for batch in reader:
+                    yield _as_texts(batch, header)
+                    rows += batch.num_rows
+                    last = batch[-1][-1].as_py() if batch.num_rows else last
+        except pa.ArrowInvalid as error:
+            raise _explain_csv(source.name, str(error), rows, header) from None
+        if quote and marks % 2 and b"\n" in (last or b""):
+            raise UserError(
+                f"{source.name} ends inside a quoted field of row {rows:,}: close the quotation mark, or add "
+                "--format tsv for tabs without quotes"
+            )
+
+
+def _as_texts(batch: Any, header: Header) -> Any:
+    """Return a batch of bytes as one of texts. Between semicolons, 1,5 is a number: it becomes 1.5."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = [bytes_to_texts(column) for column in batch.columns]
+    if header.delimiter == ";":
+        columns = [pc.replace_substring_regex(column, r"^([+-]?\d+),(\d+)$", r"\1.\2") for column in columns]
+    return pa.RecordBatch.from_arrays(columns, header.names)
+
+
+class Header(NamedTuple):
+    """The names of the columns, the delimiter, and how many bytes to skip before the first row."""
+
+    names: list[str]
+    delimiter: str
+    length: int
+
+
+def _read_header(source: Source, first: bytes, delimiter: str | None) -> Header:
+    """Return the header of a CSV file, from its first block."""
+    name, columns = source.name, source.columns
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UserError(f"{name} is UTF-16: save it as UTF-8, for example with iconv -f UTF-16 -t UTF-8")
+    if b"\0" in first[:4096]:
+        raise UserError(f"{name} has NUL bytes, so it is not text: {looks_like(first)}")
+    mark = len(codecs.BOM_UTF8) if first.startswith(codecs.BOM_UTF8) else 0
+    mark += len(first) - mark - len(first[mark:].lstrip(b"\r\n"))  # blank lines in front
+    # Each byte is taken for one character here, so that lengths are those of bytes; names are decoded one by one.
+    text = first[mark:].decode("latin-1")
+    if not text.strip():
+        raise UserError(f"{name} is empty: a table needs a header and at least one row")
+    found = delimiter or _find_delimiter(text.splitlines()[0], columns)
+    lines = io.StringIO(text, newline="")  # a quoted name may hold a line break
+    try:
+        row = next(csv.reader(lines, delimiter=found, quoting=csv.QUOTE_NONE if delimiter else csv.QUOTE_MINIMAL), [])
+    except csv.Error as error:
+        raise UserError(
+            f"{name} has a first row that cannot be read ({error}): close its quotation marks, or give the "
+            "format (--format tsv has no quotes)"
+        ) from None
+    names, length = [decode(field.encode("latin-1")) for field in row], lines.tell()
+    if columns is None:
+        _check_names(name, names)
+        return Header(names, found, mark + length)
+    if len(columns) != len(names):
+        raise UserError(
+            f"{name} has {len(names)} columns and {len(columns)} names were given ({listing(columns)}): name each "
+            "column once"
+        )
+    return Header(list(columns), found, mark + length if names == list(columns) else mark)
+
+
+def _check_names(name: str, names: list[str]) -> None:
+    twice = [column for column in names if names.count(column) > 1]
+    if twice:
+        raise UserError(
+            f"{name} has the column {twice[0]!r} more than once: rename one of them, or name all columns of a "
+            "CSV file with --columns (columns=)"
+        )
+
+
+def _find_delimiter(line: str, columns: Sequence[str] | None = None) -> str:
+    """Return the delimiter that the first line has most of; where the columns are named, one that fits their number."""
+    if columns is not None:
+        fitting = [delimiter for delimiter in DELIMITERS if line.count(delimiter) == len(columns) - 1]
+        if len(fitting) == 1:
+            return fitting[0]
+    return max(DELIMITERS, key=line.count)
+
+
+def _explain_csv(name: str, error: str, rows: int, header: Header) -> UserError:
+    """Return what pyarrow says as a sentence; `rows` were read before."""
+    if rows == 0 and "Empty CSV" in error:
+        return UserError(f"{name} has a header and no rows: a table needs at least one")
+    if "straddl" in error:
+        return UserError(
+            f"{name}, after row {rows:,}: a row is longer than {sources.BLOCK >> 20} MiB, or a quotation mark "
+            "is not closed: correct the row, or use JSON lines"
+        )
+    found = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+): (.*)", error, re.DOTALL)
+    if found is None:
+        text = shortened(" ".join(error.split()), 120)
+        return UserError(f"{name} cannot be read after row {rows:,} ({text}): correct the file")
+    number, wanted, fields, text = found.groups()
+    where = f"{name}, row {number}" if number else f"{name}, after row {rows:,}"
+    quotes = (
+        "add --format csv if fields are quoted" if header.delimiter == "\t" else "quote fields that hold a delimiter"
+    )
+    return UserError(
+        f"{where}: a row has {fields} fields and the header {wanted} ({shortened(text, 60)!r}): {quotes}, or correct "
+        "the row"
+    )
+
+
+# ----------------------------------------------------------------------------------------------------- lines of a text
+
+
+def _read_lines(source: Source, progress: Progress) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that are not blank, with their numbers from 1."""
+    with source.blocks(progress) as blocks:
+        number, rest = 0, b""
+        for block in itertools.chain(blocks, [b"\n"]):
+            *whole, rest = (rest + block).split(b"\n")
+            for line in whole:
+                number += 1
+                if line.strip():
+                    yield number, line
+            if len(rest) > LONGEST_LINE:
+                raise UserError(f"{source.name}, line {number + 1} is longer than {LONGEST_LINE >> 20} MiB: split it")
+
+
+def _join_records(records: Iterator[tuple[int, Any]]) -> Iterator[list[Any]]:
+    """Yield records, each with its bytes, in lists that are short in rows and in bytes."""
+    block: list[Any] = []
+    total = 0
+    for size, record in records:
+        block.append(record)
+        total += size
+        if len(block) == BLOCK_ROWS or total > sources.BLOCK:
+            yield block
+            block, total = [], 0
+    if block:
+        yield block
+
+
+def read_json(source: Source, progress: Progress = None) -> Iterator[list[dict[str, Any]]]:
+    """Yield the JSON objects, one on every line, as lists of dicts."""
+    return _join_records(_json_records(source, progress))
+
+
+def _json_records(source: Source, progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in _read_lines(source, progress):
+        text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+        try:
+            record = json.loads(decode(text))
+        except (ValueError, RecursionError) as error:
+            raise UserError(
+                f"{source.name}, line {number} is not JSON ({error}): write one object on each line"
+            ) from None
+        if not isinstance(record, dict):
+            raise UserError(
+                f"{source.name}, line {number} is JSON but not an object: write one object on each line, as in "
+                '{"label": "spam", "text": "..."}'
+            )
+        yield len(line), record
+
+
+def read_vw(source: Source, progress: Progress = None) -> Iterator[list[dict[str, Any]]]:
+    """Yield the lines for Vowpal Wabbit, ``label |namespace word word:value``, as lists of dicts, without importance
+    weights and tags.
+    """
+    return _join_records(_vw_records(source, progress))
+
+
+def _vw_records(source: Source, progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in _read_lines(source, progress):
+        head, *namespaces = decode(line).split("|")
+        if not namespaces:
+            raise UserError(f"{source.name}, line {number} has no '|': expected lines such as '1 |words free prize:2'")
+        label = head.split("'")[0].split()
+        record: dict[str, Any] = {VW_LABEL: label[0]} if label else {}
+        for part in namespaces:
+            named = not part[:1].isspace()
+            words = part.split()
+            space, _, weight = words[0].partition(":") if named and words else ("", "", "")
+            features = record.setdefault(space, {})
+            for word in words[1:] if named else words:
+                name, _, value = word.partition(":")
+                try:
+                    features[name] = features.get(name, 0.0) + float(weight or 1.0) * float(value or 1.0)
+                except ValueError:
+                    raise UserError(
+                        f"{source.name}, line {number}: {shortened(word)!r} has a value or a weight that is no number: "
+                        "expected word:value"
+                    ) from None
+        yield len(line), record
+
+
+# -------------------------------------------------------------------------------------------------------------- Parquet
+
+
+def read_parquet(source: Source, progress: Progress = None) -> Iterator[Any]:
+    """Yield the rows of a Parquet file as record batches."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if source.is_pipe():
+        raise UserError(f"{source.name} is a pipe, and Parquet is read from its end: write it to a file first")
+    try:
+        with pq.ParquetFile(source.path) as file:
+            total, done = file.metadata.num_rows, 0
+            _check_names(source.name, file.schema_arrow.names)
+            for batch in file.iter_batches(batch_size=BLOCK_ROWS):
+                yield batch
+                done += batch.num_rows
+                if progress is not None:
+                    progress(done, total)
+    except (pa.ArrowException, OSError) as error:
+        text = " ".join(str(error).split())
+        look = looks_like(source.first_bytes()) or "check the file, or name its --format"
+        raise UserError(f"{source.name} cannot be read as Parquet ({shortened(text, 100)}): {look}") from None
+
+
+# -------------------------------------------------------------------------------------------------------------- formats
+
+
+class Format(NamedTuple):
+    """A format of files."""
+
+    name: str
+    """What it is called in options."""
+    title: str
+    """What it is called in sentences."""
+    endings: tuple[str, ...]
+    """How the names of such files end; ``.gz``, ``.zst`` and ``.zstd`` behind it are left out."""
+    fits: Callable[[bytes, str], bool]
+    """Whether the first bytes of a file, and its first line, look like this format."""
+    read: Callable[..., Iterator[Any]] | None
+    """The reader of tables; None for svmlight, whose rows have no named columns."""
+
+
+FORMATS = {
+    one.name: one
+    for one in (
+        Format("parquet", "Parquet", (".parquet", ".pq"), lambda first, _: first.startswith(b"PAR1"), read_parquet),
+        Format("jsonl", "JSON lines", (".jsonl", ".ndjson", ".json"), lambda _, line: line.startswith("{"), read_json),
+        Format(
+            "vw",
+            "the text format of Vowpal Wabbit",
+            (".vw",),
+            lambda _, line: "|" in line and len(line.split("|")[0].split()) <= 3,
+            read_vw,
+        ),
+        Format("tsv", "TSV", (".tsv", ".tab"), lambda _, line: _find_delimiter(line) == "\t", read_tsv),
+        Format("csv", "CSV", (".csv",), lambda _, line: _find_delimiter(line) in line, read_csv),
+        Format("svmlight", "svmlight", (".svm", ".svmlight", ".libsvm"), lambda *_: False, None),
+    )
+}
+"""The formats by their names. Of several that a file looks like, the first one is meant."""
+
+SVMLIGHT = FORMATS["svmlight"]
+
+PACKED = (".gz", ".zst", ".zstd")
+
+
+def find_format(name: str) -> Format:
+    """Return the format of this name."""
+    if name not in FORMATS:
+        raise unknown(name, "format", list(FORMATS))
+    return FORMATS[name]
+
+
+def find_reader(name: str) -> Callable[..., Iterator[Any]]:
+    """Return the reader of the tables of a format."""
+    readers = {one.name: one.read for one in FORMATS.values() if one.read is not None}
+    if name not in readers:
+        raise unknown(name, "format of a table", list(readers))
+    return readers[name]
+
+
+def find_ending(path: str) -> Format | None:
+    """Return the format that the name of a file tells; None where it tells nothing.
+
+    >>> find_ending("mails.tsv.gz").name, find_ending("data.svm").name, find_ending("-")
+    ('tsv', 'svmlight', None)
+    """
+    name = PurePath(path.lower())
+    ending = PurePath(name.stem).suffix if name.suffix in PACKED else name.suffix
+    return next((one for one in FORMATS.values() if ending in one.endings), None)
+
+
+def recognise(first: bytes) -> Format | None:
+    """Return the format that the first bytes of a file look like; None where they look like svmlight, or nothing known.
+
+    >>> recognise(b"label,age\\nyes,41\\n").name, recognise(b"1 3:0.5\\n")
+    ('csv', None)
+    """
+    line = _first_line(first)
+    return next((one for one in FORMATS.values() if one.fits(first, line)), None)
+
+
+def recognise_table(source: Source) -> Format:
+    """Return the format of a table whose name tells nothing."""
+    if source.is_pipe():
+        raise UserError(f"{source.name} has no name that tells its format: add it, as in --format csv (format='csv')")
+    found = recognise(source.first_bytes())
+    if found is None:
+        raise UserError(
+            f"{source.name} looks like no table that is known: name its format, as in --format csv (format='csv')"
+        )
+    return found
+
+
+def _first_line(first: bytes) -> str:
+    return decode(first.removeprefix(codecs.BOM_UTF8)[:65536].split(b"\n")[0]).strip()
+
+
+def looks_like(first: bytes) -> str:
+    """Return what a file seems to be, by its first bytes, as the end of a sentence; empty where nothing is known.
+
+    >>> looks_like(b"label\\tmessage\\nham\\thello there\\n")
+    'this looks like TSV with a header: add --label COLUMN'
+    """
+    line, found = _first_line(first), recognise(first)
+    if found is None:
+        return ""
+    if found.read not in (read_csv, read_tsv):
+        label = "" if found.read is read_vw else " --label COLUMN"
+        return f"this looks like {found.title}: use --format {found.name}{label}"
+    delimiter = _find_delimiter(line)
+    fields = line.split(delimiter)
+    short = all(field.strip() and len(field) <= 40 and len(field.split()) <= 4 for field in fields)
+    if short and not any(to_number(field) is not None for field in fields):
+        header = "with a header: add --label COLUMN"
+    else:
+        header = "without a header: add --columns with a name for each, and --label COLUMN"
+    return f"this looks like {DELIMITERS[delimiter]} {header}"
