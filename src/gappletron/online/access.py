@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
@@ -17,6 +17,7 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.online import events, transitions
 from gappletron.online.journal import Journal, Snapshot
 from gappletron.online.saved import FORMAT, Contents
+from gappletron.online.settings import find_versions
 from gappletron.play import player_files
 
 P = ParamSpec("P")
@@ -58,6 +59,22 @@ class Access:
                 "code of its own): there, it may be saved and looked at; act, learn, teach, forget, grow or add a "
                 "class after that call has ended"
             )
+
+    def attach(self, journal: Journal, changes: dict[str, Any]) -> None:
+        """Log from now on, with these options changed. The session is new, so its name is logged first."""
+        receipts, player = self.contents.receipts, self.contents.player
+        names = ("pending", "pending_bytes", "pending_age")
+        receipts.set_limits(*(changes.get(name, kept) for name, kept in zip(names, receipts.limits, strict=True)))
+        opened = events.Opened(receipts.session.name, player.rounds, time.time(), find_versions(), receipts.limits)
+        limits = player.limits.changed(changes.get("min_propensity"), changes.get("budget", "keep"))
+        self.journal = journal
+        with self.lock:
+            journal.add_event(opened)
+            transitions.expire_overdue(self.contents, time.time(), journal)  # the limits may have changed
+            if limits != player.limits:
+                self.change(events.Limited(limits.to_dict(), time.time()))
+            self.publish()
+        journal.commit()
 
     def settle(self) -> None:
         """Bring to its end what a signal handler has interrupted; at the beginning of every change."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from gappletron.base.checks import Label, number, whole
@@ -26,12 +27,11 @@ from gappletron.kernel.pieces import Piece
 from gappletron.learners.learner import Learner
 from gappletron.online import events, inputs, transitions
 from gappletron.online.access import Access, changing, looking
-from gappletron.online.journal import Policy
-from gappletron.online.opening import open_access
+from gappletron.online.journal import Journal, Policy
+from gappletron.online.opening import open_contents, read_model
 from gappletron.online.receipts import Receipt, Receipts, Unseen
-from gappletron.online.replay import read_model
 from gappletron.online.saved import FORMAT, Contents
-from gappletron.online.store import Store, Trouble
+from gappletron.online.store import Store, Trouble, open_store
 from gappletron.play import saved
 from gappletron.play.limits import Budget, Limits
 from gappletron.play.monitor import Monitor
@@ -451,7 +451,21 @@ class Online:
         )
         named = {"learner": learner, "graph": graph, "features": features}
         given = {name: value for name, value in named.items() if value is not None} | options
-        return cls._of(open_access(folder, given, _copy_start(start, given), policy, tuple(pieces)))
+        begun = _copy_start(start, given)
+        if not isinstance(folder, Store) and graph is None and start is None and not Path(folder).exists():
+            raise UserError(
+                f"there is no model in {str(folder)!r} yet, and a new one needs a graph: give one, for example "
+                "graph=FeedbackGraph.filtering(['ham', 'spam'])"
+            )
+        store = open_store(folder)
+        try:
+            contents, changes = open_contents(store, given, begun, tuple(pieces))
+            access = Access(contents)
+            access.attach(Journal(store, policy), changes)
+        except BaseException:
+            store.close()
+            raise
+        return cls._of(access)
 
     @classmethod
     def from_journal(

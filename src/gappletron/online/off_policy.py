@@ -31,7 +31,7 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import Floats
 from gappletron.learners.learner import Learner
 from gappletron.online import events
-from gappletron.online.replay import read_model
+from gappletron.online.opening import read_model
 from gappletron.online.store import read_store
 from gappletron.play.history import aligned
 from gappletron.play.monitor import Monitor, Rates
