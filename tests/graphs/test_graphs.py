@@ -22,7 +22,7 @@ from hypothesis.extra.numpy import arrays
 from matplotlib.figure import Figure
 
 from gappletron.base.errors import UserError
-from gappletron.graphs.domination import EXACT_ACTIONS, EXACT_STEPS, greedy_dominating_set, least_size
+from gappletron.graphs.cover import EXACT_ACTIONS, EXACT_STEPS, bound_size, find_greedy_dominating_set
 from gappletron.graphs.graph import FeedbackGraph, GraphArrays
 
 
@@ -205,8 +205,8 @@ def test_a_greedy_dominating_set_says_how_far_it_is_from_the_minimum():
     visible = np.eye(150, dtype=bool) | (rng.random((150, 150)) < 0.03)
     graph = FeedbackGraph(visible)
     assert not graph.dominating_set_is_exact
-    assert graph.dominating_indices == greedy_dominating_set(visible)
-    assert graph.least_rho == least_size(visible) < graph.rho
+    assert graph.dominating_indices == find_greedy_dominating_set(visible)
+    assert graph.least_rho == bound_size(visible) < graph.rho
     ratio = graph.rho / graph.least_rho
     assert f"(rho = {graph.rho}, greedy, at most {ratio:.3g} times the minimum)" in graph.describe()
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gappletron.base.checks import listing, unknown
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
+from gappletron.base.text import listing, unknown
 from gappletron.cli.data import (
     Categorical,
     Columns,
@@ -163,7 +163,7 @@ def teach(
 ) -> None:
     """Learn from a file in which every label is known, without acting: a warm start."""
     from gappletron.data.prepared import prepared_chunks
-    from gappletron.graphs.graph import class_positions, new_classes, open_graph
+    from gappletron.graphs.open import find_new_classes, match_classes, open_graph
     from gappletron.online.model import Online
     from gappletron.play.player import Player, for_records
 
@@ -178,7 +178,7 @@ def teach(
     if model.exists():
         saved = loaded(model, fixed)
         stream = opened(data, table, options, saved)
-        for name in new_classes(stream.classes, saved.graph):
+        for name in find_new_classes(stream.classes, saved.graph):
             saved.add_class(name)
     else:
         stream = opened(data, table, options)
@@ -190,7 +190,7 @@ def teach(
         saved = Online.from_player(player, stream.encoder)
     if stream.is_open:
         raise UserError(f"{stream.name} is a pipe: name its --classes, or write it to a file first")
-    positions = class_positions(stream.classes, saved.graph)
+    positions = match_classes(stream.classes, saved.graph)
     rows = 0
     with progress("teaching") as show:
         for chunk in prepared_chunks(stream):

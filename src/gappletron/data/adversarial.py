@@ -14,8 +14,8 @@ import numpy as np
 
 from gappletron.base.checks import whole
 from gappletron.base.errors import UserError
+from gappletron.base.text import read_settings
 from gappletron.data.stream import CHUNK, MOST_FEATURES, Chunk, Stream, frozen
-from gappletron.kernel.spelling import settings
 
 __all__ = ["FreshFeatures", "FreshThenSegments", "Segments", "root_for"]
 
@@ -74,7 +74,7 @@ class Segments(Stream):
         >>> Segments.parse("R=8,turned=3")
         <Segments 'segments:R=8,turned=3'>
         """
-        return cls(**settings(spec, "segments", {"R": "root", "turned": "turned"}, "R=8,turned=3", needed=("R",)))
+        return cls(**read_settings(spec, "segments", {"R": "root", "turned": "turned"}, "R=8,turned=3", needed=("R",)))
 
     @property
     def segment_ends(self) -> range:
@@ -159,7 +159,7 @@ class FreshFeatures(Stream):
         <FreshFeatures 'fresh:K=3,B=2,T=1000000,seed=0'>
         """
         keys = {"K": "classes", "B": "radius", "T": "rounds", "seed": "seed"}
-        return cls(**settings(spec, "fresh", keys, "K=3,B=2,T=100,seed=0", needed=("K", "B", "T")))
+        return cls(**read_settings(spec, "fresh", keys, "K=3,B=2,T=100,seed=0", needed=("K", "B", "T")))
 
     @property
     def lower_bound(self) -> float:
@@ -227,7 +227,7 @@ class FreshThenSegments(Stream):
         3
         """
         keys = {"K": "classes", "B": "radius", "R": "root", "seed": "seed", "turned": "turned"}
-        return cls(**settings(spec, "fresh-segments", keys, "K=4,B=2,R=8,seed=0", needed=("K", "B", "R")))
+        return cls(**read_settings(spec, "fresh-segments", keys, "K=4,B=2,R=8,seed=0", needed=("K", "B", "R")))
 
     @property
     def segment_ends(self) -> list[int]:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from gappletron.base.errors import UserError
 from gappletron.data.stream import MOST_FEATURES, Chunk, Stream, Wrapped, frozen
 from gappletron.data.transform import biased
+from gappletron.kernel.compiling import specialise
 from gappletron.kernel.numerics import LARGEST_VALUE, Floats
-from gappletron.kernel.pieces import specialised
 
 __all__ = ["Prepared", "Remembered", "prepared", "prepared_chunks"]
 
@@ -61,7 +61,7 @@ def prepared(chunk: Chunk, where: str = "the chunk", first: int = 0) -> Prepared
     ):
         raise UserError(f"{where} is not a chunk: indptr must never fall, and index entries that there are")
     squared = np.empty(rounds)
-    largest, lowest, highest = specialised(measured_rows, typed, squared)(typed, squared)
+    largest, lowest, highest = specialise(measured_rows, typed, squared)(typed, squared)
     if not largest <= LARGEST_VALUE:
         entry = int(np.argmin(np.abs(typed.values) <= LARGEST_VALUE))
         row = int(np.searchsorted(ends, entry, side="right")) - 1

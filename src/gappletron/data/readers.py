@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from gappletron.base.checks import listing, shortened
 from gappletron.base.errors import UserError
+from gappletron.base.text import listing, shorten
 from gappletron.data import sources
 from gappletron.data.records.batches import texts_from_bytes
 from gappletron.data.records.values import decoded, number_of
@@ -205,7 +205,7 @@ def _csv_error(source: Source, error: str, rows: int, header: Header) -> UserErr
         )
     found = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+): (.*)", error, re.DOTALL)
     if found is None:
-        text = shortened(" ".join(error.split()), 120)
+        text = shorten(" ".join(error.split()), 120)
         return UserError(f"{source.name} cannot be read after row {rows:,} ({text}): correct the file")
     number, wanted, fields, text = found.groups()
     where = f"{source.name}, row {number}" if number else f"{source.name}, after row {rows:,}"
@@ -213,7 +213,7 @@ def _csv_error(source: Source, error: str, rows: int, header: Header) -> UserErr
         "add --format csv if fields are quoted" if header.delimiter == "\t" else "quote fields that hold a delimiter"
     )
     return UserError(
-        f"{where}: a row has {fields} fields and the header {wanted} ({shortened(text, 60)!r}): {quotes}, or correct "
+        f"{where}: a row has {fields} fields and the header {wanted} ({shorten(text, 60)!r}): {quotes}, or correct "
         "the row"
     )
 
@@ -296,7 +296,7 @@ def _vw_records(source: Source, progress: Progress) -> Iterator[tuple[int, dict[
                     features[name] = features.get(name, 0.0) + float(weight or 1.0) * float(value or 1.0)
                 except ValueError:
                     raise UserError(
-                        f"{source.name}, line {number}: {shortened(word)!r} has a value or a weight that is no number: "
+                        f"{source.name}, line {number}: {shorten(word)!r} has a value or a weight that is no number: "
                         "expected word:value"
                     ) from None
         yield len(line), record
@@ -323,7 +323,7 @@ def read_parquet(source: Source, progress: Progress = None) -> Iterator[Any]:
                     progress(done, total)
     except (pa.ArrowException, OSError) as error:
         text = " ".join(str(error).split())
-        raise UserError(f"{source.name} cannot be read as Parquet ({shortened(text, 100)}): {_look(source)}") from None
+        raise UserError(f"{source.name} cannot be read as Parquet ({shorten(text, 100)}): {_look(source)}") from None
 
 
 # -------------------------------------------------------------------------------------------------------------- formats

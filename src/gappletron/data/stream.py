@@ -17,10 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, label, labels, listing, whole
+from gappletron.base.checks import Label, label, labels, whole
 from gappletron.base.errors import UserError
+from gappletron.base.text import listing
 from gappletron.data.records.encoder import Encoder
-from gappletron.kernel.pieces import helper, specialised
+from gappletron.kernel.compiling import specialise
+from gappletron.kernel.pieces import helper
 
 __all__ = ["CHUNK", "ArrayStream", "Chunk", "Stream", "digits", "limited"]
 
@@ -118,7 +120,7 @@ def largest_norm(chunk: Chunk) -> float:
     >>> largest_norm(frozen(np.array([0, 2, 2]), np.array([0, 7]), np.array([2e200, 0.0]), np.array([0, 1])))
     2e+200
     """
-    return float(specialised(_largest_norm, chunk)(chunk))
+    return float(specialise(_largest_norm, chunk)(chunk))
 
 
 def finite_norm(norm: float, name: str) -> float:

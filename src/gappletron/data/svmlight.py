@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, labels, listing, number, whole
+from gappletron.base.checks import Label, labels, number, whole
 from gappletron.base.errors import UserError
+from gappletron.base.text import listing
 from gappletron.data import sources
 from gappletron.data.readers import looks_like
 from gappletron.data.stream import (
@@ -30,7 +31,7 @@ from gappletron.data.stream import (
     without_zeros,
 )
 from gappletron.data.svmlight_parser import CROWDED, FULL, WRONG, Cursor, Rows, parse, powers
-from gappletron.kernel.pieces import specialised
+from gappletron.kernel.compiling import specialise
 
 __all__ = ["SvmlightFile"]
 
@@ -393,7 +394,7 @@ def _parse_blocks(
         while cursor.position < stop:
             before = cursor.position
             arguments = (text, cursor, rows, most, powers())
-            cursor = Cursor(*specialised(parse, *arguments)(*arguments))
+            cursor = Cursor(*specialise(parse, *arguments)(*arguments))
             cursor, some_zero, wrong = _settle(text, cursor, rows, name)
             zeros = zeros or some_zero
             if wrong is None and cursor.status == WRONG:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
+from gappletron.base.text import read_settings
 from gappletron.data.stream import CHUNK, ENTRIES, Chunk, Stream, frozen
-from gappletron.kernel.pieces import helper, specialised
-from gappletron.kernel.spelling import settings
+from gappletron.kernel.compiling import specialise
+from gappletron.kernel.pieces import helper
 
 __all__ = ["Synthetic"]
 
@@ -157,7 +158,7 @@ class Synthetic(Stream):
         'synthetic:K=6,d=120,noise=0.05,T=1000000,seed=0'
         """
         keys = {"K": "classes", "d": "features", "noise": "noise", "T": "rounds", "seed": "seed"}
-        return cls(**settings(spec, "synthetic", keys, "K=9,d=120,noise=0.05,T=100000,seed=0"))
+        return cls(**read_settings(spec, "synthetic", keys, "K=9,d=120,noise=0.05,T=100000,seed=0"))
 
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning."""
@@ -185,7 +186,7 @@ class Synthetic(Stream):
             draft = Draft(
                 np.empty(rounds + 1, np.int64), np.empty(rounds * width, np.int32), np.empty(rounds, np.int64)
             )
-            entries = specialised(_generate, rng, recipe, draft)(rng, recipe, draft)
+            entries = specialise(_generate, rng, recipe, draft)(rng, recipe, draft)
             yield frozen(draft.indptr, draft.indices[:entries], ones[:entries], draft.labels)
             left -= rounds
 

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, label as checked_label, labels, listing, shortened, unknown
+from gappletron.base.checks import Label, label as checked_label, labels
 from gappletron.base.errors import UserError
+from gappletron.base.text import listing, shorten, unknown
 from gappletron.data import sources
 from gappletron.data.readers import READERS, VW_LABEL, Source, first_bytes, format_in, format_of, looks_like
 from gappletron.data.records.batches import as_batch, is_text, plain_column, texts_of_column
@@ -288,7 +289,7 @@ class TableFile(Stream):
             if name not in place:
                 row = int(np.argmax(here.places == number))
                 raise UserError(
-                    f"{self.name}, row {rows + row + 1:,} has the label {shortened(name)!r}, which is not among the "
+                    f"{self.name}, row {rows + row + 1:,} has the label {shorten(name)!r}, which is not among the "
                     f"classes {listing(self.classes)}: add it to --classes (classes=), or drop the row"
                 )
         return np.array([place[name] for name in here.names], np.int64)[here.places]

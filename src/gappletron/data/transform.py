@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gappletron.base.errors import UserError
 from gappletron.data.normalization import AsGiven, Normalization, normalization_of
 from gappletron.data.stream import Chunk, Stream, Wrapped, frozen
-from gappletron.kernel.pieces import specialised
+from gappletron.kernel.compiling import specialise
 from gappletron.kernel.state import Sizes, State
 
 __all__ = ["biased", "transformed"]
@@ -43,7 +43,7 @@ def biased(chunk: Chunk) -> Chunk:
     rounds = len(chunk.labels)
     entries = int(chunk.indptr[-1] - chunk.indptr[0]) + rounds
     indices, values = np.empty(entries, np.int32), np.empty(entries)
-    specialised(_biased, chunk)(chunk, indices, values)
+    specialise(_biased, chunk)(chunk, indices, values)
     return frozen(chunk.indptr - chunk.indptr[0] + np.arange(rounds + 1), indices, values, chunk.labels)
 
 
@@ -83,7 +83,7 @@ class Transformed(Wrapped):
             if self._normalizes:
                 values = np.array(chunk.values, np.float64)
                 arguments = (self._normalization, state, frozen(*chunk), values)
-                specialised(_normalized, *arguments)(*arguments)
+                specialise(_normalized, *arguments)(*arguments)
                 chunk = frozen(chunk.indptr, chunk.indices, values, chunk.labels)  # noqa: PLW2901
             yield biased(chunk) if self._bias else chunk
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from gappletron.base.checks import number, whole
+from gappletron.base.text import read_settings
 from gappletron.data.stream import CHUNK, Chunk, Stream, frozen
-from gappletron.kernel.spelling import settings
 
 __all__ = ["UnitVectors"]
 
@@ -46,7 +46,7 @@ class UnitVectors(Stream):
         'unit-vectors:K=3,noise=0.05,T=1000000,seed=0'
         """
         keys = {"K": "classes", "noise": "noise", "T": "rounds", "seed": "seed"}
-        return cls(**settings(spec, "unit-vectors", keys, "K=3,noise=0.05,T=100000,seed=0"))
+        return cls(**read_settings(spec, "unit-vectors", keys, "K=3,noise=0.05,T=100000,seed=0"))
 
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning."""

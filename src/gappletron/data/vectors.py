@@ -16,8 +16,8 @@ from gappletron.base.errors import UserError
 from gappletron.data.records.cells import is_record
 from gappletron.data.records.encoder import joined_rows
 from gappletron.data.stream import ArrayStream, Chunk, plain_numbers
+from gappletron.kernel.compiling import entry
 from gappletron.kernel.numerics import LARGEST_VALUE, Floats
-from gappletron.kernel.pieces import entry
 
 __all__ = ["Checker", "Vector", "Vectors", "batches_of"]
 

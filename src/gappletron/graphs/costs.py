@@ -6,18 +6,17 @@ extra action costs 1 at every label.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, label, number, unknown
+from gappletron.base.checks import Label, label, number
 from gappletron.base.errors import UserError
+from gappletron.base.text import quote, unknown
 from gappletron.graphs.view import GraphView
-
-__all__ = ["changed", "cost_matrix", "zero_one"]
 
 LARGEST_COST = 1e6
 
@@ -83,6 +82,55 @@ def changed(graph: GraphView) -> list[tuple[Label, Label, float]]:
         return []
     places = np.argwhere(graph.costs != zero_one(graph.n_actions, graph.n_classes)).tolist()
     return [(graph.actions[i], graph.classes[y], float(graph.costs[i, y])) for i, y in places]
+
+
+EVERY_CLASS = "*"
+
+
+def read_costs(text: str, actions: Sequence[Label], classes: Sequence[Label]) -> list[tuple[Label, Label, float]]:
+    """The costs of a text ``ACTION,CLASS=NUMBER``, as (action, class, number); ``*`` for every class.
+
+    Names may contain commas and equals signs, as long as only one action and one class fit.
+
+    >>> read_costs("spam,ham=10", ["ham", "spam"], ["ham", "spam"])
+    [('spam', 'ham', 10.0)]
+    >>> read_costs("query,*=0.1", [0, 1, "query"], [0, 1])
+    [('query', 0, 0.1), ('query', 1, 0.1)]
+    """
+    names, equals, value = text.rpartition("=")
+    pieces = names.split(",")
+    if not equals or len(pieces) < 2:
+        raise UserError(f"expected ACTION,CLASS=NUMBER, not {quote(text)}: write for example spam,ham=10")
+    try:
+        cost = float(value)
+    except ValueError:
+        raise UserError(
+            f"{quote(value)} in {quote(text)} is not a number: write for example {quote(names)[1:-1]}=10"
+        ) from None
+    by_action, by_class = _index_by_text(actions), _index_by_text(classes)
+    if EVERY_CLASS not in by_class:
+        by_class[EVERY_CLASS] = tuple(classes)
+    splits = [(",".join(pieces[:at]), ",".join(pieces[at:])) for at in range(1, len(pieces))]
+    for pairs in (splits, [(first.strip(), second.strip()) for first, second in splits]):
+        fitting = [pair for pair in pairs if pair[0] in by_action and pair[1] in by_class]
+        if len(fitting) > 1:
+            ways = " or ".join(f"{quote(first)} and {quote(second)}" for first, second in fitting[:2])
+            raise UserError(
+                f"{quote(text)} may mean the action and the class {ways}: write these costs in a graph file, as "
+                '"costs": [[action, class, number]]'
+            )
+        if fitting:
+            (action,), meant = by_action[fitting[0][0]], by_class[fitting[0][1]]
+            return [(action, name, cost) for name in meant]
+    known = next((pair for pair in splits if pair[0].strip() in by_action), None)
+    if known is None:
+        raise UserError(f"{quote(text)}: {unknown(splits[0][0].strip(), 'action', list(actions))}")
+    raise UserError(f"{quote(text)}: {unknown(known[1].strip(), 'class', list(classes))}")
+
+
+def _index_by_text(names: Sequence[Label]) -> dict[str, tuple[Label, ...]]:
+    """Names by their texts; of two with the same text, such as 1 and "1", the text itself is meant."""
+    return {str(name): (name,) for name in sorted(names, key=lambda name: isinstance(name, str))}
 
 
 def _items(costs: Any) -> Any:

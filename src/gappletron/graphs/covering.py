@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.kernel.pieces import helper, in_mode, ready
+from gappletron.kernel.compiling import in_mode, prepare
+from gappletron.kernel.pieces import helper
 
 SLICE = 5_000_000
 """Steps between two looks at the signals: less than 0.1 s."""
@@ -107,7 +108,7 @@ def found(search: Search, most: int, steps: int | None) -> tuple[int, ...] | Non
     now = search.now
     now[FIXED], now[MOST], now[BACK] = now[HEIGHT], most, 0
     with in_mode(interpreted=False):  # plain Python would take minutes for what takes a second
-        kernel = ready(advance, search, 0)
+        kernel = prepare(advance, search, 0)
     while (outcome := kernel(search, int(now[STEPS]) + SLICE)) == UNFINISHED:
         if steps is not None and now[STEPS] > steps:
             raise TooLong
@@ -177,7 +178,7 @@ def offer(search: Search, action: int, change: int) -> None:
 
 @helper
 def next_class(search: Search) -> int:
-    """The uncovered class with the fewest choices, or -1 if no set of this size is left, by the bound of least_size."""
+    """The uncovered class with the fewest choices, or -1 if no set of this size is left, by the bound of bound_size."""
     now = search.now
     needed, best, fewest = 0.0, -1, len(search.gains) + 1
     for y in range(len(search.covered)):

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.base import files
-from gappletron.base.checks import Label, shortened
+from gappletron.base.checks import Label
+from gappletron.base.text import shorten
 from gappletron.graphs.view import GraphView
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def drawn(graph: GraphView, path: str | os.PathLike[str] | None, ax: Axes | None
 def _caption(name: Label, most: int = 14) -> str:
     """A name for a figure: short, and without characters that cannot be printed."""
     text = str(name)
-    return shortened(text if text.isprintable() and text.strip() else repr(name), most)
+    return shorten(text if text.isprintable() and text.strip() else repr(name), most)
 
 
 def _draw_nodes(graph: GraphView, ax: Axes) -> None:

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gappletron.base.checks import shortened, unknown
 from gappletron.base.errors import UserError
+from gappletron.base.text import shorten, unknown
 from gappletron.graphs import costs as graph_costs
 from gappletron.graphs.view import GraphView
 
@@ -54,7 +54,7 @@ def _arguments(document: object) -> dict[str, Any]:
         raise UserError(f'it holds {_json_kind(document)}: write an object with "classes" and "edges"')
     for key in document:
         if key not in FILE_KEYS:
-            raise unknown(shortened(key), "key", FILE_KEYS)
+            raise unknown(shorten(key), "key", FILE_KEYS)
     for key in ("classes", "edges"):
         if key not in document:
             raise UserError(f'"{key}" is missing: a graph needs "classes" and "edges"')
@@ -103,7 +103,7 @@ def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise UserError(f"the key {shortened(key)!r} is given twice: keep one")
+            raise UserError(f"the key {shorten(key)!r} is given twice: keep one")
         found[key] = value
     return found
 

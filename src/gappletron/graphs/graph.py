@@ -9,7 +9,7 @@ action costs at each label.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -18,18 +18,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gappletron.base import files
-from gappletron.base.checks import Label, fits_in_memory, label, labels, listing, printable, unknown, whole
+from gappletron.base.checks import Label, check_memory, label, labels, whole
 from gappletron.base.errors import UserError
+from gappletron.base.text import listing, make_printable, quote, unknown
 from gappletron.graphs import costs as graph_costs, files as graph_files, text as graph_words
-from gappletron.graphs.domination import dominating_set as find_dominating_set, is_dominating, least_size
-from gappletron.kernel import spelling
+from gappletron.graphs.cover import bound_size, find_dominating_set, is_dominating
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["FeedbackGraph", "GraphArrays", "Plan", "class_positions", "new_classes", "open_graph"]
-
 
 NO_COSTS = np.zeros((0, 0))
 NO_COSTS.flags.writeable = False
@@ -286,7 +283,7 @@ class FeedbackGraph:
         >>> FeedbackGraph([[1, 1, 1]] * 3, dominating_set=[0, 1]).least_rho
         1
         """
-        return self.rho if self.dominating_set_is_exact else least_size(self.visible)
+        return self.rho if self.dominating_set_is_exact else bound_size(self.visible)
 
     @cached_property
     def observability(self) -> Literal["strong", "weak"]:
@@ -527,10 +524,10 @@ class FeedbackGraph:
                 object.__setattr__(self, key, _frozen(value) if isinstance(value, np.ndarray) else value)
 
     def __repr__(self) -> str:
-        return f"FeedbackGraph({spelling.shown(self.name)}: {self._summary})"
+        return f"FeedbackGraph({quote(self.name)}: {self._summary})"
 
     def __str__(self) -> str:
-        return f"{printable(self.name)} ({self._summary})"
+        return f"{make_printable(self.name)} ({self._summary})"
 
     @property
     def _summary(self) -> str:
@@ -753,7 +750,7 @@ class FeedbackGraph:
         try:
             return cls.from_edges(**graph_files.read(path))
         except UserError as error:
-            raise UserError(f"graph file {printable(os.fspath(path))}: {error}") from None
+            raise UserError(f"graph file {make_printable(os.fspath(path))}: {error}") from None
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write a file that :meth:`from_json` reads back as an equal graph; an existing file is replaced atomically.
@@ -826,113 +823,6 @@ class FeedbackGraph:
         return graph_drawing.drawn(self, path, ax)
 
 
-# Graphs by name, and the classes of a stream in a graph
-
-
-def open_graph(
-    graph: FeedbackGraph | str | os.PathLike[str],
-    classes: int | Iterable[Any],
-    revealing: Any = None,
-    *,
-    classes_given: bool = True,
-) -> FeedbackGraph:
-    """The graph that `graph` names: a FeedbackGraph, a file that ends in ``.json``, or a preset for these classes.
-
-    The class that reveals is part of the text, ``"filtering:revealing=ham"``, or is given as `revealing`: a class, or a
-    list of them. A class is found by its name, or by its text where that is unique, so ``"1"`` finds the class 1.
-    By default the first class reveals; where `classes_given` is False (their order was derived from data), there is no
-    default.
-
-    >>> open_graph("bandit", 3)
-    FeedbackGraph('bandit': 3 classes, 3 actions, 3 edges, rho 3)
-    >>> open_graph("filtering:revealing=ham", ["spam", "ham"]).caption
-    "filtering graph, 'ham' reveals"
-    """
-    is_file = isinstance(graph, str | os.PathLike) and os.fspath(graph).endswith(".json")
-    if revealing is not None and (is_file or isinstance(graph, FeedbackGraph)):
-        raise UserError("revealing is only for presets, and this graph has edges of its own: omit it")
-    if isinstance(graph, FeedbackGraph):
-        return graph
-    if is_file:
-        return FeedbackGraph.from_json(graph)
-    name, settings = spelling.split(graph) if isinstance(graph, str) else (graph, {})
-    if name not in FeedbackGraph.PRESETS:
-        raise unknown(name, "graph", [*FeedbackGraph.PRESETS, "FILE.json"])
-    names = _class_labels(classes)
-    by_first = name in FeedbackGraph.BY_REVEALING_CLASS
-    spelling.check_settings(settings, ["revealing"] if by_first else [], str(graph))
-    if settings and revealing is not None:
-        raise UserError(
-            f"{graph!r} names the class that reveals, and so does revealing={revealing!r}: give one of them"
-        )
-    chosen = settings.get("revealing", revealing)
-    if by_first and chosen is None and not classes_given:
-        raise UserError(
-            f"the {name} graph needs the class that reveals, because the order of the classes {listing(names)} was "
-            f"derived from the data: name it, for example '{name}:revealing={names[0]}'"
-        )
-    if isinstance(chosen, list | tuple | np.ndarray):
-        chosen = [_class_meant(item, names) for item in chosen]
-    elif chosen is not None:
-        chosen = _class_meant(chosen, names)
-    return FeedbackGraph.preset(str(name), names, chosen)
-
-
-def class_positions(stream_classes: Sequence[Label], graph: FeedbackGraph) -> NDArray[np.int64] | None:
-    """For each of the stream's classes its position in the graph, or None where the two agree.
-
-    A class that the graph does not have is looked for by its text, since a file's 1 may be a graph file's "1".
-
-    >>> class_positions([0, 1, 2], FeedbackGraph.bandit(["2", "0", "1"]))
-    array([1, 2, 0])
-    """
-    found = _matched(stream_classes, graph.classes)
-    for name, place in zip(stream_classes, found, strict=True):
-        if place is None:
-            raise UserError(
-                f"the stream has the class {name!r}, but the graph {graph.name!r} knows only "
-                f"{listing(graph.classes)}: make the graph for the stream's classes, {listing(stream_classes)}"
-            )
-    if len(set(found)) < len(found):
-        raise UserError(
-            f"several of the stream's classes {listing(stream_classes)} are one class of the graph {graph.name!r}: "
-            "make the graph for the stream's classes"
-        )
-    return None if found == list(range(graph.n_classes)) else np.array(found, dtype=np.int64)
-
-
-def new_classes(stream_classes: Sequence[Label], graph: FeedbackGraph) -> list[Label]:
-    """Those of the stream's classes that the graph does not have, neither by name nor by text.
-
-    >>> new_classes(["0", "2"], FeedbackGraph.bandit([0, 1]))
-    ['2']
-    """
-    found = _matched(stream_classes, graph.classes)
-    return [name for name, place in zip(stream_classes, found, strict=True) if place is None]
-
-
-def _class_meant(name: Any, classes: tuple[Label, ...]) -> Label:
-    plain = _label(name, "revealing class")
-    (place,) = _matched([plain], classes)
-    if place is None:
-        raise unknown(plain, "class", classes)
-    return classes[place]
-
-
-def _matched(names: Iterable[Label], classes: Sequence[Label]) -> list[int | None]:
-    """For each name the position of the class with that type and value, else of the only class with that text."""
-    exact = {(type(name), name): place for place, name in enumerate(classes)}
-    by_text: dict[str, list[int]] = {}
-    for place, name in enumerate(classes):
-        by_text.setdefault(str(name), []).append(place)
-
-    def place_of(name: Label) -> int | None:
-        candidates = by_text.get(str(name), [])
-        return exact.get((type(name), name), candidates[0] if len(candidates) == 1 else None)
-
-    return [place_of(name) for name in names]
-
-
 # Checks
 
 
@@ -986,7 +876,7 @@ def _class_labels(classes: int | Iterable[Any]) -> tuple[Label, ...]:
 
 def _fits(n_actions: int, n_classes: int) -> None:
     # The matrix, its transpose, and two copies on the way. Costs, which only a graph that is played has, come on top.
-    fits_in_memory(
+    check_memory(
         4 * n_actions * n_classes, f"a graph of {n_actions} actions and {n_classes} classes", "use fewer classes"
     )
 

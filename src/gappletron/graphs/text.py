@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from gappletron.base.checks import listing, printable, shortened
+from gappletron.base.text import listing, make_printable, shorten
 from gappletron.graphs import costs as graph_costs
 from gappletron.graphs.view import GraphView
 
@@ -19,7 +19,7 @@ NAMES_IN_CAPTION, LETTERS_IN_CAPTION, LETTERS_IN_TITLE = 3, 20, 80
 
 def caption(graph: GraphView) -> str:
     """The text of :attr:`FeedbackGraph.caption`."""
-    name = shortened(printable(graph.name), LETTERS_IN_TITLE)
+    name = shorten(make_printable(graph.name), LETTERS_IN_TITLE)
     title = name if name == "graph" else f"{name} graph"
     who = revealers(graph)
     return ", ".join([title, *([who] if who else []), *(["with costs"] if graph.has_costs else [])])
@@ -35,7 +35,7 @@ def revealers(graph: GraphView) -> str:
     names = graph.revealing
     if not 0 < len(names) < graph.n_actions:
         return ""
-    shown = ", ".join(shortened(repr(name), LETTERS_IN_CAPTION) for name in names[:NAMES_IN_CAPTION])
+    shown = ", ".join(shorten(repr(name), LETTERS_IN_CAPTION) for name in names[:NAMES_IN_CAPTION])
     more = f" and {len(names) - NAMES_IN_CAPTION} more" if len(names) > NAMES_IN_CAPTION else ""
     return f"{shown}{more} reveal{'s' if len(names) == 1 else ''}"
 
@@ -44,7 +44,7 @@ def described(graph: GraphView) -> str:
     """The text of :meth:`FeedbackGraph.describe`."""
     extra = graph.n_actions - graph.n_classes
     lines = [
-        f"Feedback graph {shortened(repr(graph.name), LETTERS_IN_TITLE)}: "
+        f"Feedback graph {shorten(repr(graph.name), LETTERS_IN_TITLE)}: "
         f"{graph.n_classes} classes, {graph.n_actions} actions"
         + (f" ({extra} of them extra: {listing(graph.actions[graph.n_classes :])})" if extra else "")
         + f", {graph.n_edges} edge{'s' if graph.n_edges > 1 else ''}.",
@@ -82,7 +82,7 @@ def _costs_in_words(graph: GraphView) -> list[str]:
     same = {action for i, action in enumerate(graph.actions) if (graph.costs[i] == graph.costs[i, 0]).all()}
     lines: dict[str, None] = {}
     for action, seen, cost in graph_costs.changed(graph):
-        name, where = shortened(repr(action), LETTERS_IN_CAPTION), shortened(repr(seen), LETTERS_IN_CAPTION)
+        name, where = shorten(repr(action), LETTERS_IN_CAPTION), shorten(repr(seen), LETTERS_IN_CAPTION)
         lines[f"  {name} {'at any label' if action in same else f'at the label {where}'}: {cost:g}"] = None
     more = len(lines) - COSTS_SHOWN
     return [
@@ -133,7 +133,7 @@ def _observability_in_words(graph: GraphView) -> list[str]:
 
 def _closure_in_words(graph: GraphView) -> list[str]:
     pairs = [
-        " -> ".join(shortened(repr(name), LETTERS_IN_CAPTION) for name in (graph.actions[i], graph.classes[y]))
+        " -> ".join(shorten(repr(name), LETTERS_IN_CAPTION) for name in (graph.actions[i], graph.classes[y]))
         for i, y in graph.completed[:6]
     ]
     more = len(graph.completed) - 6
@@ -148,8 +148,8 @@ def matrix(graph: GraphView) -> str:
     """The text of :meth:`FeedbackGraph.as_text`."""
     if graph.n_actions > MATRIX_ACTIONS or graph.n_classes > MATRIX_CLASSES:
         return f"(The matrix of {graph.n_actions} x {graph.n_classes} is too large to print: use draw() or --plot.)"
-    columns = [shortened(printable(str(name)), 8) for name in graph.classes]
-    rows = [shortened(printable(str(name)), 16) for name in graph.actions]
+    columns = [shorten(make_printable(str(name)), 8) for name in graph.classes]
+    rows = [shorten(make_printable(str(name)), 16) for name in graph.actions]
     left = max(map(len, [*rows, "action played"]))
     lines = [f"{'action played':{left}}   " + "  ".join(columns)]
     for i, name in enumerate(rows):

@@ -25,10 +25,11 @@ from gappletron.data.prepared import Prepared, prepared
 from gappletron.data.stream import MOST_FEATURES, Chunk, frozen
 from gappletron.data.vectors import NO_VECTOR, Checker, Vector, Vectors, batches_of, sparse_parts
 from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.kernel.compiling import can_be_loaded, entry, in_mode, is_interpreted, same_types
 from gappletron.kernel.numerics import UNSEEN_LABEL, Floats, is_distribution
 from gappletron.kernel.packed import Packed, packed
-from gappletron.kernel.pieces import Piece, can_be_loaded, entry, in_mode, is_interpreted, same_types
-from gappletron.kernel.spelling import rebuilt, spelled
+from gappletron.kernel.pieces import Piece
+from gappletron.kernel.spelling import decode_piece, encode_piece
 from gappletron.kernel.state import Sizes, State, check_shapes
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play, named
@@ -214,7 +215,7 @@ def _with_prefix(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDAr
 
 def _rows_of(header: dict[str, Any], pieces: Iterable[type[Piece]]) -> tuple[Normalization, bool]:
     """The normalization and the bias of a saved player; those of version 0.1 had none."""
-    normalization = rebuilt(header.get("normalization", spelled(AS_GIVEN)), tuple(pieces))
+    normalization = decode_piece(header.get("normalization", encode_piece(AS_GIVEN)), tuple(pieces))
     bias = header.get("bias", False)
     if not isinstance(normalization, Normalization) or type(bias) is not bool:
         raise UserError("the normalization or the bias is not one: the file is damaged")
@@ -223,7 +224,7 @@ def _rows_of(header: dict[str, Any], pieces: Iterable[type[Piece]]) -> tuple[Nor
 
 def _watch_of(header: dict[str, Any], pieces: Iterable[type[Piece]]) -> Watching:
     """The watch of a saved player; those of version 0.1 had none."""
-    watch = rebuilt(header["watch"], tuple(pieces)) if "watch" in header else NoWatch()
+    watch = decode_piece(header["watch"], tuple(pieces)) if "watch" in header else NoWatch()
     if not isinstance(watch, Watching):
         raise UserError("the watch is not one: the file is damaged")
     return watch
@@ -1178,12 +1179,12 @@ class Player:
                 "copy, and find the rows or the piece that broke it"
             )
         header = {
-            "learner": spelled(self.learner),
+            "learner": encode_piece(self.learner),
             "features": self.features,
-            "normalization": spelled(self.normalization),
+            "normalization": encode_piece(self.normalization),
             "bias": self.bias,
             "graph": saved.graph_header(self.graph),
-            "watch": spelled(self.watch),
+            "watch": encode_piece(self.watch),
             "limits": self.limits.to_dict(),
             "rounds": self.rounds,
             "now": self.now,
@@ -1201,7 +1202,7 @@ class Player:
     ) -> Player:
         """The player of a :meth:`snapshot`; `pieces` are classes of your own that its learner is made of."""
         graph = saved.graph_of(header["graph"], arrays)
-        learner = learner_of(rebuilt(header["learner"], tuple(pieces)))
+        learner = learner_of(decode_piece(header["learner"], tuple(pieces)))
         features = whole(header["features"], "features", least=1, most=MOST_FEATURES)
         normalization, bias = _rows_of(header, pieces)
         rounds = whole(header["rounds"], "the rounds", most=MOST_ROUNDS)

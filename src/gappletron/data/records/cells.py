@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gappletron.base.checks import shortened
 from gappletron.base.errors import UserError
+from gappletron.base.text import shorten
 from gappletron.data.records.values import (
     category_feature,
     column_feature,
@@ -145,7 +145,7 @@ def fields_of(record: Any) -> Iterable[tuple[str, Any]]:
         return [("", decoded(record))]
     raise UserError(
         f"a record is a dict, a row of a frame or a text, not a {type(record).__name__} "
-        f"({shortened(repr(record))}): name its columns, as in {{'age': 41, 'city': 'Bonn'}}"
+        f"({shorten(repr(record))}): name its columns, as in {{'age': 41, 'city': 'Bonn'}}"
     )
 
 
@@ -162,4 +162,4 @@ def is_record(x: Any) -> bool:
 
 def _check_depth(name: str, depth: int) -> None:
     if depth >= MOST_DEPTH:
-        raise UserError(f"the column {shortened(name)!r} is nested more than {MOST_DEPTH} deep: flatten the record")
+        raise UserError(f"the column {shorten(name)!r} is nested more than {MOST_DEPTH} deep: flatten the record")

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import listing, whole
+from gappletron.base.checks import whole
 from gappletron.base.errors import UserError
+from gappletron.base.text import listing
 from gappletron.data.records.batches import as_batch, encode_batch
 from gappletron.data.records.cells import CATEGORICAL, DROP, KINDS, NUMERIC, TEXT, Spec, cells_of
 from gappletron.data.records.hashing import Entries, OneRow, hash_records, texts_of

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gappletron.kernel.compiling import entry, specialise
 from gappletron.kernel.numerics import Floats
-from gappletron.kernel.pieces import entry, helper, specialised
+from gappletron.kernel.pieces import helper
 
 Bytes = NDArray[np.uint8]
 
@@ -266,7 +267,7 @@ def hash_texts(data: Bytes, offsets: NDArray[np.int64], seed: int, ngrams: int, 
     most = length * ngrams
     out = Entries(np.empty(rows, np.int64), np.empty(most, np.int32), np.empty(most))
     arguments = (data, offsets, (seed, ngrams, features), _room_for(longest), out)
-    filled = specialised(_hash_texts, *arguments)(*arguments)
+    filled = specialise(_hash_texts, *arguments)(*arguments)
     return Entries(out.counts, out.indices[:filled], out.values[:filled])
 
 
@@ -294,7 +295,7 @@ def hash_cells(data: Bytes, offsets: NDArray[np.int64], seed: int, features: int
     rows = len(offsets) - 1
     out = Entries(np.empty(rows, np.int64), np.empty(rows, np.int32), np.empty(rows))
     arguments = (data, offsets, seed, features, out)
-    specialised(_hash_cells, *arguments)(*arguments)
+    specialise(_hash_cells, *arguments)(*arguments)
     return out
 
 
@@ -309,7 +310,7 @@ def hashed(text: str, seed: int = 0) -> int:
     (613153351, 0)
     """
     arguments = (np.frombuffer(bytes_of(text), np.uint8), seed)
-    return int(specialised(_hashed, *arguments)(*arguments))
+    return int(specialise(_hashed, *arguments)(*arguments))
 
 
 def bytes_of(text: str) -> bytes:
@@ -343,7 +344,7 @@ def append_entries(parts: list[Entries], rows: int) -> tuple[NDArray[np.int64], 
     indices, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1])
     for part in parts:
         arguments = (part, ends, indices, values)
-        specialised(_append, *arguments)(*arguments)
+        specialise(_append, *arguments)(*arguments)
     return indptr, indices, values
 
 
@@ -390,7 +391,7 @@ def settle_rows(
     (array([0, 2]), array([2, 9], dtype=int32), array([4., 2.]))
     """
     arguments: Any = (indptr, indices, values)
-    specialised(_settle_rows, *arguments)(*arguments)
+    specialise(_settle_rows, *arguments)(*arguments)
     return indptr, indices[: indptr[-1]], values[: indptr[-1]]
 
 
@@ -470,7 +471,7 @@ def hash_records(
     longest = int(np.diff(texts.offsets).max(initial=0))
     out = Entries(np.empty(rows, np.int64), np.empty(most, np.int32), np.empty(most))
     arguments = (cells, texts, ngrams, features, _room_for(longest), out)
-    filled = specialised(_hash_records, *arguments)(*arguments)
+    filled = specialise(_hash_records, *arguments)(*arguments)
     indptr = np.zeros(rows + 1, np.int64)
     np.cumsum(out.counts, out=indptr[1:])
     return indptr, out.indices[:filled], out.values[:filled]

@@ -16,13 +16,13 @@ from hypothesis import given, settings, strategies as st
 
 from gappletron import interpreted
 from gappletron.base.errors import UserError
-from gappletron.graphs import covering, domination
-from gappletron.graphs.domination import (
+from gappletron.graphs import cover, covering
+from gappletron.graphs.cover import (
     EXACT_ACTIONS,
-    dominating_set,
-    greedy_dominating_set,
+    bound_size,
+    find_dominating_set,
+    find_greedy_dominating_set,
     is_dominating,
-    least_size,
     minimum_dominating_set,
 )
 
@@ -59,7 +59,7 @@ def matrices(draw, most_classes=8, most_extra=3):
 def test_minimum_is_the_first_of_the_smallest(matrix):
     expected = brute_force(matrix)
     assert minimum_dominating_set(matrix) == expected
-    assert dominating_set(matrix) == (expected, True)
+    assert find_dominating_set(matrix) == (expected, True)
 
 
 @settings(max_examples=200, deadline=None)
@@ -71,7 +71,7 @@ def test_search_gives_the_first_of_the_smallest_without_the_shortcuts(matrix):
 @settings(max_examples=200, deadline=None)
 @given(matrices())
 def test_least_size_is_a_lower_bound(matrix):
-    assert 1 <= least_size(matrix) <= len(brute_force(matrix))
+    assert 1 <= bound_size(matrix) <= len(brute_force(matrix))
 
 
 @settings(max_examples=50, deadline=None)
@@ -86,7 +86,7 @@ def test_search_in_slices_is_the_same_search(matrix, size):
 @settings(max_examples=200, deadline=None)
 @given(matrices())
 def test_greedy_dominates_within_its_factor(matrix):
-    members = greedy_dominating_set(matrix)
+    members = find_greedy_dominating_set(matrix)
     assert is_dominating(matrix, members)
     assert list(members) == sorted(set(members))
     assert len(members) <= (1 + math.log(len(matrix[0]))) * len(brute_force(matrix)) + 1e-9
@@ -126,12 +126,12 @@ def nested_halves():
 def test_greedy_takes_six_where_two_are_enough():
     """The paper's (ln rho + 2) rho would allow 5; the factor of set cover, 1 + ln K, allows 11."""
     visible = nested_halves()
-    assert greedy_dominating_set(visible) == (0, 1, 2, 3, 4, 5)
+    assert find_greedy_dominating_set(visible) == (0, 1, 2, 3, 4, 5)
     assert minimum_dominating_set(visible) == (6, 7)
     assert (math.log(2) + 2) * 2 < 6 <= (1 + math.log(126)) * 2
 
 
-@pytest.mark.parametrize("solve", [greedy_dominating_set, minimum_dominating_set])
+@pytest.mark.parametrize("solve", [find_greedy_dominating_set, minimum_dominating_set])
 def test_ties_go_to_the_lowest_index(solve):
     assert solve(np.ones((4, 4), dtype=bool)) == (0,)
     assert solve([[0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1]]) == (1, 3)
@@ -167,7 +167,7 @@ def by_integer_programming(visible):
 def test_search_finds_the_size_that_integer_programming_finds(seed):
     rng = np.random.default_rng(seed)
     visible = (rng.random((60, 50)) < [0.06, 0.1, 0.2][seed % 3]) | np.eye(60, 50, dtype=bool)
-    found = dominating_set(visible)
+    found = find_dominating_set(visible)
     assert found.exact
     assert is_dominating(visible, found.members)
     assert len(found.members) == len(by_integer_programming(visible))
@@ -178,8 +178,8 @@ def test_search_agrees_with_trying_on_larger_graphs(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     visible = (rng.random((30, 28)) < 0.25) | np.eye(30, 28, dtype=bool)
     searched, _ = covering.first_minimum(visible, 1, None)
-    monkeypatch.setattr(domination, "_TRIED_SUBSETS", 10**9)
-    assert domination._first_by_trying(visible) == searched == minimum_dominating_set(visible)
+    monkeypatch.setattr(cover, "_TRIED_SUBSETS", 10**9)
+    assert cover._first_by_trying(visible) == searched == minimum_dominating_set(visible)
 
 
 def seen_by_three(classes, extra=60):
@@ -194,22 +194,22 @@ def seen_by_three(classes, extra=60):
 def test_search_is_bounded_by_its_steps():
     visible = seen_by_three(1500)
     start = time.process_time()
-    found = dominating_set(visible)
-    assert found == (greedy_dominating_set(visible), False)
+    found = find_dominating_set(visible)
+    assert found == (find_greedy_dominating_set(visible), False)
     assert time.process_time() - start < 30  # compiling included; without the limit it takes minutes
 
 
 def test_limit_is_a_number_of_steps(monkeypatch):
     visible = np.roll(np.eye(45, dtype=bool), 7, axis=1) | seen_by_three(45, 45)[45:]
-    members, steps = covering.first_minimum(visible, least_size(visible), None)
+    members, steps = covering.first_minimum(visible, bound_size(visible), None)
     assert members == minimum_dominating_set(visible)
     monkeypatch.setattr(covering, "SLICE", 1)
-    assert covering.first_minimum(visible, least_size(visible), steps) == (members, steps)
-    refused, taken = covering.first_minimum(visible, least_size(visible), steps // 2)
+    assert covering.first_minimum(visible, bound_size(visible), steps) == (members, steps)
+    refused, taken = covering.first_minimum(visible, bound_size(visible), steps // 2)
     assert refused is None
     assert steps // 2 < taken < steps
-    monkeypatch.setattr(domination, "EXACT_STEPS", steps // 2)
-    assert dominating_set(visible) == (greedy_dominating_set(visible), False)
+    monkeypatch.setattr(cover, "EXACT_STEPS", steps // 2)
+    assert find_dominating_set(visible) == (find_greedy_dominating_set(visible), False)
 
 
 def test_search_is_interrupted_between_slices():
@@ -220,7 +220,7 @@ def test_search_is_interrupted_between_slices():
         calls += 1
         raise KeyboardInterrupt
 
-    dominating_set(seen_by_three(45, 45)[45:])  # compiled
+    find_dominating_set(seen_by_three(45, 45)[45:])  # compiled
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, 1.0)
     start = time.monotonic()
@@ -237,7 +237,7 @@ def test_search_is_interrupted_between_slices():
 def test_interpreted_code_searches_compiled():
     visible = seen_by_three(45, 45)[45:]
     with interpreted():
-        assert dominating_set(visible).exact
+        assert find_dominating_set(visible).exact
 
 
 def path(size):
@@ -247,53 +247,53 @@ def path(size):
 
 def test_reductions_are_bounded(monkeypatch):
     compared = []
-    compare = domination._above_another
+    compare = cover._above_another
 
     def counted(rows):
         compared.append(rows.size * sum(rows.shape))
         return compare(rows)
 
-    monkeypatch.setattr(domination, "_above_another", counted)
-    assert dominating_set(path(200)) == (tuple(range(0, 200, 2)), True)
+    monkeypatch.setattr(cover, "_above_another", counted)
+    assert find_dominating_set(path(200)) == (tuple(range(0, 200, 2)), True)
     assert len(compared) > 90
-    monkeypatch.setattr(domination, "_COMPARISONS", 3 * compared[0])
+    monkeypatch.setattr(cover, "_COMPARISONS", 3 * compared[0])
     compared.clear()
     visible = path(200)
-    found = dominating_set(visible)
+    found = find_dominating_set(visible)
     assert len(compared) == 4
-    assert found == (greedy_dominating_set(visible), True)  # 100 members are the lower bound too
+    assert found == (find_greedy_dominating_set(visible), True)  # 100 members are the lower bound too
 
 
 def test_large_graphs_are_exact_when_they_are_easy():
     size = 3000
-    assert dominating_set(np.eye(size, dtype=bool)) == (tuple(range(size)), True)
+    assert find_dominating_set(np.eye(size, dtype=bool)) == (tuple(range(size)), True)
     revealing = np.zeros((size, size), dtype=bool)
     revealing[[7, 1900]] = True
-    assert dominating_set(revealing) == ((7,), True)
+    assert find_dominating_set(revealing) == ((7,), True)
 
 
 def test_large_hard_graphs_are_greedy():
     rng = np.random.default_rng(1)
     size = 4 * EXACT_ACTIONS
     visible = (rng.random((size, size)) < 0.1) | np.eye(size, dtype=bool)
-    found = dominating_set(visible)
-    assert found == (greedy_dominating_set(visible), False)
+    found = find_dominating_set(visible)
+    assert found == (find_greedy_dominating_set(visible), False)
     assert is_dominating(visible, found.members)
 
 
 def test_common_graphs_need_no_compiler():
     code = (
         "import sys, numpy as np\n"
-        "from gappletron.graphs.domination import dominating_set\n"
+        "from gappletron.graphs.cover import find_dominating_set\n"
         "query = np.zeros((51, 50)); query[-1] = 1\n"
         "for graph in (np.eye(50), np.ones((50, 50)), query, query[::-1][:50], 1 - np.eye(9)):\n"
-        "    assert dominating_set(graph).exact\n"
+        "    assert find_dominating_set(graph).exact\n"
         "assert 'numba' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("solve", [greedy_dominating_set, minimum_dominating_set, dominating_set])
+@pytest.mark.parametrize("solve", [find_greedy_dominating_set, minimum_dominating_set, find_dominating_set])
 def test_unobserved_classes_are_refused(solve):
     with pytest.raises(UserError, match="no action observes column 1: give every class an in-edge"):
         solve([[1, 0, 1], [1, 0, 0]])

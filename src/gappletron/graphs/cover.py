@@ -15,19 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gappletron.base.checks import listing
 from gappletron.base.errors import UserError
-
-__all__ = [
-    "EXACT_ACTIONS",
-    "EXACT_STEPS",
-    "DominatingSet",
-    "dominating_set",
-    "greedy_dominating_set",
-    "is_dominating",
-    "least_size",
-    "minimum_dominating_set",
-]
+from gappletron.base.text import listing
 
 EXACT_ACTIONS = 60
 """Graphs with more actions than this, after reductions, get a greedy dominating set."""
@@ -56,12 +45,12 @@ def is_dominating(visible: ArrayLike, members: Iterable[int]) -> bool:
     return bool(np.asarray(visible, dtype=bool)[list(members)].any(axis=0).all())
 
 
-def greedy_dominating_set(visible: ArrayLike) -> tuple[int, ...]:
+def find_greedy_dominating_set(visible: ArrayLike) -> tuple[int, ...]:
     """Take the action that covers most uncovered classes, the lowest index on a tie, until all are covered.
 
     The result has at most `(1 + ln K) rho` members for K classes and a minimum of `rho`.
 
-    >>> greedy_dominating_set([[1, 1, 1, 1, 0, 0], [1, 0, 1, 0, 1, 0], [0, 1, 0, 1, 0, 1]])
+    >>> find_greedy_dominating_set([[1, 1, 1, 1, 0, 0], [1, 0, 1, 0, 1, 0], [0, 1, 0, 1, 0, 1]])
     (0, 1, 2)
     """
     matrix = _checked(visible)
@@ -77,12 +66,12 @@ def greedy_dominating_set(visible: ArrayLike) -> tuple[int, ...]:
     return tuple(sorted(members))
 
 
-def least_size(visible: ArrayLike) -> int:
+def bound_size(visible: ArrayLike) -> int:
     """A lower bound on the size of a dominating set, which is computed at once.
 
     An action that observes class y observes at most `top(y)` classes, so y takes at least `1 / top(y)` of a member.
 
-    >>> least_size([[1, 1, 1, 0], [0, 0, 1, 1]]), least_size(np.eye(3)), least_size(np.ones((3, 3)))
+    >>> bound_size([[1, 1, 1, 0], [0, 0, 1, 1]]), bound_size(np.eye(3)), bound_size(np.ones((3, 3)))
     (2, 3, 1)
     """
     matrix = _checked(visible)
@@ -108,7 +97,7 @@ def minimum_dominating_set(visible: ArrayLike) -> tuple[int, ...]:
     return members
 
 
-def dominating_set(visible: ArrayLike) -> DominatingSet:
+def find_dominating_set(visible: ArrayLike) -> DominatingSet:
     """The minimum dominating set where that is quick, otherwise the greedy one.
 
     Simple reductions come first (an action that reveals every label, a class with a single observer, an action that
@@ -119,7 +108,7 @@ def dominating_set(visible: ArrayLike) -> DominatingSet:
     The limit was chosen from measurements: 82 random and random regular graphs with 60 classes took at most 28 million
     steps.
 
-    >>> dominating_set(np.eye(5, dtype=bool))
+    >>> find_dominating_set(np.eye(5, dtype=bool))
     DominatingSet(members=(0, 1, 2, 3, 4), exact=True)
     """
     matrix = _checked(visible)
@@ -128,8 +117,8 @@ def dominating_set(visible: ArrayLike) -> DominatingSet:
         minimum = _first_minimum(matrix, forced, actions, classes, EXACT_STEPS)
         if minimum is not None:
             return DominatingSet(minimum, exact=True)
-    members = greedy_dominating_set(matrix)
-    return DominatingSet(members, exact=len(members) == least_size(matrix))
+    members = find_greedy_dominating_set(matrix)
+    return DominatingSet(members, exact=len(members) == bound_size(matrix))
 
 
 def _checked(visible: ArrayLike) -> NDArray[np.bool_]:
@@ -212,7 +201,7 @@ def _first_minimum(
         if first is None:
             from gappletron.graphs import covering  # loads the compiler
 
-            first, taken = covering.first_minimum(part, least_size(part), steps)
+            first, taken = covering.first_minimum(part, bound_size(part), steps)
             if first is None:
                 return None
             steps = None if steps is None else steps - taken
