@@ -179,7 +179,7 @@ def test_loading_never_searches_for_a_dominating_set(tmp_path, version, monkeypa
         from test_receipts import as_version_1
 
         as_version_1(path, path)
-    for module, name in ((graphs, "find_dominating_set"), (cover, "minimum_dominating_set")):
+    for module, name in ((graphs, "find_dominating_set"), (cover, "find_dominating_set")):
         monkeypatch.setattr(module, name, lambda *_: pytest.fail("the exact search was run"))
     loaded = Online.load(path)
     assert loaded.graph == graph
