@@ -9,6 +9,7 @@ import typer
 
 from gappletron.base.errors import UserError
 from gappletron.cli.output import check_outputs, say
+from gappletron.graphs.presets import PRESETS
 
 if TYPE_CHECKING:
     from gappletron.graphs.graph import FeedbackGraph
@@ -24,7 +25,7 @@ def describe_graph(
         str,
         typer.Argument(
             metavar="PRESET|FILE",
-            help="bandit, full, filtering, label-efficient, apple-tasting, disease-prevention, or a FILE.json.",
+            help=f"{', '.join(PRESETS)}, or a FILE.json.",
         ),
     ],
     classes: Annotated[str, typer.Option(help="For a preset: how many classes, or their names as in spam,ham.")] = "",
@@ -59,8 +60,9 @@ def named_graph(graph: str, classes: str, revealing: str | None) -> FeedbackGrap
 
     if graph.endswith(".json") and classes:
         raise UserError("--classes is only for presets, and a file has its own classes: omit it")
-    default = "2" if graph.partition(":")[0] == "apple-tasting" else "4"
-    return open_graph(graph, read_classes(classes or default), revealing)
+    preset = PRESETS.get(graph.partition(":")[0])
+    default = preset.n_classes if preset is not None and preset.n_classes is not None else 4
+    return open_graph(graph, read_classes(classes or str(default)), revealing)
 
 
 def with_costs(graph: FeedbackGraph, texts: list[str] | None) -> FeedbackGraph:

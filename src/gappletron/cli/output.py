@@ -263,7 +263,7 @@ def _rows_in_lines(text: str) -> str:
 
 def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str, Any]:
     """What ``--json`` writes."""
-    from gappletron.graphs.costs import changed
+    from gappletron.graphs.costs import list_changed
     from gappletron.kernel.spelling import encode_piece, to_json
 
     graph = runs.graph
@@ -289,7 +289,7 @@ def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str,
             "dominating_set_is_exact": graph.dominating_set_is_exact,
             "rho": graph.rho,
             "least_rho": graph.least_rho,
-            **({"costs": changed(graph)} if graph.has_costs else {}),
+            **({"costs": list_changed(graph.costs, graph.actions, graph.classes)} if graph.has_costs else {}),
         },
         "runs": [
             {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,7 +13,9 @@ from numpy.typing import NDArray
 from gappletron.base.checks import Label
 from gappletron.base.errors import UserError
 from gappletron.base.text import check_settings, listing, split_settings, unknown
-from gappletron.graphs.graph import FeedbackGraph, _class_labels, _label
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.graphs.labels import check_classes, check_label
+from gappletron.graphs.presets import PRESETS
 
 
 def open_graph(
@@ -22,7 +25,7 @@ def open_graph(
     *,
     classes_given: bool = True,
 ) -> FeedbackGraph:
-    """The graph that `graph` names: a FeedbackGraph, a file that ends in ``.json``, or a preset for these classes.
+    """Return the graph that `graph` names: a FeedbackGraph, a file that ends in ``.json``, or a preset.
 
     The class that reveals is part of the text, ``"filtering:revealing=ham"``, or is given as `revealing`: a class, or a
     list of them. A class is found by its name, or by its text where that is unique, so ``"1"`` finds the class 1.
@@ -42,37 +45,37 @@ def open_graph(
     if is_file:
         return FeedbackGraph.from_json(graph)
     name, settings = split_settings(graph) if isinstance(graph, str) else (graph, {})
-    if name not in FeedbackGraph.PRESETS:
-        raise unknown(name, "graph", [*FeedbackGraph.PRESETS, "FILE.json"])
-    names = _class_labels(classes)
-    by_first = name in FeedbackGraph.BY_REVEALING_CLASS
-    check_settings(settings, ["revealing"] if by_first else [], str(graph))
+    if name not in FeedbackGraph.PRESETS:  # a tuple: what is not a text need not have a hash
+        raise unknown(name, "graph", [*PRESETS, "FILE.json"])
+    names = check_classes(classes)
+    by_class = PRESETS[name].by_class
+    check_settings(settings, ["revealing"] if by_class else [], str(graph))
     if settings and revealing is not None:
         raise UserError(
             f"{graph!r} names the class that reveals, and so does revealing={revealing!r}: give one of them"
         )
     chosen = settings.get("revealing", revealing)
-    if by_first and chosen is None and not classes_given:
+    if by_class and chosen is None and not classes_given:
         raise UserError(
             f"the {name} graph needs the class that reveals, because the order of the classes {listing(names)} was "
             f"derived from the data: name it, for example '{name}:revealing={names[0]}'"
         )
     if isinstance(chosen, list | tuple | np.ndarray):
-        chosen = [_class_meant(item, names) for item in chosen]
+        chosen = [_match_class(item, names) for item in chosen]
     elif chosen is not None:
-        chosen = _class_meant(chosen, names)
-    return FeedbackGraph.preset(str(name), names, chosen)
+        chosen = _match_class(chosen, names)
+    return FeedbackGraph.preset(name, names, chosen)
 
 
 def match_classes(stream_classes: Sequence[Label], graph: FeedbackGraph) -> NDArray[np.int64] | None:
-    """For each of the stream's classes its position in the graph, or None where the two agree.
+    """Return the position of each of the stream's classes in the graph, or None where the two agree.
 
     A class that the graph does not have is looked for by its text, since a file's 1 may be a graph file's "1".
 
     >>> match_classes([0, 1, 2], FeedbackGraph.bandit(["2", "0", "1"]))
     array([1, 2, 0])
     """
-    found = _matched(stream_classes, graph.classes)
+    found = _match(stream_classes, graph.classes)
     for name, place in zip(stream_classes, found, strict=True):
         if place is None:
             raise UserError(
@@ -88,32 +91,26 @@ def match_classes(stream_classes: Sequence[Label], graph: FeedbackGraph) -> NDAr
 
 
 def find_new_classes(stream_classes: Sequence[Label], graph: FeedbackGraph) -> list[Label]:
-    """Those of the stream's classes that the graph does not have, neither by name nor by text.
+    """Return those of the stream's classes that the graph does not have, neither by name nor by text.
 
     >>> find_new_classes(["0", "2"], FeedbackGraph.bandit([0, 1]))
     ['2']
     """
-    found = _matched(stream_classes, graph.classes)
+    found = _match(stream_classes, graph.classes)
     return [name for name, place in zip(stream_classes, found, strict=True) if place is None]
 
 
-def _class_meant(name: Any, classes: tuple[Label, ...]) -> Label:
-    plain = _label(name, "revealing class")
-    (place,) = _matched([plain], classes)
+def _match_class(name: Any, classes: tuple[Label, ...]) -> Label:
+    plain = check_label(name, "revealing class")
+    (place,) = _match([plain], classes)
     if place is None:
         raise unknown(plain, "class", classes)
     return classes[place]
 
 
-def _matched(names: Iterable[Label], classes: Sequence[Label]) -> list[int | None]:
-    """For each name the position of the class with that type and value, else of the only class with that text."""
+def _match(names: Iterable[Label], classes: Sequence[Label]) -> list[int | None]:
+    """Return for each name the position of the class of that type and value, else of the only class of that text."""
     exact = {(type(name), name): place for place, name in enumerate(classes)}
-    by_text: dict[str, list[int]] = {}
-    for place, name in enumerate(classes):
-        by_text.setdefault(str(name), []).append(place)
-
-    def place_of(name: Label) -> int | None:
-        candidates = by_text.get(str(name), [])
-        return exact.get((type(name), name), candidates[0] if len(candidates) == 1 else None)
-
-    return [place_of(name) for name in names]
+    texts = Counter(map(str, classes))
+    by_text = {str(name): place for place, name in enumerate(classes) if texts[str(name)] == 1}
+    return [exact.get((type(name), name), by_text.get(str(name))) for name in names]
