@@ -22,8 +22,8 @@ import numpy as np
 from gappletron import FeedbackGraph, Limits, Monitor, Player, Synthetic, Watch, helper
 from gappletron.data.open import open_stream
 from gappletron.data.prepared import prepare_chunks
-from gappletron.graphs.graph import open_graph
-from gappletron.kernel.pieces import entry
+from gappletron.graphs.open import open_graph
+from gappletron.kernel.compiling import entry
 from gappletron.kernel.state import Sizes, State
 from gappletron.play.rounds import draw, new_tally
 from gappletron.play.watch import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gappletron.kernel.spelling import json_ready, spelled
+from gappletron.kernel.spelling import encode_piece, to_json
 from gappletron.paper.runner import learner_of, marks
 from gappletron.paper.store import Outcome, Result
 from gappletron.paper.sweeps import FIGURES, selected
@@ -44,7 +44,7 @@ def result_of(
     return Result(
         task,
         Outcome(
-            json.dumps(json_ready(spelled(learner_of(task)))),
+            json.dumps(to_json(encode_piece(learner_of(task)))),
             norm,
             mistakes,
             labels_seen,

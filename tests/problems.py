@@ -30,9 +30,8 @@ from gappletron import (
     cli,
     named,
 )
-from gappletron.kernel.lanes import lanes_for
-from gappletron.kernel.numerics import Row
-from gappletron.kernel.pieces import in_mode
+from gappletron.kernel.compiling import in_mode
+from gappletron.kernel.numerics import Row, lanes_for
 from gappletron.kernel.state import Sizes, State
 
 LOSSES = {

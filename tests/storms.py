@@ -45,8 +45,8 @@ from gappletron import (
 from gappletron.base.errors import SpentReceipt, Unavailable
 from gappletron.data.stream import make_chunk
 from gappletron.kernel import pieces
+from gappletron.kernel.compiling import prepare
 from gappletron.kernel.numerics import LARGEST_VALUE
-from gappletron.kernel.pieces import ready
 from gappletron.online import events
 from gappletron.online.folder import FolderStore, read_groups
 from gappletron.paper.store import Outcome, Result, Store, read_results
@@ -794,8 +794,8 @@ def interrupted_compiling(strikes, seed):
         values = np.ones(2)
         with lightning() as strike_after, contextlib.suppress(Struck):
             strike_after(int(rng.integers(500, 60_000)))
-            ready(made["added"], values)
-        assert ready(made["added"], values)(values) == number + 1.0
+            prepare(made["added"], values)
+        assert prepare(made["added"], values)(values) == number + 1.0
 
 
 def stopped_commands(count, seed, folder):

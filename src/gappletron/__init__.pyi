@@ -22,7 +22,8 @@ from .data.stream import Chunk as Chunk, Stream as Stream
 from .data.svmlight import SvmlightFile as SvmlightFile
 from .data.synthetic import Synthetic as Synthetic
 from .graphs.graph import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays, Plan as Plan
-from .kernel.pieces import Piece as Piece, compiled as compiled, helper as helper, interpreted as interpreted
+from .kernel.compiling import interpreted as interpreted
+from .kernel.pieces import Piece as Piece, compiled as compiled, helper as helper
 from .kernel.state import Field as Field, Scratch as Scratch
 from .learners.banditron import Banditron as Banditron, BanditronIW as BanditronIW
 from .learners.estimators import Estimator as Estimator

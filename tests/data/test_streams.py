@@ -23,7 +23,7 @@ from gappletron.data.svmlight import SvmlightFile
 from gappletron.data.synthetic import Synthetic
 from gappletron.data.transform import _normalize, _write_biased, transform
 from gappletron.kernel import pieces
-from gappletron.kernel.pieces import interpreted
+from gappletron.kernel.compiling import interpreted
 
 ROWS = [[0.0, 2.0, -1.5], [0.0, 0.0, 0.0], [1.0, 0.0, -0.0], [3.0, 4.0, 0.0]]
 LABELS = ["b", "a", "b", "c"]

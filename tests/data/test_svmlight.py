@@ -21,7 +21,7 @@ from gappletron.data import sources, svmlight
 from gappletron.data.stream import FirstRounds
 from gappletron.data.svmlight import SvmlightFile
 from gappletron.data.transform import transform
-from gappletron.kernel.pieces import interpreted
+from gappletron.kernel.compiling import interpreted
 from problems import no_error_left
 
 QUICK = settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])

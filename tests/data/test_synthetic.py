@@ -13,7 +13,7 @@ from gappletron.base.errors import UserError
 from gappletron.data import synthetic
 from gappletron.data.stream import CHUNK, Chunk, FirstRounds
 from gappletron.data.synthetic import Synthetic
-from gappletron.kernel.pieces import interpreted
+from gappletron.kernel.compiling import interpreted
 
 FALSE_ALARM = 1e-6
 """Chance that a distributional test fails on correct code, were the seed not fixed."""

@@ -37,9 +37,9 @@ from gappletron import (
     names,
     play,
 )
-from gappletron.graphs.graph import open_graph
+from gappletron.graphs.costs import read_costs as parsed_costs
+from gappletron.graphs.open import open_graph
 from gappletron.kernel.numerics import dot
-from gappletron.kernel.spelling import costs as parsed_costs
 from gappletron.learners.learner import cost_of
 from gappletron.learners.registry import check_can_play
 from gappletron.play.engine import NO_MARKS

@@ -116,15 +116,15 @@ def test_replace_reaches_into_the_parts_where_that_is_unambiguous():
 def test_interpreted_holds_for_its_own_thread_alone():
     from concurrent.futures import ThreadPoolExecutor
 
-    from gappletron.kernel.pieces import specialised
+    from gappletron.kernel.compiling import specialise
 
     def add(a, b):
         return a + b
 
     with ThreadPoolExecutor(1) as other, gappletron.interpreted():
-        assert specialised(add, 1, 2) is add
-        assert other.submit(specialised, add, 1, 2).result() is not add
-    assert specialised(add, 1, 2) is not add
+        assert specialise(add, 1, 2) is add
+        assert other.submit(specialise, add, 1, 2).result() is not add
+    assert specialise(add, 1, 2) is not add
 
 
 def test_a_model_stays_compiled_or_interpreted_as_it_was_made(monkeypatch):
@@ -141,13 +141,13 @@ def test_a_model_stays_compiled_or_interpreted_as_it_was_made(monkeypatch):
     compiled = gappletron.Online("gapsmh", bandit, features=2)
     with gappletron.interpreted():
         expected = used(compiled)
-    asked, specialised = [], gappletron.kernel.pieces._specialised
+    asked, specialise = [], gappletron.kernel.compiling._specialised
 
     def remember(function, classes):
         asked.append(function.__name__)
-        return specialised(function, classes)
+        return specialise(function, classes)
 
-    monkeypatch.setattr("gappletron.kernel.pieces._specialised", remember)
+    monkeypatch.setattr("gappletron.kernel.compiling._specialised", remember)
     assert used(plain) == expected
     assert asked == ["measured_rows"]  # of a batch: it knows nothing of the model
 
@@ -268,14 +268,14 @@ SCRIPT = """
     import json
     import numpy as np
     import gappletron
-    from gappletron.kernel import pieces
+    from gappletron.kernel import compiling
 
     kernels = {}
-    specialised = pieces._specialised
+    specialised = compiling._specialised
     def remember(function, classes):
         kernel = kernels[function.__name__, classes] = specialised(function, classes)
         return kernel
-    pieces._specialised = remember
+    compiling._specialised = remember
     rng = np.random.default_rng(0)
     runs = gappletron.Runs("gapsmh", (rng.normal(size=(300, 5)), rng.integers(0, 3, 300)), "bandit", jobs=1)
     list(runs)
@@ -324,7 +324,7 @@ def test_the_cache_is_hit_and_every_change_is_noticed(tmp_path):
     assert files_in(cache) == before
 
     # An edit in the file of a piece that the loop only calls is noticed.
-    losses = sources / "gappletron" / "losses.py"
+    losses = sources / "gappletron" / "learners" / "losses.py"
     text = losses.read_text()
     assert text.count("return 2.0\n") == 1
     losses.write_text(text.replace("return 2.0\n", "return 0.5\n"))
@@ -333,7 +333,7 @@ def test_the_cache_is_hit_and_every_change_is_noticed(tmp_path):
     assert edited != first
 
     # A rename does not trip over what older processes wrote.
-    for path in sources.rglob("*.py"):
+    for path in sources.rglob("*.py*"):
         path.write_text(path.read_text().replace("AdaptiveOGD", "AdaptiveDescent"))
     misses, hits, *renamed = run_script(sources, cache)
     assert (misses, hits, renamed) == (compiled, 0, edited)
@@ -341,14 +341,14 @@ def test_the_cache_is_hit_and_every_change_is_noticed(tmp_path):
 
 def test_code_with_a_piece_from_outside_is_not_cached(tmp_path, monkeypatch):
     from gappletron.data.normalization import AsGiven
-    from gappletron.kernel.pieces import specialised
+    from gappletron.kernel.compiling import specialise
     from gappletron.play.rounds import decide, new_clock, new_desk
 
     graph, x = FeedbackGraph.bandit(2), row_of([1.0], 2)
     desk = new_desk(2, 2, new_clock(), AsGiven(), (), 0)
     ours, theirs = Gappletron(), Gappletron(make_loss(1.0)())
     kernels = [
-        specialised(decide, learner, state_of(learner, 1, 2).tuple, learner.plan(graph), x, desk)
+        specialise(decide, learner, state_of(learner, 1, 2).tuple, learner.plan(graph), x, desk)
         for learner in (ours, theirs)
     ]
     assert [kernel._cache.cache_path is None for kernel in kernels] == [False, True]
@@ -359,7 +359,7 @@ def test_no_entry_point_of_compiled_code_returns_a_named_tuple(tmp_path):
     from numba.core import types
 
     from gappletron import Online, SvmlightFile, open_stream
-    from gappletron.kernel.pieces import entry_points
+    from gappletron.kernel.compiling import entry_points
     from gappletron.paper.comparator import best_comparator
 
     path = tmp_path / "mail.svm"
@@ -398,7 +398,7 @@ def test_no_entry_point_of_compiled_code_returns_a_named_tuple(tmp_path):
 PRINTING = """
 import numpy as np
 from gappletron import Loss
-from gappletron.kernel.pieces import specialised
+from gappletron.kernel.compiling import specialise
 
 class Talking(Loss):
     def value(self, scores, greedy, y):
@@ -414,7 +414,7 @@ def value_of(loss, scores, greedy, y):
     return loss.value(scores, greedy, y)
 
 arguments = Talking(), np.array([0.5, 1.5]), 0, 1
-print(specialised(value_of, *arguments)(*arguments))
+print(specialise(value_of, *arguments)(*arguments))
 """
 
 
@@ -427,13 +427,13 @@ def test_inlined_code_finds_its_python_objects():
 def test_what_is_inlined_has_no_machine_code_of_its_own():
     from numba.core.registry import cpu_target
 
-    from gappletron.kernel.pieces import specialised
+    from gappletron.kernel.compiling import specialise
 
     def twice(loss, scores, greedy, y):
         return 2.0 * loss.value(scores, greedy, y)
 
     arguments = SmoothHinge(), np.array([0.5, 1.5]), 0, 1
-    kernel = specialised(twice, *arguments)
+    kernel = specialise(twice, *arguments)
     assert kernel(*arguments) == 2.0 * SmoothHinge().value(*arguments[1:])
     library = kernel.overloads[kernel.signatures[0]].library
     engine = cpu_target.target_context.codegen()._engine

@@ -26,13 +26,16 @@ from gappletron import (
     open_stream,
     play,
 )
-from gappletron.graphs.graph import class_positions, open_graph
-from gappletron.kernel.spelling import class_names, json_ready, named_numbers, parsed, rebuilt, spelled, split
+from gappletron.base.text import read_classes, read_numbers, split_settings
+from gappletron.graphs.open import match_classes, open_graph
+from gappletron.kernel.spelling import decode_piece, encode_piece, read_piece, to_json
 
 READERS = {
     "learner": lambda text: named(text.replace("NAME", "banditron").replace("KEY", "gamma")),
-    "optimizer": lambda text: parsed(Optimizer, text.replace("NAME", "fixed-ogd").replace("KEY", "rate"), "optimizer"),
-    "rule": lambda text: parsed(
+    "optimizer": lambda text: read_piece(
+        Optimizer, text.replace("NAME", "fixed-ogd").replace("KEY", "rate"), "optimizer"
+    ),
+    "rule": lambda text: read_piece(
         Exploration, text.replace("NAME", "top-up").replace("KEY", "gamma"), "exploration rule"
     ),
     "stream": lambda text: open_stream(text.replace("NAME", "synthetic").replace("KEY", "seed")),
@@ -70,33 +73,33 @@ def test_spaces_and_an_empty_list_of_settings_do_no_harm(read):
 
 def test_long_texts_are_cut_in_messages():
     with pytest.raises(UserError) as caught:
-        split("a:" + "9" * 5000)
+        split_settings("a:" + "9" * 5000)
     assert len(str(caught.value)) < 300
 
 
 def test_texts():
-    assert split("digits") == ("digits", {})
-    assert split("a:b=c=d") == ("a", {"b": "c=d"})
-    assert named_numbers("a:b=1e6,c=0.5,d=-2") == ("a", {"b": 1_000_000, "c": 0.5, "d": -2})
-    assert class_names("2") == (0, 1)
-    assert class_names("1,2") == ("1", "2")
+    assert split_settings("digits") == ("digits", {})
+    assert split_settings("a:b=c=d") == ("a", {"b": "c=d"})
+    assert read_numbers("a:b=1e6,c=0.5,d=-2") == ("a", {"b": 1_000_000, "c": 0.5, "d": -2})
+    assert read_classes("2") == (0, 1)
+    assert read_classes("1,2") == ("1", "2")
     for wrong in ("1", "10001", "9" * 5000):
         with pytest.raises(UserError, match="is not a number of classes: choose 2 to 10000"):
-            class_names(wrong)
+            read_classes(wrong)
 
 
 # --------------------------------------------------------------------------------------------------------------- pieces
 
 
 def test_pieces_by_text():
-    assert parsed(Optimizer, "ada-grad", "optimizer") == AdaGrad()
-    assert parsed(Optimizer, "fixed-ogd:rate=0.5,radius=2", "optimizer") == FixedOGD(0.5, 2)
-    assert parsed(Exploration, "top-up:gamma=2", "exploration rule") == TopUp(2)
-    assert parsed(Exploration, "paper", "exploration rule") == Paper()
+    assert read_piece(Optimizer, "ada-grad", "optimizer") == AdaGrad()
+    assert read_piece(Optimizer, "fixed-ogd:rate=0.5,radius=2", "optimizer") == FixedOGD(0.5, 2)
+    assert read_piece(Exploration, "top-up:gamma=2", "exploration rule") == TopUp(2)
+    assert read_piece(Exploration, "paper", "exploration rule") == Paper()
     assert named("banditron:gamma=0.1") == Banditron(0.1)
     for text in ("", "nonsense", "smooth-hinge", "fixed-ogd:rate=-1"):
         with pytest.raises(UserError):
-            parsed(Optimizer, text, "optimizer")
+            read_piece(Optimizer, text, "optimizer")
 
 
 def test_only_the_rules_of_the_family_are_offered():
@@ -107,7 +110,7 @@ def test_only_the_rules_of_the_family_are_offered():
         match=r"'gaptron-mix': choose one of 'burn-in', 'epsilon-greedy', 'greedy', 'inverse-gap', 'optimised', "
         r"'paper', 'square-cb', 'top-up'\Z",
     ):
-        parsed(Exploration, "gaptron-mix", "exploration rule")
+        read_piece(Exploration, "gaptron-mix", "exploration rule")
 
 
 def test_a_learner_without_numbers():
@@ -117,11 +120,11 @@ def test_a_learner_without_numbers():
 
 @pytest.mark.parametrize("learner", [Gappletron(), Gappletron(Hinge(0.3), ProjectedOGD(2), Paper(0.1))])
 def test_spelled_and_rebuilt(learner):
-    assert rebuilt(json.loads(json.dumps(spelled(learner)))) == learner
+    assert decode_piece(json.loads(json.dumps(encode_piece(learner)))) == learner
 
 
 def test_json_has_no_infinity():
-    assert json_ready(spelled(FixedOGD())) == {"piece": "FixedOGD", "rate": FixedOGD().rate, "radius": "inf"}
+    assert to_json(encode_piece(FixedOGD())) == {"piece": "FixedOGD", "rate": FixedOGD().rate, "radius": "inf"}
 
 
 # --------------------------------------------------------------------------------------------------------------- graphs
@@ -168,13 +171,13 @@ def test_a_class_is_found_by_its_type_before_its_text():
 
 
 def test_the_classes_of_a_stream_in_a_graph():
-    assert class_positions([0, 1, 2], FeedbackGraph.bandit(3)) is None
-    assert class_positions([0, 1], FeedbackGraph.bandit(["1", "0", "x"])).tolist() == [1, 0]
-    assert class_positions(["1", 1], FeedbackGraph.bandit([1, "1"])).tolist() == [1, 0]
+    assert match_classes([0, 1, 2], FeedbackGraph.bandit(3)) is None
+    assert match_classes([0, 1], FeedbackGraph.bandit(["1", "0", "x"])).tolist() == [1, 0]
+    assert match_classes(["1", 1], FeedbackGraph.bandit([1, "1"])).tolist() == [1, 0]
     with pytest.raises(UserError, match="the stream has the class 'c', but the graph 'bandit' knows only 'a', 'b'"):
-        class_positions(["a", "c"], FeedbackGraph.bandit(["a", "b"]))
+        match_classes(["a", "c"], FeedbackGraph.bandit(["a", "b"]))
     with pytest.raises(UserError, match="are one class of the graph"):
-        class_positions(["1", 1], FeedbackGraph.bandit([1, 2]))
+        match_classes(["1", 1], FeedbackGraph.bandit([1, 2]))
 
 
 def test_playing_a_graph_by_text():
@@ -185,7 +188,7 @@ def test_playing_a_graph_by_text():
 
 
 def test_graphs_by_text_need_no_compiler():
-    code = "import sys\nfrom gappletron.graphs.graph import open_graph\nopen_graph('filtering:revealing=1', 3)\n"
+    code = "import sys\nfrom gappletron.graphs.open import open_graph\nopen_graph('filtering:revealing=1', 3)\n"
     subprocess.run([sys.executable, "-c", code + "assert 'numba' not in sys.modules"], check=True)
 
 

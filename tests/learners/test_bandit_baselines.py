@@ -11,7 +11,7 @@ from scipy import sparse
 
 import reference
 from gappletron import ArrayStream, FeedbackGraph, Player, Round, Runs, UserError, interpreted, play, tuned
-from gappletron.kernel.pieces import is_interpreted
+from gappletron.kernel.compiling import is_interpreted
 from gappletron.learners.banditron import Banditron, BanditronIW
 from gappletron.learners.newtron import Newtron, PNewtron
 from gappletron.learners.soba import AdaptiveRate, FixedRate, Soba, SobaDiag

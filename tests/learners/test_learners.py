@@ -29,8 +29,8 @@ from gappletron import (
     play,
     tuned,
 )
-from gappletron.kernel.pieces import ready
-from gappletron.kernel.spelling import rebuilt, spelled
+from gappletron.kernel.compiling import prepare
+from gappletron.kernel.spelling import decode_piece, encode_piece
 from gappletron.play.rounds import new_tally
 from problems import CONTRACT_GRAPHS, playable, small_stream
 from storms import broken, chunk_of, extreme_rows
@@ -97,14 +97,14 @@ def test_can_play_something_and_says_what_it_is(learner, name):
     assert learner.setting
     assert learner.reference
     assert named(learner.name) == learner
-    assert rebuilt(spelled(learner)) == learner
+    assert decode_piece(encode_piece(learner)) == learner
 
 
 def test_a_graph_it_cannot_play_is_refused_in_a_sentence_that_names_others(name, monkeypatch):
     def fail(*args):
         raise AssertionError("something was compiled")
 
-    monkeypatch.setattr("gappletron.kernel.pieces.specialised", fail)
+    monkeypatch.setattr("gappletron.kernel.compiling.specialise", fail)
     for graph in CONTRACT_GRAPHS:
         if named(name).refusal(graph) is not None:
             for attempt in (
@@ -142,7 +142,7 @@ def test_compiled_equals_interpreted(name):
     assert (compiled.mistakes, compiled.explored, compiled.rate_sum) == (plain.mistakes, plain.explored, plain.rate_sum)
     learner, scores = named(name), np.random.default_rng(2).normal(size=graph.n_classes)
     greedy = int(np.argmax(scores))
-    loss = ready(surrogate_of, learner, scores, greedy, 0)
+    loss = prepare(surrogate_of, learner, scores, greedy, 0)
     for label in range(graph.n_classes):
         assert loss(learner, scores, greedy, label) == learner.surrogate(scores, greedy, label)
     assert_equal_on_extreme_rows(name, graph)  # here, and not in test_numbers.py: the same code is compiled once

@@ -35,7 +35,7 @@ from gappletron import (
     play,
     tuned,
 )
-from gappletron.kernel.spelling import parsed, rebuilt, spelled
+from gappletron.kernel.spelling import decode_piece, encode_piece, read_piece
 from gappletron.kernel.state import Sizes, State
 from gappletron.learners.exploration.minimax import ANY, BANDIT, REVEALING, game_of, least_play, work_space
 from problems import (
@@ -576,6 +576,6 @@ def test_it_has_no_gamma_and_is_spelled_as_the_others():
     with pytest.raises(UserError, match="no gamma to set"):
         LEARNER.with_gamma(1.0)
     assert tuned(LEARNER, "expectation", FeedbackGraph.bandit(3), max_norm=1.0) == LEARNER
-    assert parsed(Exploration, "optimised:caution=0.3", "exploration rule") == Optimised(0.3)
-    assert rebuilt(spelled(LEARNER)) == LEARNER
+    assert read_piece(Exploration, "optimised:caution=0.3", "exploration rule") == Optimised(0.3)
+    assert decode_piece(encode_piece(LEARNER)) == LEARNER
     assert "Optimised" in Optimised().theorem_refusal(FeedbackGraph.bandit(3))

@@ -15,7 +15,7 @@ from scipy import optimize, sparse
 
 import reference
 from gappletron import UNSEEN, ArrayStream, FeedbackGraph, Online, Player, Runs, UserError, interpreted, play, tuned
-from gappletron.kernel.pieces import is_interpreted
+from gappletron.kernel.compiling import is_interpreted
 from gappletron.learners import exp3, perceptron, second_order
 from gappletron.learners.exp3 import Exp3G
 from gappletron.learners.learner import Round

@@ -161,7 +161,7 @@ def test_records_through_an_encoder_are_logged_as_features(tmp_path):
 
 
 def test_compiled_rounds_are_replayed_to_the_same_bits(tmp_path):
-    from gappletron.kernel.pieces import in_mode
+    from gappletron.kernel.compiling import in_mode
 
     with in_mode(False):
         model = opened(tmp_path / "journal", durability="os", snapshot_every=40)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from gappletron import UNSEEN, FeedbackGraph, Online, UserError, interpreted
-from gappletron.kernel.pieces import in_mode
+from gappletron.kernel.compiling import in_mode
 from problems import no_error_left
 
 GRAPH = FeedbackGraph.bandit(["a", "b", "c"])

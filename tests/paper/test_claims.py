@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gappletron import FeedbackGraph, Gappletron, ProjectedOGD, SmoothHinge, UserError, open_stream, tuned
-from gappletron.kernel.pieces import source_hash
+from gappletron.kernel.compiling import source_hash
 from gappletron.paper.claims import CLAIMS, verdicts
 from gappletron.paper.evidence import FAILS, HOLDS, UNKNOWN
 from gappletron.paper.runner import execute

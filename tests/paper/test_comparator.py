@@ -33,9 +33,8 @@ from gappletron import (
     tuned,
 )
 from gappletron.data.stream import make_chunk
-from gappletron.kernel.lanes import lanes_for
-from gappletron.kernel.numerics import hinge_direction, margin, rival
-from gappletron.kernel.pieces import ready
+from gappletron.kernel.compiling import prepare
+from gappletron.kernel.numerics import hinge_direction, lanes_for, margin, rival
 from gappletron.learners.losses import hinge_plane
 from gappletron.paper.comparator import best_comparator
 from problems import LOSSES, small_stream
@@ -373,7 +372,7 @@ def test_a_pass_adds_up(loss):
         scores, direction = (np.zeros(lanes.padded(3))[:3] for _ in range(2))
         buffers = module.Buffers(scores, direction, np.zeros(4), lanes)
         arguments = loss, weights, chunk, skipped, mu, gradient, buffers
-        ready(module.add_planes, *arguments)(*arguments)
+        prepare(module.add_planes, *arguments)(*arguments)
         assert not gradient[:, 3:].any()
         return buffers.sums, gradient[:, :3]
 

@@ -23,9 +23,9 @@ import pytest
 
 from gappletron import FixedOGD, UserError, play
 from gappletron.base.progress import View, sweep_view
-from gappletron.kernel import pieces
-from gappletron.kernel.pieces import source_hash
-from gappletron.kernel.spelling import from_json, json_ready, rebuilt, spelled
+from gappletron.kernel import compiling
+from gappletron.kernel.compiling import source_hash
+from gappletron.kernel.spelling import decode_piece, encode_piece, from_json, to_json
 from gappletron.paper import runner
 from gappletron.paper.reproduce import reproduce
 from gappletron.paper.runner import execute, graph_of, learner_of, prepare
@@ -106,11 +106,11 @@ def test_a_row_is_what_play_says():
 def test_the_stored_parameters_are_the_learner(figure):
     """Also where a number is infinite, which JSON cannot hold."""
     for task in {(task.graph, task.learner, task.tuning): task for task in selected([figure], rounds=1000)}.values():
-        parameters = json.dumps(json_ready(spelled(learner_of(task))))
+        parameters = json.dumps(to_json(encode_piece(learner_of(task))))
         outcome = dataclasses.replace(result_for(task).outcome, parameters=parameters)
         assert Result(task, outcome).learner == learner_of(task)
     endless = FixedOGD(rate=0.5)
-    assert rebuilt(from_json(json.loads(json.dumps(json_ready(spelled(endless)), allow_nan=False)))) == endless
+    assert decode_piece(from_json(json.loads(json.dumps(to_json(encode_piece(endless)), allow_nan=False)))) == endless
 
 
 def test_the_table_has_its_columns_and_is_sorted(undisturbed):
@@ -238,11 +238,11 @@ def test_killed_again_and_again_it_ends_with_the_same_table(tmp_path):
 
 def test_one_loop_probes_and_plays(monkeypatch):
     """What an adversary plays to find its segment needs no compilation of its own."""
-    monkeypatch.setattr(pieces, "entry_points", [])
-    monkeypatch.setattr(pieces, "_specialised", functools.cache(pieces._specialised.__wrapped__))
+    monkeypatch.setattr(compiling, "entry_points", [])
+    monkeypatch.setattr(compiling, "_specialised", functools.cache(compiling._specialised.__wrapped__))
     for learner in ("gapsmh", "banditron-iw"):
         execute(next(task for task in selected(["lower-filtering"], 60, 2) if task.learner.startswith(learner)))
-    loops = [kernel for kernel in pieces.entry_points if kernel.py_func is advance]
+    loops = [kernel for kernel in compiling.entry_points if kernel.py_func is advance]
     assert [len(kernel.signatures) for kernel in loops] == [1, 1]
 
 

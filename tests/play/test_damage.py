@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from gappletron import FeedbackGraph, Online, Player, UserError, interpreted
-from gappletron.graphs import domination, graph as graphs
-from gappletron.kernel.pieces import source_hash
+from gappletron.graphs import cover, graph as graphs
+from gappletron.kernel.compiling import source_hash
 from gappletron.paper.store import COLUMNS, Result, Store, _checksum, read_results
 from gappletron.paper.sweeps import selected
 from gappletron.play import saved
@@ -179,7 +179,7 @@ def test_loading_never_searches_for_a_dominating_set(tmp_path, version, monkeypa
         from test_receipts import as_version_1
 
         as_version_1(path, path)
-    for module, name in ((graphs, "find_dominating_set"), (domination, "minimum_dominating_set")):
+    for module, name in ((graphs, "find_dominating_set"), (cover, "find_dominating_set")):
         monkeypatch.setattr(module, name, lambda *_: pytest.fail("the exact search was run"))
     loaded = Online.load(path)
     assert loaded.graph == graph

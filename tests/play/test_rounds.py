@@ -164,13 +164,13 @@ def test_one_compilation_whatever_the_input(monkeypatch):
     """A hidden second signature is a hidden recompilation in every process."""
     from scipy import sparse
 
-    from gappletron.kernel import pieces
+    from gappletron.kernel import compiling
     from gappletron.play.player import Player
     from gappletron.play.rounds import new_tally
 
     # Dispatchers of its own, so that it does not matter what other tests have compiled.
-    monkeypatch.setattr(pieces, "entry_points", [])
-    monkeypatch.setattr(pieces, "_specialised", functools.cache(pieces._specialised.__wrapped__))
+    monkeypatch.setattr(compiling, "entry_points", [])
+    monkeypatch.setattr(compiling, "_specialised", functools.cache(compiling._specialised.__wrapped__))
     graph, learner = FeedbackGraph.bandit(3), Gappletron()
     X, y = small_stream(np.random.default_rng(2), 40, 5, 3)
     big = sparse.csr_matrix(X)
@@ -195,7 +195,7 @@ def test_one_compilation_whatever_the_input(monkeypatch):
     ):
         receipt = model.act(x)
         model.learn(receipt.id, receipt.action)
-    compiled = [(kernel.py_func.__name__, len(kernel.signatures)) for kernel in pieces.entry_points]
+    compiled = [(kernel.py_func.__name__, len(kernel.signatures)) for kernel in compiling.entry_points]
     assert {"advance", "act", "learn", "measured_rows", "checked"} <= {name for name, _ in compiled}
     # Indices of 32 and of 64 bits are checked.
     assert [(name, count) for name, count in compiled if count != 1] == [("checked", 2)]

@@ -6,58 +6,19 @@ and labels, or raise :class:`UserError`.
 
 from __future__ import annotations
 
-import difflib
 import math
 import numbers
 import operator
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from gappletron.base.errors import UserError
 
-__all__ = ["Label"]
-
 Label: TypeAlias = str | int | bool | None
 """What a class or an action may be called: it must survive a JSON file and compare without surprises."""
-
-
-LETTERS_SHOWN = 80
-
-
-def listing(items: Iterable[object], most: int = 8) -> str:
-    """The items as a phrase, each shortened, cut after `most` of them.
-
-    >>> listing("abc"), listing(range(10), most=3)
-    ("'a', 'b', 'c'", '0, 1, 2 and 7 more')
-    """
-    listed = list(items)
-    more = len(listed) - most
-    shown = ", ".join(shortened(repr(item), LETTERS_SHOWN) for item in listed[:most])
-    return shown if more <= 0 else f"{shown} and {more} more"
-
-
-def printable(text: str) -> str:
-    """The text with escapes in place of what a terminal or a picture cannot show: control characters, line breaks,
-    the invisible characters of Unicode, and the bytes of a file name that are not valid text.
-
-    >>> print(printable("data[1].svm"), printable("a\\x1b[2Jb\\n"), printable("\\udcff"))
-    data[1].svm a\\x1b[2Jb\\n \\udcff
-    """
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
-
-
-def shortened(text: str, most: int = 40) -> str:
-    """The text, cut with an ellipsis where it is longer than `most` characters.
-
-    >>> shortened("abcdef", most=4)
-    'abc…'
-    """
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def number(
@@ -150,33 +111,11 @@ def labels(values: Iterable[Any], name: str) -> tuple[Label, ...]:
     return result
 
 
-COMPARED_NAMES = 1000
-"""As many names are compared with an unknown one; it takes some ten milliseconds."""
-
-
-def unknown(value: object, name: str, known: Sequence[object]) -> UserError:
-    """The error for a name that is not one of `known`.
-
-    >>> print(unknown("gapsnh", "learner", ["gaphin", "gapsmh"]))
-    there is no learner 'gapsnh', did you mean 'gapsmh'? Choose one of 'gaphin', 'gapsmh'
-    >>> print(unknown("x", "learner", ["gaphin", "gapsmh"]))
-    there is no learner 'x': choose one of 'gaphin', 'gapsmh'
-    """
-    choices = listing(known, most=24)
-    shown = shortened(repr(value), LETTERS_SHOWN)
-    comparable = [item for item in known[:COMPARED_NAMES] if isinstance(item, str) and len(item) <= LETTERS_SHOWN]
-    if isinstance(value, str) and len(value) <= LETTERS_SHOWN:
-        near = difflib.get_close_matches(value, comparable, n=1)
-        if near:
-            return UserError(f"there is no {name} {shown}, did you mean {near[0]!r}? Choose one of {choices}")
-    return UserError(f"there is no {name} {shown}: choose one of {choices}")
-
-
 ALWAYS_FITS = 2**24
 """Bytes that are allocated without asking the system: the question takes longer than many short runs can spare."""
 
 
-def fits_in_memory(n_bytes: int, what: str, cure: str) -> None:
+def check_memory(n_bytes: int, what: str, cure: str) -> None:
     """Refuse an allocation that is larger than the memory that is free, before it is made."""
     if n_bytes < ALWAYS_FITS:
         return

@@ -9,6 +9,7 @@ import typer
 
 from gappletron.base.errors import UserError
 from gappletron.cli.output import check_outputs, say
+from gappletron.graphs.presets import PRESETS
 
 if TYPE_CHECKING:
     from gappletron.graphs.graph import FeedbackGraph
@@ -24,7 +25,7 @@ def describe_graph(
         str,
         typer.Argument(
             metavar="PRESET|FILE",
-            help="bandit, full, filtering, label-efficient, apple-tasting, disease-prevention, or a FILE.json.",
+            help=f"{', '.join(PRESETS)}, or a FILE.json.",
         ),
     ],
     classes: Annotated[str, typer.Option(help="For a preset: how many classes, or their names as in spam,ham.")] = "",
@@ -54,18 +55,19 @@ def describe_graph(
 
 def named_graph(graph: str, classes: str, revealing: str | None) -> FeedbackGraph:
     """The graph of a command without a stream, whose classes are an option."""
-    from gappletron.graphs.graph import open_graph
-    from gappletron.kernel.spelling import class_names
+    from gappletron.base.text import read_classes
+    from gappletron.graphs.open import open_graph
 
     if graph.endswith(".json") and classes:
         raise UserError("--classes is only for presets, and a file has its own classes: omit it")
-    default = "2" if graph.partition(":")[0] == "apple-tasting" else "4"
-    return open_graph(graph, class_names(classes or default), revealing)
+    preset = PRESETS.get(graph.partition(":")[0])
+    default = preset.n_classes if preset is not None and preset.n_classes is not None else 4
+    return open_graph(graph, read_classes(classes or str(default)), revealing)
 
 
 def with_costs(graph: FeedbackGraph, texts: list[str] | None) -> FeedbackGraph:
     """The graph with the costs of ``--cost``, in addition to those of its file."""
-    from gappletron.kernel import spelling
+    from gappletron.graphs.costs import read_costs
 
-    entries = [entry for text in texts or () for entry in spelling.costs(text, graph.actions, graph.classes)]
+    entries = [entry for text in texts or () for entry in read_costs(text, graph.actions, graph.classes)]
     return graph.with_costs(entries) if entries else graph

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gappletron.base.checks import listing, unknown
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
+from gappletron.base.text import listing, unknown
 from gappletron.cli.data import (
     Categorical,
     Columns,
@@ -163,9 +163,9 @@ def teach(
 ) -> None:
     """Learn from a file in which every label is known, without acting: a warm start."""
     from gappletron.data.prepared import prepare_chunks
-    from gappletron.graphs.graph import class_positions, new_classes, open_graph
+    from gappletron.graphs.open import find_new_classes, match_classes, open_graph
     from gappletron.online.model import Online
-    from gappletron.play.player import Player, for_records
+    from gappletron.play.player import Player
 
     target = out or model
     check_outputs(None, None, target, inputs=(data,))
@@ -178,24 +178,22 @@ def teach(
     if model.exists():
         saved = loaded(model, fixed)
         stream = opened(data, table, options, saved)
-        for name in new_classes(stream.classes, saved.graph):
+        for name in find_new_classes(stream.classes, saved.graph):
             saved.add_class(name)
     else:
         stream = opened(data, table, options)
         feedback = open_graph(graph or "bandit", stream.classes, revealing, classes_given=stream.classes_given)
-        kinds = ("auto", "auto") if stream.encoder is None else for_records("auto", "auto")
-        player = Player(
-            learner or "auto", with_costs(feedback, cost), stream.features, seed or 0, normalize=kinds[0], bias=kinds[1]
-        )
+        rows = "vectors" if stream.encoder is None else "records"
+        player = Player(learner or "auto", with_costs(feedback, cost), stream.features, rows=rows, seed=seed or 0)
         saved = Online.from_player(player, stream.encoder)
     if stream.is_open:
         raise UserError(f"{stream.name} is a pipe: name its --classes, or write it to a file first")
-    positions = class_positions(stream.classes, saved.graph)
-    rows = 0
+    positions = match_classes(stream.classes, saved.graph)
+    taught = 0
     with progress("teaching") as show:
         for chunk in prepare_chunks(stream):
             saved.player.teach(chunk if positions is None else chunk.relabelled(positions))
-            rows += len(chunk.chunk.labels)
-            show(rows, stream.rounds)
+            taught += len(chunk.chunk.labels)
+            show(taught, stream.rounds)
     saved.save(target)
     tell(f"{rows:,} rows taught; the model is in {target}")

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import typer
 
 from gappletron import __version__
-from gappletron.base.checks import printable
 from gappletron.base.errors import UserError
 from gappletron.base.progress import console, print_line, progress
 from gappletron.base.signals import NOTHING_YET, exit_code, raising
+from gappletron.base.text import make_printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 def say(text: str = "") -> None:
     """Print lines on the standard output, with escapes for what a terminal must not interpret."""
-    print("\n".join(map(printable, text.split("\n"))), flush=True)
+    print("\n".join(map(make_printable, text.split("\n"))), flush=True)
 
 
 def tell(line: str) -> None:
     """Print a line on the standard error, likewise."""
-    print_line(printable(line))
+    print_line(make_printable(line))
 
 
 def show_error(error: Exception) -> None:
@@ -219,7 +219,7 @@ def show_estimates(histories: Histories, reports: list[Report]) -> None:
         return
     rows = []
     for run, report in zip(histories, reports, strict=True):
-        name = printable(run.name) + (f" {run.repeat}" if len(histories.of(run.name)) > 1 else "")
+        name = make_printable(run.name) + (f" {run.repeat}" if len(histories.of(run.name)) > 1 else "")
         for who, rates, truth in (("policy", report.policy, f"{run.error_rate:.4f}"), ("greedy", report.greedy, "-")):
             error = rates.error
             numbers = (error.value, error.low, error.high, error.naive)
@@ -229,7 +229,7 @@ def show_estimates(histories: Histories, reports: list[Report]) -> None:
     say("\n".join(aligned(("error of", "true", "estimate", "low", "high", "naive"), rows)))
     for run, report in zip(histories, reports, strict=True):
         if report.alarm is not None:
-            say(f"{printable(run.name)}: drift since round {report.alarm.since:,}")
+            say(f"{make_printable(run.name)}: drift since round {report.alarm.since:,}")
 
 
 STANDARD_OUTPUT = Path("-")
@@ -263,22 +263,22 @@ def _rows_in_lines(text: str) -> str:
 
 def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str, Any]:
     """What ``--json`` writes."""
-    from gappletron.graphs.costs import changed
-    from gappletron.kernel.spelling import json_ready, spelled
+    from gappletron.graphs.costs import list_changed
+    from gappletron.kernel.spelling import encode_piece, to_json
 
     graph = runs.graph
     return {
         "version": __version__,
-        "stopped": None if stopped is None else printable(stopped),
+        "stopped": None if stopped is None else make_printable(stopped),
         "data": {
-            "name": printable(runs.stream.name),
+            "name": make_printable(runs.stream.name),
             "rounds": max(run.rounds for run in histories),
             "features": int(runs.stream.features),
             "classes": len(runs.stream.classes),
             **({} if runs.stream.encoder is None else {"encoder": runs.stream.encoder.to_dict()}),
         },
         "graph": {
-            "name": printable(graph.name),
+            "name": make_printable(graph.name),
             "actions": graph.n_actions,
             "classes": graph.n_classes,
             "action_names": list(graph.actions),
@@ -289,14 +289,14 @@ def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str,
             "dominating_set_is_exact": graph.dominating_set_is_exact,
             "rho": graph.rho,
             "least_rho": graph.least_rho,
-            **({"costs": changed(graph)} if graph.has_costs else {}),
+            **({"costs": list_changed(graph.costs, graph.actions, graph.classes)} if graph.has_costs else {}),
         },
         "runs": [
             {
                 "learner": run.name,
                 "repeat": run.repeat,
                 "seed": run.seed,
-                "parameters": json_ready(spelled(run.learner)),
+                "parameters": to_json(encode_piece(run.learner)),
                 **_rows_of(runs.player(run.name, run.repeat)),
                 "rounds": run.rounds,
                 "mistakes": run.mistakes,
@@ -318,6 +318,6 @@ def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str,
 
 def _rows_of(player: Player) -> dict[str, Any]:
     """How a player's rows are prepared."""
-    from gappletron.kernel.spelling import spelled
+    from gappletron.kernel.spelling import encode_piece
 
-    return {"normalization": spelled(player._engine.normalization), "bias": player._engine.bias}
+    return {"normalization": encode_piece(player._engine.normalization), "bias": player._engine.bias}

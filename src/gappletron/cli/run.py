@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gappletron.base.checks import listing, unknown
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
 from gappletron.base.signals import held_back
+from gappletron.base.text import listing, unknown
 from gappletron.cli.data import (
     Categorical,
     Columns,
@@ -188,7 +188,7 @@ def run(
     ] = False,
 ) -> None:
     """Play a stream with one or more learners and print their error rates."""
-    from gappletron.graphs.graph import open_graph
+    from gappletron.graphs.open import open_graph
     from gappletron.play.history import Histories
     from gappletron.play.runs import Runs
 
@@ -246,8 +246,9 @@ def run(
                 seed=seed,
                 normalize=normalize,
                 bias=row_bias,
-                watch=estimates.watch,
-                limits=_limits(min_propensity, budget),
+                monitor=estimates.watch,
+                min_propensity=min_propensity or 0.0,
+                budget=None if budget is None else Budget.parse(budget),
                 jobs=jobs,
             )
 
@@ -281,10 +282,10 @@ def _limits(min_propensity: float | None, budget: str | None) -> Limits:
 
 def _rows_of(stream: Stream, normalize: str, bias: bool | None) -> tuple[str, bool | str]:
     """How the rows of this stream are prepared."""
-    from gappletron.play.player import for_records
-
     row_bias: bool | str = "auto" if bias is None else bias
-    return (normalize, row_bias) if stream.encoder is None else for_records(normalize, row_bias)
+    if stream.encoder is None:
+        return normalize, row_bias
+    return "columns" if normalize == "auto" else normalize, True if row_bias == "auto" else row_bias
 
 
 def _save(path: Path, runs: Runs, model: Online | None) -> None:
@@ -324,7 +325,7 @@ def _configured(
     """The learners with the options applied to those that have such a part. A tuning is only checked: it needs the
     data.
     """
-    from gappletron.kernel.spelling import parsed
+    from gappletron.kernel.spelling import read_piece
     from gappletron.learners.estimators import Estimator
     from gappletron.learners.exploration.rule import Exploration
     from gappletron.learners.gappletron import Gappletron
@@ -334,9 +335,9 @@ def _configured(
     composite = (Gappletron, Estimator)
     changes: dict[str, Any] = {}
     if exploration is not None:
-        changes["exploration"] = parsed(Exploration, exploration, "exploration rule")
+        changes["exploration"] = read_piece(Exploration, exploration, "exploration rule")
     if optimizer is not None:
-        changes["optimizer"] = parsed(Optimizer, optimizer, "optimizer")
+        changes["optimizer"] = read_piece(Optimizer, optimizer, "optimizer")
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise UserError(f"--learner {twice[0]} was given twice: give it once, and use --repeats for more runs")

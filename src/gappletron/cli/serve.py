@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from gappletron.base.checks import unknown
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
+from gappletron.base.text import unknown
 from gappletron.cli.data import Categorical, Drop, Numeric, Text
 from gappletron.cli.graph import NewCost, named_graph, with_costs
 from gappletron.cli.output import tell

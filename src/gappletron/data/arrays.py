@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, label, labels, listing, whole
+from gappletron.base.checks import Label, label, labels, whole
 from gappletron.base.errors import UserError
+from gappletron.base.text import listing
 from gappletron.data.records.values import plain_numbers
 from gappletron.data.stream import (
     CHUNK,

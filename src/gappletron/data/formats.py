@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from gappletron.base.checks import listing, shortened, unknown
 from gappletron.base.errors import UserError
+from gappletron.base.text import listing, shorten, unknown
 from gappletron.data import sources
 from gappletron.data.records.arrow import bytes_to_texts
 from gappletron.data.records.values import decode, to_number
@@ -168,7 +168,7 @@ def _explain_csv(name: str, error: str, rows: int, header: Header) -> UserError:
         )
     found = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+): (.*)", error, re.DOTALL)
     if found is None:
-        text = shortened(" ".join(error.split()), 120)
+        text = shorten(" ".join(error.split()), 120)
         return UserError(f"{name} cannot be read after row {rows:,} ({text}): correct the file")
     number, wanted, fields, text = found.groups()
     where = f"{name}, row {number}" if number else f"{name}, after row {rows:,}"
@@ -176,7 +176,7 @@ def _explain_csv(name: str, error: str, rows: int, header: Header) -> UserError:
         "add --format csv if fields are quoted" if header.delimiter == "\t" else "quote fields that hold a delimiter"
     )
     return UserError(
-        f"{where}: a row has {fields} fields and the header {wanted} ({shortened(text, 60)!r}): {quotes}, or correct "
+        f"{where}: a row has {fields} fields and the header {wanted} ({shorten(text, 60)!r}): {quotes}, or correct "
         "the row"
     )
 
@@ -259,7 +259,7 @@ def _vw_records(source: Source, progress: Progress) -> Iterator[tuple[int, dict[
                     features[name] = features.get(name, 0.0) + float(weight or 1.0) * float(value or 1.0)
                 except ValueError:
                     raise UserError(
-                        f"{source.name}, line {number}: {shortened(word)!r} has a value or a weight that is no number: "
+                        f"{source.name}, line {number}: {shorten(word)!r} has a value or a weight that is no number: "
                         "expected word:value"
                     ) from None
         yield len(line), record
@@ -287,7 +287,7 @@ def read_parquet(source: Source, progress: Progress = None) -> Iterator[Any]:
     except (pa.ArrowException, OSError) as error:
         text = " ".join(str(error).split())
         look = looks_like(source.first_bytes()) or "check the file, or name its --format"
-        raise UserError(f"{source.name} cannot be read as Parquet ({shortened(text, 100)}): {look}") from None
+        raise UserError(f"{source.name} cannot be read as Parquet ({shorten(text, 100)}): {look}") from None
 
 
 # -------------------------------------------------------------------------------------------------------------- formats

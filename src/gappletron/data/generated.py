@@ -9,7 +9,7 @@ import numpy as np
 
 from gappletron.base.checks import number, whole
 from gappletron.data.stream import CHUNK, Chunk, Stream, make_chunk
-from gappletron.kernel.spelling import settings
+from gappletron.base.text import read_settings
 
 
 class GeneratedStream(Stream):
@@ -35,7 +35,7 @@ class GeneratedStream(Stream):
         >>> Synthetic.parse("K=6,T=1e6").name
         'synthetic:K=6,d=120,noise=0.05,T=1000000,seed=0'
         """
-        return cls(**settings(spec, cls.kind, cls.keys, cls.example, cls.needed))
+        return cls(**read_settings(spec, cls.kind, cls.keys, cls.example, cls.needed))
 
     def _set_name(self, *numbers: float | None) -> None:
         """Set the name from the numbers of all keys, in their order; None: it is left out."""

@@ -6,7 +6,8 @@ import math
 from abc import abstractmethod
 from typing import Any, NamedTuple
 
-from gappletron.base.checks import number, unknown
+from gappletron.base.checks import number
+from gappletron.base.text import unknown
 from gappletron.kernel.numerics import LARGEST_VALUE, Floats, Ints, Row, is_followed
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout

@@ -13,8 +13,8 @@ from gappletron.data.arrays import ArrayRows
 from gappletron.data.stream import Chunk, Stream, Wrapped, check_chunk, check_stream, make_chunk
 from gappletron.data.transform import add_bias
 from gappletron.data.vectors import Vectors
+from gappletron.kernel.compiling import specialise
 from gappletron.kernel.numerics import LARGEST_VALUE, Floats
-from gappletron.kernel.pieces import specialised
 
 
 class Prepared(NamedTuple):
@@ -48,7 +48,7 @@ def measure(chunk: Chunk, where: str, first: int = 0) -> Prepared:
     Its rows are numbered from `first` in messages.
     """
     squared = np.empty(len(chunk.labels))
-    largest, highest = specialised(measure_rows, chunk, squared)(chunk, squared)
+    largest, highest = specialise(measure_rows, chunk, squared)(chunk, squared)
     if not largest <= LARGEST_VALUE:
         entry = int(np.argmin(np.abs(chunk.values) <= LARGEST_VALUE))
         row = int(np.searchsorted(chunk.indptr, entry, side="right")) - 1

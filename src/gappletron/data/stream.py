@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from gappletron.base.checks import Label, whole
 from gappletron.base.errors import UserError
-from gappletron.kernel.pieces import helper, specialised
+from gappletron.kernel.compiling import specialise
+from gappletron.kernel.pieces import helper
 
 CHUNK = 65_536
 """The maximum number of rounds in a chunk."""
@@ -149,7 +150,7 @@ def largest_norm(chunk: Chunk) -> float:
     >>> largest_norm(make_chunk(np.array([0, 2, 2]), np.array([0, 7]), np.array([2e200, 0.0]), np.array([0, 1])))
     2e+200
     """
-    return float(specialised(_largest_norm, chunk)(chunk))
+    return float(specialise(_largest_norm, chunk)(chunk))
 
 
 def check_norm(norm: float, name: str) -> float:

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, labels, listing, number, shortened, whole
+from gappletron.base.checks import Label, labels, number, whole
 from gappletron.base.errors import UserError
+from gappletron.base.text import listing, shorten
 from gappletron.data import sources
 from gappletron.data.arrays import check_classes, plain_names
 from gappletron.data.formats import looks_like
@@ -30,7 +31,7 @@ from gappletron.data.stream import (
     make_chunk,
 )
 from gappletron.data.svmlight_parser import CROWDED, FULL, WRONG, Cursor, Rows, parse, powers
-from gappletron.kernel.pieces import specialised
+from gappletron.kernel.compiling import specialise
 
 
 class Scan(NamedTuple):
@@ -241,7 +242,7 @@ class SvmlightFile(FileStream):
 
     def _explain(self, token: str, previous: int, first: bool) -> str:  # noqa: PLR0911 - a list of reasons
         """What is wrong with a token that the parser refused, and the cure."""
-        shown = repr(shortened(token))
+        shown = repr(shorten(token))
         if "\0" in token:
             return "there is a NUL byte, so this is not text: give an svmlight file, plain or gzipped"
         if first:
@@ -363,7 +364,7 @@ def _parse_blocks(
         while cursor.position < stop:
             before = cursor.position
             arguments = (text, cursor, rows, most, powers())
-            cursor = Cursor(*specialised(parse, *arguments)(*arguments))
+            cursor = Cursor(*specialise(parse, *arguments)(*arguments))
             cursor, some_zero, wrong = _read_doubtful(text, cursor, rows, name)
             zeros = zeros or some_zero
             if wrong is None and cursor.status == WRONG:
@@ -421,7 +422,7 @@ def _read_doubtful(text: NDArray[np.uint8], cursor: Cursor, rows: Rows, name: st
         value = float(token)
         row = -1 - slot if slot < 0 else int(np.searchsorted(rows.indptr[1 : cursor.rows + 1], slot, side="right"))
         if math.isinf(value):
-            reason = f"{shortened(token.decode())!r} is too large for a double: give a finite number"
+            reason = f"{shorten(token.decode())!r} is too large for a double: give a finite number"
             wrong = f"{name}, line {rows.lines[row]}: {reason}"
             return cursor._replace(rows=row, entries=int(rows.indptr[row])), zeros, wrong
         if slot < 0:

@@ -13,7 +13,8 @@ from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
 from gappletron.data.generated import GeneratedStream
 from gappletron.data.stream import CHUNK, ENTRIES, Chunk, make_chunk
-from gappletron.kernel.pieces import helper, specialised
+from gappletron.kernel.compiling import specialise
+from gappletron.kernel.pieces import helper
 
 WORD = 60
 """Unrelated bits in one word of a round's bit set: two words for d = 120 and 160, and a signed integer is enough."""
@@ -174,7 +175,7 @@ class Synthetic(GeneratedStream):
             draft = Draft(
                 np.empty(rounds + 1, np.int64), np.empty(rounds * width, np.int32), np.empty(rounds, np.int64)
             )
-            entries = specialised(_generate, rng, recipe, draft)(rng, recipe, draft)
+            entries = specialise(_generate, rng, recipe, draft)(rng, recipe, draft)
             yield make_chunk(draft.indptr, draft.indices[:entries], ones[:entries], draft.labels)
             left -= rounds
 

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, label as check_label, labels, listing, shortened, unknown
+from gappletron.base.checks import Label, label as check_label, labels
 from gappletron.base.errors import UserError
+from gappletron.base.text import listing, shorten, unknown
 from gappletron.data.arrays import check_classes, label_positions, plain_names
 from gappletron.data.formats import VW_LABEL, find_ending, find_reader, looks_like, recognise, recognise_table
 from gappletron.data.records.arrow import is_text, to_plain, to_strings, to_table
@@ -244,7 +245,7 @@ class TableFile(FileStream):
         for name in here.names:
             if name not in place:
                 raise UserError(
-                    f"{self.name}, row {rows + here.first_row(name):,} has the label {shortened(name)!r}, which is not "
+                    f"{self.name}, row {rows + here.first_row(name):,} has the label {shorten(name)!r}, which is not "
                     f"among the classes {listing(self.classes)}: add it to --classes (classes=), or drop the row"
                 )
         return np.array([place[name] for name in here.names], np.int64)[here.places]

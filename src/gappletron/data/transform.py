@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gappletron.base.errors import UserError
 from gappletron.data.normalization import AsGiven, Normalization, normalization_of
 from gappletron.data.stream import Chunk, Stream, Wrapped, make_chunk
-from gappletron.kernel.pieces import specialised
+from gappletron.kernel.compiling import specialise
 from gappletron.kernel.state import Sizes, State
 
 
@@ -41,7 +41,7 @@ def add_bias(chunk: Chunk) -> Chunk:
     rounds = len(chunk.labels)
     entries = int(chunk.indptr[-1] - chunk.indptr[0]) + rounds
     indices, values = np.empty(entries, np.int32), np.empty(entries)
-    specialised(_write_biased, chunk)(chunk, indices, values)
+    specialise(_write_biased, chunk)(chunk, indices, values)
     return make_chunk(chunk.indptr - chunk.indptr[0] + np.arange(rounds + 1), indices, values, chunk.labels)
 
 
@@ -73,7 +73,7 @@ class Transformed(Wrapped):
             if self._normalizes:
                 values = np.array(chunk.values, np.float64)
                 arguments = (self._normalization, state, chunk, values)
-                specialised(_normalize, *arguments)(*arguments)
+                specialise(_normalize, *arguments)(*arguments)
                 chunk = make_chunk(chunk.indptr, chunk.indices, values, chunk.labels)  # noqa: PLW2901
             yield add_bias(chunk) if self._bias else chunk
 

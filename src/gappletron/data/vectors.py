@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.data.records.values import is_record, plain_numbers
+from gappletron.kernel.compiling import entry
 from gappletron.kernel.numerics import LARGEST_VALUE, Floats
-from gappletron.kernel.pieces import entry
 
 FINE, UNSORTED, OUTSIDE, TOO_LARGE = range(4)
 FLOAT64, INT32, INT64 = np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.int64)

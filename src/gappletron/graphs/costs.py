@@ -6,18 +6,17 @@ extra action costs 1 at every label.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, label, number, unknown
+from gappletron.base.checks import Label, number
 from gappletron.base.errors import UserError
-from gappletron.graphs.view import GraphView
-
-__all__ = ["changed", "cost_matrix", "zero_one"]
+from gappletron.base.text import quote, unknown
+from gappletron.graphs.labels import Positions
 
 LARGEST_COST = 1e6
 
@@ -26,7 +25,7 @@ _shared: WeakValueDictionary[tuple[int, int], NDArray[np.float64]] = WeakValueDi
 
 
 def zero_one(n_actions: int, n_classes: int) -> NDArray[np.float64]:
-    """The default: 1, and 0 where the action is the label; read-only.
+    """Return the default costs: 1, and 0 where the action is the label; read-only.
 
     >>> zero_one(3, 2)
     array([[0., 1.],
@@ -42,15 +41,15 @@ def zero_one(n_actions: int, n_classes: int) -> NDArray[np.float64]:
     return found
 
 
-def cost_matrix(
+def make_costs(
     costs: Any, classes: tuple[Label, ...], actions: tuple[Label, ...], base: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64] | None:
-    """The matrix that a user means, or None where it is that of :func:`zero_one`.
+    """Return the matrix of costs that a user means, or None where it is that of :func:`zero_one`.
 
     :param costs: a matrix, a mapping {(action, class): number}, an iterable of tuples (action, class, number), or None.
     :param base: what single entries change; by default 0 and 1.
 
-    >>> cost_matrix({("spam", "ham"): 10}, ("ham", "spam"), ("ham", "spam"))
+    >>> make_costs({("spam", "ham"): 10}, ("ham", "spam"), ("ham", "spam"))
     array([[ 0.,  1.],
            [10.,  0.]])
     """
@@ -58,13 +57,13 @@ def cost_matrix(
     if costs is None:
         made = base
     elif isinstance(costs, Mapping):
-        made = _with_entries([_of_pair(pair, cost) for pair, cost in costs.items()], classes, actions, base)
+        made = _set_entries([_join_pair(pair, cost) for pair, cost in costs.items()], classes, actions, base)
     else:
-        items = _items(costs)
+        items = _check_iterable(costs)
         if isinstance(items, list) and all(type(item) is tuple for item in items):
-            made = _with_entries(items, classes, actions, base)
+            made = _set_entries(items, classes, actions, base)
         else:
-            made = _checked_matrix(items, shape)
+            made = _check_matrix(items, shape)
     if made is None or (made == zero_one(*shape)).all():
         return None
     made = np.array(made, dtype=np.float64, order="C") + 0.0  # no -0.0: equal costs have equal bytes
@@ -72,21 +71,69 @@ def cost_matrix(
     return made
 
 
-def changed(graph: GraphView) -> list[tuple[Label, Label, float]]:
-    """The costs of a graph that are not 0 or 1 as by default: (action, class, number), in the order of the matrix.
+def list_changed(
+    costs: NDArray[np.float64], actions: tuple[Label, ...], classes: tuple[Label, ...]
+) -> list[tuple[Label, Label, float]]:
+    """Return the costs that are not 0 or 1 as by default: (action, class, number), in the order of the matrix.
 
-    >>> from gappletron import FeedbackGraph
-    >>> changed(FeedbackGraph.apple_tasting(costs={("spam", "ham"): 10}))
+    >>> list_changed(np.array([[0.0, 1.0], [10.0, 0.0]]), ("ham", "spam"), ("ham", "spam"))
     [('spam', 'ham', 10.0)]
     """
-    if not graph.has_costs:
-        return []
-    places = np.argwhere(graph.costs != zero_one(graph.n_actions, graph.n_classes)).tolist()
-    return [(graph.actions[i], graph.classes[y], float(graph.costs[i, y])) for i, y in places]
+    places = np.argwhere(costs != zero_one(*costs.shape)).tolist()
+    return [(actions[i], classes[y], float(costs[i, y])) for i, y in places]
 
 
-def _items(costs: Any) -> Any:
-    """The items of an iterable as a list; an array, or what becomes one, as it is."""
+EVERY_CLASS = "*"
+
+
+def read_costs(text: str, actions: Sequence[Label], classes: Sequence[Label]) -> list[tuple[Label, Label, float]]:
+    """Return the costs of a text ``ACTION,CLASS=NUMBER``, as (action, class, number); ``*`` for every class.
+
+    Names may contain commas and equals signs, as long as only one action and one class fit.
+
+    >>> read_costs("spam,ham=10", ["ham", "spam"], ["ham", "spam"])
+    [('spam', 'ham', 10.0)]
+    >>> read_costs("query,*=0.1", [0, 1, "query"], [0, 1])
+    [('query', 0, 0.1), ('query', 1, 0.1)]
+    """
+    names, equals, value = text.rpartition("=")
+    pieces = names.split(",")
+    if not equals or len(pieces) < 2:
+        raise UserError(f"expected ACTION,CLASS=NUMBER, not {quote(text)}: write for example spam,ham=10")
+    try:
+        cost = float(value)
+    except ValueError:
+        raise UserError(
+            f"{quote(value)} in {quote(text)} is not a number: write for example {quote(names)[1:-1]}=10"
+        ) from None
+    by_action, by_class = _index_by_text(actions), _index_by_text(classes)
+    if EVERY_CLASS not in by_class:
+        by_class[EVERY_CLASS] = tuple(classes)
+    splits = [(",".join(pieces[:at]), ",".join(pieces[at:])) for at in range(1, len(pieces))]
+    for pairs in (splits, [(first.strip(), second.strip()) for first, second in splits]):
+        fitting = [pair for pair in pairs if pair[0] in by_action and pair[1] in by_class]
+        if len(fitting) > 1:
+            ways = " or ".join(f"{quote(first)} and {quote(second)}" for first, second in fitting[:2])
+            raise UserError(
+                f"{quote(text)} may mean the action and the class {ways}: write these costs in a graph file, as "
+                '"costs": [[action, class, number]]'
+            )
+        if fitting:
+            (action,), meant = by_action[fitting[0][0]], by_class[fitting[0][1]]
+            return [(action, name, cost) for name in meant]
+    known = next((pair for pair in splits if pair[0].strip() in by_action), None)
+    if known is None:
+        raise UserError(f"{quote(text)}: {unknown(splits[0][0].strip(), 'action', list(actions))}")
+    raise UserError(f"{quote(text)}: {unknown(known[1].strip(), 'class', list(classes))}")
+
+
+def _index_by_text(names: Sequence[Label]) -> dict[str, tuple[Label, ...]]:
+    """Return names by their texts; of two with the same text, such as 1 and "1", the text itself is meant."""
+    return {str(name): (name,) for name in sorted(names, key=lambda name: isinstance(name, str))}
+
+
+def _check_iterable(costs: Any) -> Any:
+    """Return the items of an iterable as a list; an array, or what becomes one, as it is."""
     if hasattr(costs, "__array__"):
         return np.asarray(costs)
     if isinstance(costs, str | bytes | Set) or not isinstance(costs, Iterable):
@@ -97,13 +144,13 @@ def _items(costs: Any) -> Any:
     return list(costs)
 
 
-def _of_pair(pair: Any, cost: Any) -> tuple[Any, Any, Any]:
+def _join_pair(pair: Any, cost: Any) -> tuple[Any, Any, Any]:
     if not isinstance(pair, tuple) or len(pair) != 2:
         raise UserError(f"the costs have the key {pair!r}: write each key as a pair (action, class)")
     return (*pair, cost)
 
 
-def _checked_matrix(given: Any, shape: tuple[int, int]) -> NDArray[np.float64]:
+def _check_matrix(given: Any, shape: tuple[int, int]) -> NDArray[np.float64]:
     wanted = f"give {shape[0]} rows, one for each action, of {shape[1]} numbers, one for each class"
     try:
         array = np.asarray(given)
@@ -122,14 +169,13 @@ def _checked_matrix(given: Any, shape: tuple[int, int]) -> NDArray[np.float64]:
     return made
 
 
-def _with_entries(
+def _set_entries(
     entries: list[tuple[Any, ...]],
     classes: tuple[Label, ...],
     actions: tuple[Label, ...],
     base: NDArray[np.float64] | None,
 ) -> NDArray[np.float64]:
-    rows = {(type(item), item): index for index, item in enumerate(actions)}
-    columns = {(type(item), item): index for index, item in enumerate(classes)}
+    rows, columns = Positions(actions, "action"), Positions(classes, "class")
     made = (zero_one(len(actions), len(classes)) if base is None else base).copy()
     seen: set[tuple[int, int]] = set()
     for count, entry in enumerate(entries, start=1):
@@ -138,18 +184,10 @@ def _with_entries(
                 f"cost {count} is a tuple of length {len(entry)}: give each cost as (action, class, number), and the "
                 "rows of a matrix as lists"
             )
-        row = _place(entry[0], "action", rows, actions, count)
-        column = _place(entry[1], "class", columns, classes, count)
+        row, column = rows.find(entry[0], f"cost {count}"), columns.find(entry[1], f"cost {count}")
         where = f"the cost of {actions[row]!r} at the label {classes[column]!r}"
         if (row, column) in seen:
             raise UserError(f"{where} is given twice: keep one")
         seen.add((row, column))
         made[row, column] = number(entry[2], where, least=0.0, most=LARGEST_COST)
     return made
-
-
-def _place(name: Any, kind: str, places: dict[tuple[type, Any], int], known: tuple[Label, ...], count: int) -> int:
-    plain = label(name, f"cost {count}: {kind}")
-    if (type(plain), plain) not in places:
-        raise UserError(f"cost {count}: {unknown(plain, kind, known)}")
-    return places[type(plain), plain]

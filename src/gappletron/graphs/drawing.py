@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.base import files
-from gappletron.base.checks import Label, shortened
-from gappletron.graphs.view import GraphView
+from gappletron.base.checks import Label
+from gappletron.base.text import shorten
+from gappletron.graphs.graph import FeedbackGraph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,8 +33,8 @@ _BLUE, _SKY, _ORANGE, _VERMILLION, _GREY = (
 )  # Okabe and Ito, and a grey
 
 
-def drawn(graph: GraphView, path: str | os.PathLike[str] | None, ax: Axes | None) -> Figure:
-    """The figure of :meth:`FeedbackGraph.draw`."""
+def draw(graph: FeedbackGraph, path: str | os.PathLike[str] | None, ax: Axes | None) -> Figure:
+    """Draw the figure of :meth:`FeedbackGraph.draw`."""
     if path is not None:
         files.figure_kind(path)
     if ax is None:
@@ -53,19 +54,19 @@ def drawn(graph: GraphView, path: str | os.PathLike[str] | None, ax: Axes | None
     return figure
 
 
-def _caption(name: Label, most: int = 14) -> str:
+def _shorten_name(name: Label, most: int = 14) -> str:
     """A name for a figure: short, and without characters that cannot be printed."""
     text = str(name)
-    return shortened(text if text.isprintable() and text.strip() else repr(name), most)
+    return shorten(text if text.isprintable() and text.strip() else repr(name), most)
 
 
-def _draw_nodes(graph: GraphView, ax: Axes) -> None:
+def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
     from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 
     n_classes, visible = graph.n_classes, graph.visible
-    captions = [_caption(item) for item in graph.actions]
+    captions = [_shorten_name(item) for item in graph.actions]
     radius = min(0.17, 0.72 * math.sin(math.pi / n_classes))
-    centres = _centres(graph)
+    centres = _place_centres(graph)
     inside = max(map(len, captions)) <= 3 and radius > 0.1
     for i, y in np.argwhere(visible).tolist():
         colour, width = (_VERMILLION, 1.3) if i in graph.revealing_indices else (_GREY, 1.1)
@@ -76,10 +77,10 @@ def _draw_nodes(graph: GraphView, ax: Axes) -> None:
             "zorder": 1,
         }
         if i == y:
-            ax.add_patch(FancyArrowPatch(path=_loop(centres[i], radius), **style))
+            ax.add_patch(FancyArrowPatch(path=_make_loop(centres[i], radius), **style))
         else:
             bend = 0.16 if i < n_classes and visible[y, i] else 0.0
-            ax.add_patch(FancyArrowPatch(path=_arrow(centres[i], centres[y], radius * 1.06, bend), **style))
+            ax.add_patch(FancyArrowPatch(path=_make_arrow(centres[i], centres[y], radius * 1.06, bend), **style))
     for i, (x, y) in enumerate(centres.tolist()):
         fill = _ORANGE if i in graph.revealing_indices else "white"
         edge, line = (_BLUE, 3.2) if i in graph.dominating_indices else ("black", 1.0)
@@ -111,12 +112,12 @@ def _draw_nodes(graph: GraphView, ax: Axes) -> None:
     reach = 1.0 + radius * 3.3
     high = reach + (0.0 if inside else 0.2)
     ax.set(xlim=(-reach, reach), ylim=(-high, high), aspect="equal")
-    ax.set_title(_caption(graph.caption, 90), parse_math=False)
+    ax.set_title(_shorten_name(graph.caption, 90), parse_math=False)
     ax.set_axis_off()
-    _legend(graph, ax)
+    _add_legend(graph, ax)
 
 
-def _centres(graph: GraphView) -> NDArray[np.float64]:
+def _place_centres(graph: FeedbackGraph) -> NDArray[np.float64]:
     """The classes on the unit circle, clockwise from the top; extra actions in the middle, several on a small
     circle.
     """
@@ -128,7 +129,7 @@ def _centres(graph: GraphView) -> NDArray[np.float64]:
     return np.asarray(np.column_stack([np.sin(2 * np.pi * angles), np.cos(2 * np.pi * angles)]) * lengths[:, None])
 
 
-def _arrow(start: NDArray[np.float64], end: NDArray[np.float64], radius: float, bend: float) -> Any:
+def _make_arrow(start: NDArray[np.float64], end: NDArray[np.float64], radius: float, bend: float) -> Any:
     """A curve from the rim of one node to the rim of the other; bent, so that there and back do not coincide."""
     from matplotlib.path import Path as Curve
 
@@ -138,7 +139,7 @@ def _arrow(start: NDArray[np.float64], end: NDArray[np.float64], radius: float, 
     return Curve([start + first * radius, middle, end + last * radius], [Curve.MOVETO, Curve.CURVE3, Curve.CURVE3])
 
 
-def _loop(centre: NDArray[np.float64], radius: float) -> Any:
+def _make_loop(centre: NDArray[np.float64], radius: float) -> Any:
     """A curve that leaves a node, turns outside the circle, and comes back."""
     from matplotlib.path import Path as Curve
 
@@ -154,7 +155,7 @@ def _loop(centre: NDArray[np.float64], radius: float) -> Any:
     return Curve(points, [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4])
 
 
-def _legend(graph: GraphView, ax: Axes) -> None:
+def _add_legend(graph: FeedbackGraph, ax: Axes) -> None:
     from matplotlib.lines import Line2D
 
     def marker(text: str, shape: str, fill: str, edge: str, width: float) -> Line2D:
@@ -180,7 +181,7 @@ def _legend(graph: GraphView, ax: Axes) -> None:
     ax.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, frameon=False)
 
 
-def _draw_matrix(graph: GraphView, ax: Axes) -> None:
+def _draw_matrix(graph: FeedbackGraph, ax: Axes) -> None:
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
@@ -193,7 +194,7 @@ def _draw_matrix(graph: GraphView, ax: Axes) -> None:
     _label_matrix(graph, ax, 1, entries, graph.caption)
 
 
-def _draw_summary(graph: GraphView, ax: Axes) -> None:
+def _draw_summary(graph: FeedbackGraph, ax: Axes) -> None:
     """The matrix in square blocks: for each the fraction of its entries that are edges."""
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
@@ -220,16 +221,19 @@ def _block_means(visible: NDArray[np.bool_], block: int) -> NDArray[np.float64]:
     return means / np.diff([*columns, visible.shape[1]])
 
 
-def _label_matrix(graph: GraphView, ax: Axes, block: int, entries: list[Any], title: str) -> None:
+def _label_matrix(graph: FeedbackGraph, ax: Axes, block: int, entries: list[Any], title: str) -> None:
     """The names, the title, the dominating set and the legend of a matrix that is drawn with this many rows in one."""
     for axis, names in ((ax.yaxis, graph.actions), (ax.xaxis, graph.classes)):
         places = range(0, len(names), block * math.ceil(len(names) / block / 30))
         axis.set_ticks(
-            [place // block for place in places], [_caption(names[i]) for i in places], fontsize=7, parse_math=False
+            [place // block for place in places],
+            [_shorten_name(names[i]) for i in places],
+            fontsize=7,
+            parse_math=False,
         )
     ax.tick_params(axis="x", rotation=90)
     ax.set(xlabel="class", ylabel="action played", aspect="equal")
-    ax.set_title(_caption(title, 90), parse_math=False)
+    ax.set_title(_shorten_name(title, 90), parse_math=False)
     if graph.n_actions > graph.n_classes:
         ax.axhline(graph.n_classes / block - 0.5, color="black", linewidth=0.8)
     members = sorted({place // block for place in graph.dominating_indices})

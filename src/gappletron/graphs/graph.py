@@ -4,12 +4,14 @@ A graph with K classes and N >= K actions is an N x K matrix of zeros and ones. 
 `i` reveals whether the label is class `y`. The first K actions predict the classes; an extra action (the label query of
 label efficient classification) predicts nothing and always counts as a mistake. A graph may also have costs: what each
 action costs at each label.
+
+Files, descriptions and drawings of graphs are in modules of their own, which are loaded when they are needed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -17,22 +19,31 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gappletron.base import files
-from gappletron.base.checks import Label, fits_in_memory, label, labels, listing, printable, unknown, whole
+from gappletron.base.checks import Label
 from gappletron.base.errors import UserError
-from gappletron.graphs import costs as graph_costs, files as graph_files, text as graph_words
-from gappletron.graphs.domination import dominating_set as find_dominating_set, is_dominating, least_size
-from gappletron.kernel import spelling
+from gappletron.base.text import listing, make_printable, quote, shorten, unknown
+from gappletron.graphs.costs import make_costs, zero_one
+from gappletron.graphs.cover import bound_size, find_dominating_set, is_dominating
+from gappletron.graphs.labels import (
+    Positions,
+    check_actions,
+    check_classes,
+    check_enough,
+    check_label,
+    check_labels,
+    check_list,
+    check_size,
+)
+from gappletron.graphs.presets import PRESETS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FeedbackGraph", "GraphArrays", "Plan", "class_positions", "new_classes", "open_graph"]
-
-
 NO_COSTS = np.zeros((0, 0))
 NO_COSTS.flags.writeable = False
+
+NAMES_IN_CAPTION, LETTERS_IN_CAPTION = 3, 20
 
 
 class GraphArrays(NamedTuple):
@@ -124,16 +135,9 @@ class FeedbackGraph:
     _own_costs: NDArray[np.float64] | None = None
     """The costs, or None where they are 0 and 1 as by default."""
 
-    PRESETS: ClassVar[tuple[str, ...]] = (
-        "bandit",
-        "full",
-        "filtering",
-        "label-efficient",
-        "apple-tasting",
-        "disease-prevention",
-    )
+    PRESETS: ClassVar[tuple[str, ...]] = tuple(PRESETS)
     """The names that :meth:`preset` accepts."""
-    BY_REVEALING_CLASS: ClassVar[tuple[str, ...]] = ("filtering", "apple-tasting")
+    BY_REVEALING_CLASS: ClassVar[tuple[str, ...]] = tuple(name for name in PRESETS if PRESETS[name].by_class)
     """The presets in which some class reveals, by default the first."""
 
     def __init__(
@@ -146,48 +150,45 @@ class FeedbackGraph:
         dominating_set: Iterable[Any] | None = None,
         costs: Any = None,
     ) -> None:
-        given = _matrix(visible)
+        given = _check_matrix(visible)
         n_actions, n_classes = given.shape
-        _enough_classes(n_classes)
-        if n_actions < n_classes:
-            raise UserError(
-                f"the matrix has {n_actions} rows for {n_classes} classes: give one row for each class, "
-                "and more for extra actions"
-            )
+        names = check_classes(n_classes if classes is None else classes)
         if not isinstance(name, str):
             raise UserError(f"the name of a graph must be a str, not {type(name).__name__}")
-        put = object.__setattr__  # the class is frozen
-        put(self, "classes", _class_labels(n_classes if classes is None else classes))
-        if len(self.classes) != n_classes:
+        if len(names) != n_classes:
             raise UserError(
-                f"the matrix has {n_classes} columns but there are {len(self.classes)} classes: "
-                "give one column for each class"
+                f"the matrix has {n_classes} columns but there are {len(names)} classes: give one column for each class"
             )
-        put(self, "actions", _action_labels(self.classes, n_actions, actions))
-        put(self, "_own_costs", graph_costs.cost_matrix(costs, self.classes, self.actions))
-        closed = _close(given)
-        put(self, "visible", closed)
-        put(self, "name", name)
         nearly = np.flatnonzero(given.sum(axis=1) == n_classes - 1)
-        put(self, "completed", tuple((int(i), int(given[i].argmin())) for i in nearly))
-        unseen = [self.classes[y] for y in np.flatnonzero(~closed.any(axis=0))]
+        self._put(
+            classes=names,
+            actions=check_actions(names, n_actions, actions),
+            visible=_close(given),
+            name=name,
+            completed=tuple((int(i), int(given[i].argmin())) for i in nearly),
+        )
+        self._put(_own_costs=make_costs(costs, self.classes, self.actions))
+        unseen = [names[y] for y in np.flatnonzero(~self.visible.any(axis=0))]
         if unseen:
             raise UserError(
                 f"no action observes the class{'es' if len(unseen) > 1 else ''} {listing(unseen)}: "
                 f"give some action an edge to {'each' if len(unseen) > 1 else 'it'}"
             )
         if dominating_set is None:
-            members, exact = find_dominating_set(closed)
+            members, exact = find_dominating_set(self.visible)
         else:
-            members = self._own_dominating_set(dominating_set)
+            members = self._check_dominating_set(dominating_set)
             exact = len(members) == 1
-        put(self, "dominating_indices", members)
-        put(self, "dominating_set_is_exact", exact)
-        put(self, "dominating_set_is_given", dominating_set is not None)
+        given_set = dominating_set is not None
+        self._put(dominating_indices=members, dominating_set_is_exact=exact, dominating_set_is_given=given_set)
 
-    def _own_dominating_set(self, names: Iterable[Any]) -> tuple[int, ...]:
-        chosen = _labels(names, "the dominating set", "member of the dominating set")
-        members = tuple(sorted(self.action_index(item) for item in chosen))
+    def _put(self, **values: Any) -> None:
+        """Set attributes, which the frozen class allows only so."""
+        self.__dict__.update(values)
+
+    def _check_dominating_set(self, names: Iterable[Any]) -> tuple[int, ...]:
+        chosen = check_labels(names, "the dominating set", "member of the dominating set")
+        members = tuple(sorted(map(self.action_index, chosen)))
         if not is_dominating(self.visible, members):
             out = [self.classes[y] for y in np.flatnonzero(~self.visible[list(members)].any(axis=0))]
             raise UserError(
@@ -195,8 +196,6 @@ class FeedbackGraph:
                 "add actions that do, or omit dominating_set"
             )
         return members
-
-    # Properties
 
     @property
     def n_classes(self) -> int:
@@ -215,20 +214,12 @@ class FeedbackGraph:
 
     @property
     def dominating_set(self) -> tuple[Label, ...]:
-        """The names of actions that together observe every class, in the order of :attr:`actions`.
-
-        >>> FeedbackGraph.filtering(["work", "inbox"], revealing="inbox").dominating_set
-        ('inbox',)
-        """
+        """The names of actions that together observe every class, in the order of :attr:`actions`."""
         return tuple(self.actions[i] for i in self.dominating_indices)
 
     @cached_property
     def revealing_indices(self) -> tuple[int, ...]:
-        """Indices of the actions that reveal every label, ascending.
-
-        >>> FeedbackGraph.label_efficient(3).revealing_indices
-        (3,)
-        """
+        """Indices of the actions that reveal every label, ascending."""
         return tuple(np.flatnonzero(self.visible.all(axis=1)).tolist())
 
     @property
@@ -244,8 +235,6 @@ class FeedbackGraph:
     def revealing_classes(self) -> tuple[Label, ...]:
         """The names of the classes whose actions reveal every label; |Q| in the theorems counts these.
 
-        >>> FeedbackGraph.filtering(["work", "inbox"], revealing="inbox").revealing_classes
-        ('inbox',)
         >>> FeedbackGraph.label_efficient(["cat", "dog"]).revealing_classes
         ()
         """
@@ -262,12 +251,7 @@ class FeedbackGraph:
 
     @property
     def is_bandit(self) -> bool:
-        """Whether this is bandit feedback: no extra action, and each action reveals only its own class (before the
-        closure).
-
-        >>> FeedbackGraph.bandit(2).is_bandit, FeedbackGraph.full(3).is_bandit
-        (True, False)
-        """
+        """Whether there is no extra action, and each action reveals only its own class (before the closure)."""
         if self.n_actions > self.n_classes:
             return False
         return bool((self.visible == _close(np.eye(self.n_classes, dtype=bool))).all())
@@ -281,19 +265,17 @@ class FeedbackGraph:
     def least_rho(self) -> int:
         """A lower bound on the size of every dominating set; :attr:`rho` where the set is proved to be a minimum.
 
-        >>> FeedbackGraph.bandit(4).least_rho
-        4
         >>> FeedbackGraph([[1, 1, 1]] * 3, dominating_set=[0, 1]).least_rho
         1
         """
-        return self.rho if self.dominating_set_is_exact else least_size(self.visible)
+        return self.rho if self.dominating_set_is_exact else bound_size(self.visible)
 
     @cached_property
     def observability(self) -> Literal["strong", "weak"]:
         """Strong if every class is revealed by its own action or by every other action, else weak.
 
         This is the notion of Alon et al. (2015) for N x K graphs: only the classes have to be observed, because the
-        loss of an extra action is known to be 1. (A graph in which no action observes some class is an error.)
+        loss of an extra action is known to be 1.
 
         >>> FeedbackGraph.bandit(3).observability, FeedbackGraph.filtering(3).observability
         ('strong', 'weak')
@@ -308,43 +290,29 @@ class FeedbackGraph:
 
     @cached_property
     def arrays(self) -> GraphArrays:
-        """The graph for compiled code.
-
-        >>> FeedbackGraph.bandit(3).arrays.dominating
-        array([0, 1, 2])
-        """
+        """The graph for compiled code."""
         return GraphArrays(
             self.visible,
-            _frozen(np.array(self.visible.T, dtype=np.bool_, order="C")),
-            _frozen(np.asarray(self.visible.all(axis=1))),
-            _frozen(np.array(self.dominating_indices, dtype=np.int64)),
-            _frozen(np.where(self.visible.sum(axis=0) == 1, self.visible.argmax(axis=0), -1).astype(np.int64)),
+            _freeze(np.array(self.visible.T, dtype=np.bool_, order="C")),
+            _freeze(np.asarray(self.visible.all(axis=1))),
+            _freeze(np.array(self.dominating_indices, dtype=np.int64)),
+            _freeze(np.where(self.visible.sum(axis=0) == 1, self.visible.argmax(axis=0), -1).astype(np.int64)),
             self.costs if self.has_costs else NO_COSTS,
             self.has_costs,
         )
 
     @property
     def has_costs(self) -> bool:
-        """Whether some cost is not 0 or 1 as by default, where only mistakes count.
-
-        >>> FeedbackGraph.bandit(3).has_costs, FeedbackGraph.bandit(2, costs=[[0, 1], [10, 0]]).has_costs
-        (False, True)
-        """
+        """Whether some cost is not 0 or 1 as by default, where only mistakes count."""
         return self._own_costs is not None
 
     @cached_property
     def costs(self) -> NDArray[np.float64]:
-        """N x K: what each action (row) costs at each label (column); read-only.
-
-        >>> FeedbackGraph.label_efficient(["cat", "dog"], costs=[("query", "cat", 0.1), ("query", "dog", 0.1)]).costs
-        array([[0. , 1. ],
-               [1. , 0. ],
-               [0.1, 0.1]])
-        """
-        return graph_costs.zero_one(self.n_actions, self.n_classes) if self._own_costs is None else self._own_costs
+        """N x K: what each action (row) costs at each label (column); read-only."""
+        return zero_one(self.n_actions, self.n_classes) if self._own_costs is None else self._own_costs
 
     def with_costs(self, costs: Any) -> FeedbackGraph:
-        """The same graph with other costs.
+        """Return the same graph with other costs.
 
         :param costs: a matrix; or single entries, which change those of this graph; None for 0 and 1.
 
@@ -353,65 +321,43 @@ class FeedbackGraph:
         (True, True)
         """
         base = None if costs is None else self._own_costs
-        new = object.__new__(FeedbackGraph)
-        for field in fields(FeedbackGraph):
-            object.__setattr__(new, field.name, getattr(self, field.name))
-        object.__setattr__(new, "_own_costs", graph_costs.cost_matrix(costs, self.classes, self.actions, base))
-        return new
+        return self._copy(_own_costs=make_costs(costs, self.classes, self.actions, base))
+
+    def _copy(self, **changes: Any) -> FeedbackGraph:
+        copy = object.__new__(FeedbackGraph)
+        copy._put(**{field.name: getattr(self, field.name) for field in fields(FeedbackGraph)} | changes)
+        return copy
 
     @cached_property
-    def _places(self) -> dict[tuple[type, Label], int]:
-        return {(type(item), item): index for index, item in enumerate(self.actions)}
+    def _action_positions(self) -> Positions:
+        return Positions(self.actions, "action")
+
+    @cached_property
+    def _class_positions(self) -> Positions:
+        return Positions(self.classes, "class")
 
     def action_index(self, action: Label) -> int:
-        """The index of an action; the type counts, so True is not 1.
-
-        >>> FeedbackGraph.label_efficient(["a", "b"]).action_index("query")
-        2
-        """
-        return self._index(action, "action", self.actions)
+        """Return the index of an action; the type counts, so True is not 1."""
+        return self._action_positions.find(action)
 
     def class_index(self, name: Label) -> int:
-        """The index of a class; the type counts, so True is not 1.
-
-        >>> FeedbackGraph.bandit(3).class_index(True)
-        Traceback (most recent call last):
-            ...
-        gappletron.UserError: there is no class True: choose one of 0, 1, 2
-        """
-        return self._index(name, "class", self.classes)
-
-    def _index(self, name: Any, kind: str, known: tuple[Label, ...]) -> int:
-        place = self._places.get((type(name), name)) if type(name) in (str, int) else None
-        if place is None:  # not found at once: another type, or a name that there is not
-            plain = _label(name, kind)
-            place = self._places.get((type(plain), plain), len(known))
-        if place >= len(known):
-            raise unknown(name, kind, known)
-        return place
+        """Return the index of a class; the type counts, so True is not 1."""
+        return self._class_positions.find(name)
 
     def reveals(self, action: Label) -> tuple[Label, ...]:
-        """The classes that the action reveals.
+        """Return the classes that the action reveals.
 
         >>> FeedbackGraph.apple_tasting().reveals("ham"), FeedbackGraph.apple_tasting().reveals("spam")
         (('ham', 'spam'), ())
         """
         return tuple(self.classes[y] for y in np.flatnonzero(self.visible[self.action_index(action)]))
 
-    # Growing
-
     @property
     def given(self) -> NDArray[np.bool_]:
-        """The N x K matrix without the edges that the closure added; a class that is added later may undo those.
-
-        >>> FeedbackGraph.bandit(2).given.astype(int), FeedbackGraph.bandit(2).visible.astype(int)
-        (array([[1, 0],
-               [0, 1]]), array([[1, 1],
-               [1, 1]]))
-        """
+        """The N x K matrix without the edges that the closure added; a class that is added later may undo those."""
         edges = self.visible.copy()
-        for action, seen in self.completed:
-            edges[action, seen] = False
+        for edge in self.completed:
+            edges[edge] = False
         return edges
 
     def with_class(
@@ -421,7 +367,7 @@ class FeedbackGraph:
         revealed_by: Iterable[Label] | None = None,
         costs: Any = None,
     ) -> FeedbackGraph:
-        """The graph with one more class, after the others, and the action that predicts it.
+        """Return the graph with one more class, after the others, and the action that predicts it.
 
         :param name: of the class.
         :param reveals: the classes that the new action reveals (the new one may be among them).
@@ -435,84 +381,25 @@ class FeedbackGraph:
 
         >>> FeedbackGraph.bandit(["cat", "dog"]).with_class("fox") == FeedbackGraph.bandit(["cat", "dog", "fox"])
         True
-        >>> FeedbackGraph.apple_tasting().with_class("news", reveals=[], revealed_by=["ham"]).reveals("ham")
-        ('ham', 'spam', 'news')
         """
-        new = _label(name, "class")
-        if (type(new), new) in self._places:
-            raise UserError(f"there is a class or an action {new!r} already: choose another name for the new class")
-        K, N = self.n_classes, self.n_actions
-        edges = np.zeros((N + 1, K + 1), dtype=bool)
-        old = np.concatenate([np.arange(K), np.arange(K + 1, N + 1)])  # the extra actions stay last
-        edges[np.ix_(old, np.arange(K))] = self.given
-        classes, actions = (*self.classes, new), (*self.classes, new, *self.actions[K:])
-        if reveals is None and revealed_by is None:
-            edges[K], edges[:, K] = self._edges_of_one_more()
-        else:
-            for item in _labels(reveals or (), "reveals", "class"):
-                edges[K, _place(item, "class", classes)] = True
-            for item in _labels(revealed_by or (), "revealed_by", "action"):
-                edges[_place(item, "action", actions), K] = True
-        if not edges[:, K].any() and not (edges[:, :K].sum(axis=1) == K).any():
-            raise UserError(
-                f"no action would reveal the new class {new!r}: name at least one in revealed_by (or {new!r} itself in "
-                "reveals)"
-            )
-        kept = self.dominating_set if self.dominating_set_is_given else None
-        if kept is not None and not is_dominating(
-            _close(edges), tuple(_place(item, "action", actions) for item in kept)
-        ):
-            kept = None
-        name = "filtering" if self.name == "apple-tasting" else self.name  # apple tasting has two classes
-        grown = FeedbackGraph(edges, classes, actions, name=name, dominating_set=kept)
-        if self.has_costs:
-            base = grown.costs.copy()
-            base[np.ix_(old, np.arange(K))] = self.costs
-            grown = grown.with_costs(base)
-        return grown if costs is None else grown.with_costs(costs)
-
-    def _edges_of_one_more(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """The row and the column of a new class where the graph is a preset's."""
-        K, given = self.n_classes, self.given
-        row, column = np.zeros(K + 1, dtype=bool), np.zeros(self.n_actions + 1, dtype=bool)
-        square, own = given[:K], np.eye(K, dtype=bool)
-        reveals_all: NDArray[np.bool_] = np.asarray(given.all(axis=1))
-        if self.n_actions == K and (square == own).all():  # bandit
-            row[K] = column[K] = True
-        elif self.n_actions == K and (square == ~own).all():  # disease prevention
-            row[:K] = column[:K] = True
-        elif (given.all(axis=1) | ~given.any(axis=1)).all():  # full, filtering, label efficient
-            column[np.delete(np.arange(self.n_actions + 1), K)] = reveals_all
-            row[:] = column[K] = reveals_all[:K].all()
-        else:
-            raise UserError(
-                f"the graph {self.name!r} is not a preset, so its edges do not follow for a new class: say what it "
-                "reveals=[...] and what it is revealed_by=[...]"
-            )
-        return row, column
+        return _add_class(self, check_label(name, "class"), reveals, revealed_by, costs)
 
     def may_precede(self, later: FeedbackGraph) -> bool:
-        """Whether the later graph can have come from this one by new classes and other edges: same extra actions.
-
-        >>> FeedbackGraph.bandit(["a", "b"]).may_precede(FeedbackGraph.full(["a", "b", "c"]))
-        True
-        """
+        """Whether the later graph can have come from this one by new classes and other edges: same extra actions."""
         K = self.n_classes
         return later.classes[:K] == self.classes and later.actions[later.n_classes :] == self.actions[K:]
 
     def _restored(self, *, dominating_set_is_given: bool, dominating_set_is_exact: bool) -> FeedbackGraph:
-        """The same graph, after it was read from a file with its dominating set: who chose the set, and whether it is
-        known to be the smallest."""
-        object.__setattr__(self, "dominating_set_is_given", bool(dominating_set_is_given))
-        object.__setattr__(self, "dominating_set_is_exact", bool(dominating_set_is_exact))
-        return self
-
-    # Value semantics
+        """Return the same graph, read from a file with its dominating set: who chose it, and whether it is minimum."""
+        return self._copy(
+            dominating_set_is_given=bool(dominating_set_is_given), dominating_set_is_exact=bool(dominating_set_is_exact)
+        )
 
     @cached_property
     def _value(self) -> tuple[object, ...]:
         costs = None if self._own_costs is None else self._own_costs.tobytes()
-        return tuple(self._places), self.n_classes, self.visible.tobytes(), self.dominating_indices, costs
+        names = tuple(self._action_positions.places)
+        return names, self.n_classes, self.visible.tobytes(), self.dominating_indices, costs
 
     def __eq__(self, other: object) -> bool:
         return self._value == other._value if isinstance(other, FeedbackGraph) else NotImplemented
@@ -522,21 +409,39 @@ class FeedbackGraph:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Unpickled arrays are writable, and cached arrays would come back as copies that no longer share memory.
-        for key, value in state.items():
-            if key in FeedbackGraph.__dataclass_fields__:
-                object.__setattr__(self, key, _frozen(value) if isinstance(value, np.ndarray) else value)
+        kept = {key: value for key, value in state.items() if key in FeedbackGraph.__dataclass_fields__}
+        self._put(**{key: _freeze(value) if isinstance(value, np.ndarray) else value for key, value in kept.items()})
 
     def __repr__(self) -> str:
-        return f"FeedbackGraph({spelling.shown(self.name)}: {self._summary})"
+        return f"FeedbackGraph({quote(self.name)}: {self._summary})"
 
     def __str__(self) -> str:
-        return f"{printable(self.name)} ({self._summary})"
+        return f"{make_printable(self.name)} ({self._summary})"
 
     @property
     def _summary(self) -> str:
-        counts = f"{self.n_classes} classes, {self.n_actions} actions, {self.n_edges} edges, rho {self.rho}"
-        who = graph_words.revealers(self)
-        return ", ".join([counts, *([who] if who else []), *(["with costs"] if self.has_costs else [])])
+        return self._add_notes(
+            f"{self.n_classes} classes, {self.n_actions} actions, {self.n_edges} edges, rho {self.rho}"
+        )
+
+    @property
+    def caption(self) -> str:
+        """A title for tables and plots: the name, who reveals every label if only some do, and whether there are costs.
+
+        >>> FeedbackGraph.apple_tasting().caption, FeedbackGraph.bandit(3).caption
+        ("apple-tasting graph, 'ham' reveals", 'bandit graph')
+        """
+        name = shorten(make_printable(self.name), 80)
+        return self._add_notes(name if name == "graph" else f"{name} graph")
+
+    def _add_notes(self, title: str) -> str:
+        """Return the title, which actions reveal every label, unless none or all do, and whether there are costs."""
+        names, parts = self.revealing, [title]
+        if 0 < len(names) < self.n_actions:
+            shown = ", ".join(shorten(repr(name), LETTERS_IN_CAPTION) for name in names[:NAMES_IN_CAPTION])
+            more = f" and {len(names) - NAMES_IN_CAPTION} more" if len(names) > NAMES_IN_CAPTION else ""
+            parts.append(f"{shown}{more} reveal{'s' if len(names) == 1 else ''}")
+        return ", ".join([*parts, *(["with costs"] if self.has_costs else [])])
 
     # Presets
 
@@ -545,12 +450,8 @@ class FeedbackGraph:
         """Full information: every action reveals the label. `classes` is a number or the names.
 
         `costs` is that of :class:`FeedbackGraph`, here and in the other presets.
-
-        >>> FeedbackGraph.full(3)
-        FeedbackGraph('full': 3 classes, 3 actions, 9 edges, rho 1)
         """
-        names = _class_labels(classes)
-        return cls(np.ones((len(names), len(names)), dtype=bool), names, name="full", costs=costs)
+        return cls.preset("full", classes, costs=costs)
 
     @classmethod
     def bandit(cls, classes: int | Iterable[Any], *, costs: Any = None) -> FeedbackGraph:
@@ -559,20 +460,15 @@ class FeedbackGraph:
         >>> FeedbackGraph.bandit(["cat", "dog", "fox"]).reveals("dog")
         ('dog',)
         """
-        names = _class_labels(classes)
-        return cls(np.eye(len(names), dtype=bool), names, name="bandit", costs=costs)
+        return cls.preset("bandit", classes, costs=costs)
 
     @classmethod
     def filtering(cls, classes: int | Iterable[Any], revealing: Any = None, *, costs: Any = None) -> FeedbackGraph:
         """Multiclass filtering: a revealing class reveals the label, the other actions reveal nothing.
 
         `revealing` is a class or a list of classes, by default the first class (as in the paper's experiments).
-
-        >>> graph = FeedbackGraph.filtering(["inbox", "work", "spam"])
-        >>> graph.reveals("inbox"), graph.reveals("spam")
-        (('inbox', 'work', 'spam'), ())
         """
-        return cls._filtering(_class_labels(classes), revealing, "filtering", costs)
+        return cls.preset("filtering", classes, revealing, costs=costs)
 
     @classmethod
     def apple_tasting(
@@ -584,88 +480,56 @@ class FeedbackGraph:
         and the reader says whether it was spam; a message that is filed as spam is never read. Pass `revealing` if your
         first class is not the one that reveals.
 
-        >>> FeedbackGraph.apple_tasting().visible.astype(int)
-        array([[1, 1],
-               [0, 0]])
         >>> FeedbackGraph.apple_tasting(["rotten", "good"], revealing="good").reveals("good")
         ('rotten', 'good')
         """
-        names = _class_labels(classes)
-        if len(names) != 2:
-            raise UserError(f"apple tasting has exactly 2 classes, but {len(names)} were given: use filtering for more")
-        return cls._filtering(names, revealing, "apple-tasting", costs)
-
-    @classmethod
-    def _filtering(cls, names: tuple[Label, ...], revealing: Any, name: str, costs: Any) -> FeedbackGraph:
-        if revealing is None:
-            chosen = names[:1]
-        elif isinstance(revealing, list | tuple | np.ndarray):
-            chosen = _labels(revealing, "the revealing classes", "revealing class")
-        else:
-            chosen = (_label(revealing, "revealing class"),)
-        if not chosen:
-            raise UserError("a filtering graph needs a revealing class, but none was named: name at least one")
-        places = {(type(item), item): index for index, item in enumerate(names)}
-        visible = np.zeros((len(names), len(names)), dtype=bool)
-        for item in chosen:
-            if (type(item), item) not in places:
-                raise unknown(item, "class", names)
-            visible[places[type(item), item]] = True
-        return cls(visible, names, name=name, costs=costs)
+        return cls.preset("apple-tasting", classes, revealing, costs=costs)
 
     @classmethod
     def label_efficient(
         cls, classes: int | Iterable[Any], query: Label = "query", *, costs: Any = None
     ) -> FeedbackGraph:
-        """Label efficient classification: predictions reveal nothing, the extra action `query` reveals the label.
-
-        >>> graph = FeedbackGraph.label_efficient(["cat", "dog"], query="ask")
-        >>> graph.reveals("cat"), graph.reveals("ask")
-        ((), ('cat', 'dog'))
-        """
-        names = _class_labels(classes)
-        visible = np.zeros((len(names) + 1, len(names)), dtype=bool)
-        visible[-1] = True
-        return cls(visible, names, (*names, query), name="label-efficient", costs=costs)
+        """Label efficient classification: predictions reveal nothing, the extra action `query` reveals the label."""
+        return cls._preset("label-efficient", classes, None, query, costs)
 
     @classmethod
     def disease_prevention(cls, classes: int | Iterable[Any], *, costs: Any = None) -> FeedbackGraph:
-        """Predicting a class reveals all classes but that one: vaccination of an area hides what would have happened
-        there.
+        """Predicting a class reveals all classes but that one: vaccination of an area hides what would happen there.
 
         With one label per round this is full information: an outbreak that is observed in none of the other areas would
         have been in this one. The closure adds exactly these edges, so the graph equals :meth:`full`.
-
-        >>> FeedbackGraph.disease_prevention(3) == FeedbackGraph.full(3)
-        True
         """
-        names = _class_labels(classes)
-        return cls(~np.eye(len(names), dtype=bool), names, name="disease-prevention", costs=costs)
+        return cls.preset("disease-prevention", classes, costs=costs)
 
     @classmethod
     def preset(
         cls, name: str, classes: int | Iterable[Any], revealing: Any = None, *, costs: Any = None
     ) -> FeedbackGraph:
-        """A preset by its name (see :attr:`PRESETS`).
+        """Return a preset by its name (see :attr:`PRESETS`).
 
         >>> FeedbackGraph.preset("filtering", ["a", "b", "c"], revealing=["a", "c"]).revealing
         ('a', 'c')
         """
-        if name == "filtering":
-            return cls.filtering(classes, revealing, costs=costs)
-        if name == "apple-tasting":
-            return cls.apple_tasting(classes, revealing, costs=costs)
-        plain = {
-            "bandit": cls.bandit,
-            "full": cls.full,
-            "label-efficient": cls.label_efficient,
-            "disease-prevention": cls.disease_prevention,
-        }
-        if not isinstance(name, str) or name not in plain:
+        if not isinstance(name, str) or name not in PRESETS:
             raise unknown(name, "graph", cls.PRESETS)
-        if revealing is not None:
+        if revealing is not None and not PRESETS[name].by_class:
             raise UserError(f"the {name} graph has no revealing class to choose: omit revealing, or use filtering")
-        return plain[name](classes, costs=costs)
+        return cls._preset(name, classes, revealing, "query", costs)
+
+    @classmethod
+    def _preset(cls, name: str, classes: Any, revealing: Any, query: Label, costs: Any) -> FeedbackGraph:
+        preset, names = PRESETS[name], check_classes(classes)
+        if preset.n_classes is not None and len(names) != preset.n_classes:
+            kind = name.replace("-", " ")
+            raise UserError(
+                f"{kind} has exactly {preset.n_classes} classes, but {len(names)} were given: use filtering for more"
+            )
+        visible = _EDGES[preset.action](len(names))
+        if preset.by_class:
+            visible[_find_revealing(names, revealing)] = True
+        if preset.query:
+            visible = np.vstack([visible, np.ones((1, len(names)), dtype=bool)])
+        return cls(visible, names, (*names, query) if preset.query else None, name=name, costs=costs)
 
     # Conversions
 
@@ -680,7 +544,7 @@ class FeedbackGraph:
         dominating_set: Iterable[Any] | None = None,
         costs: Any = None,
     ) -> FeedbackGraph:
-        """A graph from pairs (action, class) of names; duplicate edges are ignored.
+        """Return a graph from pairs (action, class) of names; duplicate edges are ignored.
 
         Extra actions are named in `actions`, after the classes; the other arguments are those of the constructor.
 
@@ -688,119 +552,59 @@ class FeedbackGraph:
         >>> FeedbackGraph.from_edges(["a", "b", "c", "d"], edges, actions=["a", "b", "c", "d", "ask"])
         FeedbackGraph('graph': 4 classes, 5 actions, 4 edges, rho 2)
         """
-        class_names = _class_labels(classes)
-        action_names = class_names if actions is None else _action_labels(class_names, None, actions)
-        _fits(len(action_names), len(class_names))
-        rows = {(type(item), item): index for index, item in enumerate(action_names)}
-        columns = {(type(item), item): index for index, item in enumerate(class_names)}
-        visible = np.zeros((len(action_names), len(class_names)), dtype=bool)
-        for place, edge in enumerate(_sequence(edges, "edges"), start=1):
-            pair = edge.tolist() if isinstance(edge, np.ndarray) else edge
-            if not isinstance(pair, list | tuple) or len(pair) != 2:
-                raise UserError(f"edge {place} is not a pair of names: give each edge as (action, class)")
-            action, seen = _label(pair[0], f"edge {place}: action"), _label(pair[1], f"edge {place}: class")
-            if (type(action), action) not in rows:
-                raise UserError(f"edge {place}: {unknown(action, 'action', action_names)}")
-            if (type(seen), seen) not in columns:
-                raise UserError(f"edge {place}: {unknown(seen, 'class', class_names)}")
-            visible[rows[type(action), action], columns[type(seen), seen]] = True
-        return cls(visible, class_names, action_names, name=name, dominating_set=dominating_set, costs=costs)
+        columns = check_classes(classes)
+        rows = columns if actions is None else check_actions(columns, None, actions)
+        visible = _read_edges(edges, rows, columns)
+        return cls(visible, columns, rows, name=name, dominating_set=dominating_set, costs=costs)
 
     @classmethod
     def from_networkx(
         cls, graph: Any, *, name: str = "graph", dominating_set: Iterable[Any] | None = None, costs: Any = None
     ) -> FeedbackGraph:
-        """A graph from a networkx graph: the nodes are the classes, in their order, an edge goes from action to class.
+        """Return a graph from a networkx graph: the nodes are the classes, an edge goes from action to class.
 
         Nodes with the attribute `extra=True` are extra actions. An undirected edge counts in both directions, except
         that no edge leads to an extra action. Self-loops are not added.
-
-        >>> import networkx
-        >>> path = networkx.path_graph(["a", "b", "c"])
-        >>> FeedbackGraph.from_networkx(path).reveals("a")
-        ('b',)
         """
-        try:
-            import networkx
-        except ImportError:
-            raise UserError("networkx is not installed: pip install networkx") from None
-        if not isinstance(graph, networkx.Graph):
-            raise UserError(f"expected a networkx graph, not a {type(graph).__name__}: give a Graph or a DiGraph")
-        extra = {node for node, data in graph.nodes(data=True) if data.get("extra") is True}
-        classes = [node for node in graph if node not in extra]
-        edges = list(graph.edges())
-        if not graph.is_directed():
-            edges = [pair for u, v in edges for pair in ((u, v), (v, u)) if pair[1] not in extra]
-        for _, head in edges:
-            if head in extra:
-                raise UserError(f"an edge goes into the extra action {head!r}, whose loss is known: remove that edge")
-        actions = [*classes, *(node for node in graph if node in extra)]
-        return cls.from_edges(classes, edges, actions, name=name, dominating_set=dominating_set, costs=costs)
+        from gappletron.graphs.files import read_networkx
+
+        return cls.from_edges(**read_networkx(graph), name=name, dominating_set=dominating_set, costs=costs)
 
     @classmethod
     def from_json(cls, path: str | os.PathLike[str]) -> FeedbackGraph:
-        """A graph from a file `{"classes": [...], "actions": [...], "edges": [[action, class], ...]}`.
+        """Return a graph from a file `{"classes": [...], "actions": [...], "edges": [[action, class], ...]}`.
 
         `actions` may be left out when they are the classes; `name`, `dominating_set` (names of actions) and `costs`
         (``[[action, class, number], ...]``) may be added.
-
-        >>> import pathlib, tempfile
-        >>> file = pathlib.Path(tempfile.mkdtemp()) / "graph.json"
-        >>> _ = file.write_text('{"classes": ["a", "b"], "edges": [["a", "a"], ["a", "b"]]}')
-        >>> FeedbackGraph.from_json(file).revealing
-        ('a',)
         """
+        from gappletron.graphs.files import read_graph
+
         try:
-            return cls.from_edges(**graph_files.read(path))
+            return cls.from_edges(**read_graph(path))
         except UserError as error:
-            raise UserError(f"graph file {printable(os.fspath(path))}: {error}") from None
+            raise error.at(f"graph file {make_printable(os.fspath(path))}") from None
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write a file that :meth:`from_json` reads back as an equal graph; an existing file is replaced atomically.
 
         The edges are those that were given: the closure adds the others again.
-
-        >>> import pathlib, tempfile
-        >>> file = pathlib.Path(tempfile.mkdtemp()) / "graph.json"
-        >>> FeedbackGraph.bandit(4).to_json(file)
-        >>> FeedbackGraph.from_json(file) == FeedbackGraph.bandit(4)
-        True
         """
-        with files.replacing(path) as file:
-            file.write(graph_files.written(self))
+        from gappletron.graphs.files import write_graph
 
-    # Text and drawings
-
-    @property
-    def caption(self) -> str:
-        """A title for tables and plots: the name, the actions that reveal every label if only some do, and whether
-        there are costs.
-
-        >>> FeedbackGraph.apple_tasting().caption, FeedbackGraph.bandit(3).caption
-        ("apple-tasting graph, 'ham' reveals", 'bandit graph')
-        """
-        return graph_words.caption(self)
+        write_graph(self, path)
 
     def describe(self) -> str:
-        """A description of the graph.
+        """Return a description of the graph.
 
-        >>> print(FeedbackGraph.apple_tasting().describe())
-        Feedback graph 'apple-tasting': 2 classes, 2 actions, 2 edges.
-        <BLANKLINE>
-        What each action reveals
-          every label: 'ham'
-          nothing: 'spam'
-        <BLANKLINE>
-        Observability: strong. Every class is revealed by its own action or by every other action.
-        <BLANKLINE>
-        Dominating set: 'ham' (rho = 1, minimum).
-          Exploration plays one of these actions; together they reveal every class. The surrogate regret is
-          of order sqrt(rho K T) = sqrt(2 T): about 447 mistakes over T = 100,000 rounds, up to constants.
+        >>> FeedbackGraph.apple_tasting().describe().splitlines()[0]
+        "Feedback graph 'apple-tasting': 2 classes, 2 actions, 2 edges."
         """
-        return graph_words.described(self)
+        from gappletron.graphs.text import describe
+
+        return describe(self)
 
     def as_text(self) -> str:
-        """The matrix as text.
+        """Return the matrix as text.
 
         >>> print(FeedbackGraph.label_efficient(["cat", "dog"]).as_text())
         action played   cat  dog
@@ -810,220 +614,116 @@ class FeedbackGraph:
         <BLANKLINE>
         # reveals whether the label is the class of the column; * is in the dominating set
         """
-        return graph_words.matrix(self)
+        from gappletron.graphs.text import show_matrix
+
+        return show_matrix(self)
 
     def draw(self, path: str | os.PathLike[str] | None = None, ax: Axes | None = None) -> Figure:
         """Draw the graph, or its matrix when it is large, and return the figure.
 
         With a path the figure is also written, as PNG, SVG or PDF by the suffix. With `ax` it is drawn there.
-
-        >>> figure = FeedbackGraph.bandit(4).draw()
-        >>> len(figure.axes)
-        1
         """
-        from gappletron.graphs import drawing as graph_drawing
+        from gappletron.graphs.drawing import draw
 
-        return graph_drawing.drawn(self, path, ax)
-
-
-# Graphs by name, and the classes of a stream in a graph
+        return draw(self, path, ax)
 
 
-def open_graph(
-    graph: FeedbackGraph | str | os.PathLike[str],
-    classes: int | Iterable[Any],
-    revealing: Any = None,
-    *,
-    classes_given: bool = True,
+_EDGES = {
+    "nothing": lambda K: np.zeros((K, K), dtype=bool),
+    "itself": lambda K: np.eye(K, dtype=bool),
+    "others": lambda K: ~np.eye(K, dtype=bool),
+    "everything": lambda K: np.ones((K, K), dtype=bool),
+}
+"""What the actions of K classes reveal, by :attr:`gappletron.graphs.presets.Preset.action`."""
+
+
+def _find_revealing(classes: tuple[Label, ...], revealing: Any) -> list[int]:
+    """Return the positions of the classes that reveal, by default of the first."""
+    if revealing is None:
+        return [0]
+    several = isinstance(revealing, list | tuple | np.ndarray)
+    chosen = check_labels(revealing if several else [revealing], "the revealing classes", "revealing class")
+    if not chosen:
+        raise UserError("a filtering graph needs a revealing class, but none was named: name at least one")
+    positions = Positions(classes, "class")
+    return [positions.find(item) for item in chosen]
+
+
+def _read_edges(edges: Iterable[Any], actions: tuple[Label, ...], classes: tuple[Label, ...]) -> NDArray[np.bool_]:
+    """Return the matrix of pairs (action, class) of names."""
+    check_size(len(actions), len(classes))
+    rows, columns = Positions(actions, "action"), Positions(classes, "class")
+    visible = np.zeros((len(actions), len(classes)), dtype=bool)
+    for place, edge in enumerate(check_list(edges, "edges"), start=1):
+        pair = edge.tolist() if isinstance(edge, np.ndarray) else edge
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise UserError(f"edge {place} is not a pair of names: give each edge as (action, class)")
+        visible[rows.find(pair[0], f"edge {place}"), columns.find(pair[1], f"edge {place}")] = True
+    return visible
+
+
+def _add_class(
+    graph: FeedbackGraph,
+    new: Label,
+    reveals: Iterable[Label] | None,
+    revealed_by: Iterable[Label] | None,
+    costs: Any,
 ) -> FeedbackGraph:
-    """The graph that `graph` names: a FeedbackGraph, a file that ends in ``.json``, or a preset for these classes.
-
-    The class that reveals is part of the text, ``"filtering:revealing=ham"``, or is given as `revealing`: a class, or a
-    list of them. A class is found by its name, or by its text where that is unique, so ``"1"`` finds the class 1.
-    By default the first class reveals; where `classes_given` is False (their order was derived from data), there is no
-    default.
-
-    >>> open_graph("bandit", 3)
-    FeedbackGraph('bandit': 3 classes, 3 actions, 3 edges, rho 3)
-    >>> open_graph("filtering:revealing=ham", ["spam", "ham"]).caption
-    "filtering graph, 'ham' reveals"
-    """
-    is_file = isinstance(graph, str | os.PathLike) and os.fspath(graph).endswith(".json")
-    if revealing is not None and (is_file or isinstance(graph, FeedbackGraph)):
-        raise UserError("revealing is only for presets, and this graph has edges of its own: omit it")
-    if isinstance(graph, FeedbackGraph):
-        return graph
-    if is_file:
-        return FeedbackGraph.from_json(graph)
-    name, settings = spelling.split(graph) if isinstance(graph, str) else (graph, {})
-    if name not in FeedbackGraph.PRESETS:
-        raise unknown(name, "graph", [*FeedbackGraph.PRESETS, "FILE.json"])
-    names = _class_labels(classes)
-    by_first = name in FeedbackGraph.BY_REVEALING_CLASS
-    spelling.check_settings(settings, ["revealing"] if by_first else [], str(graph))
-    if settings and revealing is not None:
-        raise UserError(
-            f"{graph!r} names the class that reveals, and so does revealing={revealing!r}: give one of them"
-        )
-    chosen = settings.get("revealing", revealing)
-    if by_first and chosen is None and not classes_given:
-        raise UserError(
-            f"the {name} graph needs the class that reveals, because the order of the classes {listing(names)} was "
-            f"derived from the data: name it, for example '{name}:revealing={names[0]}'"
-        )
-    if isinstance(chosen, list | tuple | np.ndarray):
-        chosen = [_class_meant(item, names) for item in chosen]
-    elif chosen is not None:
-        chosen = _class_meant(chosen, names)
-    return FeedbackGraph.preset(str(name), names, chosen)
-
-
-def class_positions(stream_classes: Sequence[Label], graph: FeedbackGraph) -> NDArray[np.int64] | None:
-    """For each of the stream's classes its position in the graph, or None where the two agree.
-
-    A class that the graph does not have is looked for by its text, since a file's 1 may be a graph file's "1".
-
-    >>> class_positions([0, 1, 2], FeedbackGraph.bandit(["2", "0", "1"]))
-    array([1, 2, 0])
-    """
-    found = _matched(stream_classes, graph.classes)
-    for name, place in zip(stream_classes, found, strict=True):
-        if place is None:
-            raise UserError(
-                f"the stream has the class {name!r}, but the graph {graph.name!r} knows only "
-                f"{listing(graph.classes)}: make the graph for the stream's classes, {listing(stream_classes)}"
-            )
-    if len(set(found)) < len(found):
-        raise UserError(
-            f"several of the stream's classes {listing(stream_classes)} are one class of the graph {graph.name!r}: "
-            "make the graph for the stream's classes"
-        )
-    return None if found == list(range(graph.n_classes)) else np.array(found, dtype=np.int64)
-
-
-def new_classes(stream_classes: Sequence[Label], graph: FeedbackGraph) -> list[Label]:
-    """Those of the stream's classes that the graph does not have, neither by name nor by text.
-
-    >>> new_classes(["0", "2"], FeedbackGraph.bandit([0, 1]))
-    ['2']
-    """
-    found = _matched(stream_classes, graph.classes)
-    return [name for name, place in zip(stream_classes, found, strict=True) if place is None]
-
-
-def _class_meant(name: Any, classes: tuple[Label, ...]) -> Label:
-    plain = _label(name, "revealing class")
-    (place,) = _matched([plain], classes)
-    if place is None:
-        raise unknown(plain, "class", classes)
-    return classes[place]
-
-
-def _matched(names: Iterable[Label], classes: Sequence[Label]) -> list[int | None]:
-    """For each name the position of the class with that type and value, else of the only class with that text."""
-    exact = {(type(name), name): place for place, name in enumerate(classes)}
-    by_text: dict[str, list[int]] = {}
-    for place, name in enumerate(classes):
-        by_text.setdefault(str(name), []).append(place)
-
-    def place_of(name: Label) -> int | None:
-        candidates = by_text.get(str(name), [])
-        return exact.get((type(name), name), candidates[0] if len(candidates) == 1 else None)
-
-    return [place_of(name) for name in names]
-
-
-# Checks
-
-
-def _label(value: Any, name: str) -> Label:
-    plain = label(value, name)
-    if type(plain) is int and not -(2**63) <= plain < 2**63:
-        raise UserError(f"{name}: a whole number that is a name must fit in 64 bits: write it as a string instead")
-    return plain
-
-
-def _labels(values: Iterable[Any], what: str, name: str) -> tuple[Label, ...]:
-    return labels([_label(value, name) for value in _sequence(values, what)], name)
-
-
-def _sequence(values: object, what: str) -> list[Any]:
-    """The items of anything that has an order of its own."""
-    if isinstance(values, str | bytes | Mapping | Set) or not isinstance(values, Iterable):
-        raise UserError(f"{what} must be a list, not a {type(values).__name__}")
-    if isinstance(values, np.ndarray) and values.ndim == 0:
-        raise UserError(f"{what} must be a list, not a single value")
-    return list(values)
-
-
-def _place(item: Label, kind: str, known: tuple[Label, ...]) -> int:
-    """The position of a name; the type counts, so True is not 1."""
-    for place, name in enumerate(known):
-        if type(name) is type(item) and name == item:
-            return place
-    raise unknown(item, kind, known)
-
-
-def _enough_classes(n_classes: int) -> None:
-    if n_classes < 2:
-        raise UserError(
-            f"a graph needs at least 2 classes, but {n_classes} {'was' if n_classes == 1 else 'were'} given: "
-            "name two or more"
-        )
-
-
-def _class_labels(classes: int | Iterable[Any]) -> tuple[Label, ...]:
-    if isinstance(classes, int | np.integer | np.bool_):
-        n_classes = whole(classes, "the number of classes")
-        _fits(n_classes, n_classes)
-        names: tuple[Label, ...] = tuple(range(n_classes))
+    """Return the graph with one more class: see :meth:`FeedbackGraph.with_class`."""
+    if (type(new), new) in graph._action_positions.places:
+        raise UserError(f"there is a class or an action {new!r} already: choose another name for the new class")
+    K, N = graph.n_classes, graph.n_actions
+    classes, actions = (*graph.classes, new), (*graph.classes, new, *graph.actions[K:])
+    old = np.ix_([*range(K), *range(K + 1, N + 1)], range(K))  # the extra actions stay last
+    edges = np.zeros((N + 1, K + 1), dtype=bool)
+    edges[old] = graph.given
+    rows = Positions(actions, "action")
+    if reveals is None and revealed_by is None:
+        edges[K], edges[:, K] = _extend_preset(graph)
     else:
-        names = _labels(classes, "classes", "class")
-        _fits(len(names), len(names))
-    _enough_classes(len(names))
-    return names
-
-
-def _fits(n_actions: int, n_classes: int) -> None:
-    # The matrix, its transpose, and two copies on the way. Costs, which only a graph that is played has, come on top.
-    fits_in_memory(
-        4 * n_actions * n_classes, f"a graph of {n_actions} actions and {n_classes} classes", "use fewer classes"
-    )
-
-
-def _action_labels(
-    classes: tuple[Label, ...], n_actions: int | None, actions: Iterable[Any] | None
-) -> tuple[Label, ...]:
-    """The names of all actions; their number is not checked when it is None."""
-    n_classes = len(classes)
-    if actions is None:
-        extra = (n_actions or n_classes) - n_classes
-        added = ["query"] if extra == 1 else [f"query {i}" for i in range(1, extra + 1)]
-        for new in added:
-            if new in classes:
-                raise UserError(
-                    f"the extra action would be called {new!r}, which is a class: name the actions yourself"
-                )
-        return (*classes, *added)
-    names = _labels(actions, "actions", "action")
-    if n_actions is not None and len(names) != n_actions:
+        columns = Positions(classes, "class")
+        edges[K, [columns.find(item) for item in check_labels(reveals or (), "reveals", "class")]] = True
+        edges[[rows.find(item) for item in check_labels(revealed_by or (), "revealed_by", "action")], K] = True
+    if not edges[:, K].any() and not (edges[:, :K].sum(axis=1) == K).any():
         raise UserError(
-            f"the matrix has {n_actions} rows but there are {len(names)} actions: give one row for each action"
+            f"no action would reveal the new class {new!r}: name at least one in revealed_by (or {new!r} itself in "
+            "reveals)"
         )
-    for place, item in enumerate(classes):
-        if place >= len(names) or type(names[place]) is not type(item) or names[place] != item:
-            there = (
-                f"action {place + 1} is {names[place]!r}"
-                if place < len(names)
-                else f"there are only {len(names)} actions"
-            )
-            raise UserError(
-                f"{there} where class {item!r} was expected: list the classes first, in order, then the extra actions"
-            )
-    return names
+    kept = graph.dominating_set if graph.dominating_set_is_given else None
+    if kept is not None and not is_dominating(_close(edges), map(rows.find, kept)):
+        kept = None
+    name = "filtering" if graph.name == "apple-tasting" else graph.name  # apple tasting has two classes
+    grown = FeedbackGraph(edges, classes, actions, name=name, dominating_set=kept)
+    if graph.has_costs:
+        base = grown.costs.copy()
+        base[old] = graph.costs
+        grown = grown.with_costs(base)
+    return grown if costs is None else grown.with_costs(costs)
 
 
-def _matrix(visible: ArrayLike) -> NDArray[np.bool_]:
+def _extend_preset(graph: FeedbackGraph) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return the row and the column of a new class where the graph is a preset's."""
+    K, given = graph.n_classes, graph.given
+    row, column = np.zeros(K + 1, dtype=bool), np.zeros(graph.n_actions + 1, dtype=bool)
+    square, own = given[:K], np.eye(K, dtype=bool)
+    reveals_all: NDArray[np.bool_] = np.asarray(given.all(axis=1))
+    if graph.n_actions == K and (square == own).all():  # bandit
+        row[K] = column[K] = True
+    elif graph.n_actions == K and (square == ~own).all():  # disease prevention
+        row[:K] = column[:K] = True
+    elif (reveals_all | ~given.any(axis=1)).all():  # full, filtering, label efficient
+        column[np.delete(np.arange(graph.n_actions + 1), K)] = reveals_all
+        row[:] = column[K] = reveals_all[:K].all()
+    else:
+        raise UserError(
+            f"the graph {graph.name!r} is not a preset, so its edges do not follow for a new class: say what it "
+            "reveals=[...] and what it is revealed_by=[...]"
+        )
+    return row, column
+
+
+def _check_matrix(visible: ArrayLike) -> NDArray[np.bool_]:
+    """Return a new matrix of booleans, with at least two classes and an action for each."""
     try:
         given = np.asarray(visible)
     except ValueError:
@@ -1034,15 +734,23 @@ def _matrix(visible: ArrayLike) -> NDArray[np.bool_]:
         )
     if given.dtype.kind not in "biuf" or not ((given == 0) | (given == 1)).all():
         raise UserError("the matrix must hold only 0 and 1: write 1 where the action reveals the class")
+    n_actions, n_classes = given.shape
+    check_enough(n_classes)
+    if n_actions < n_classes:
+        raise UserError(
+            f"the matrix has {n_actions} rows for {n_classes} classes: give one row for each class, "
+            "and more for extra actions"
+        )
     return given.astype(np.bool_, order="C")
 
 
 def _close(given: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the matrix in which an action that reveals all classes but one reveals that one too."""
     closed = given.copy()
     closed[given.sum(axis=1) == given.shape[1] - 1] = True
-    return _frozen(closed)
+    return _freeze(closed)
 
 
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+def _freeze(array: NDArray[Any]) -> NDArray[Any]:
     array.setflags(write=False)
     return array

@@ -1,4 +1,4 @@
-"""A feedback graph as text: titles, a description, the matrix."""
+"""A feedback graph as text: a description, and the matrix."""
 
 from __future__ import annotations
 
@@ -6,59 +6,37 @@ import math
 
 import numpy as np
 
-from gappletron.base.checks import listing, printable, shortened
-from gappletron.graphs import costs as graph_costs
-from gappletron.graphs.view import GraphView
+from gappletron.base.text import listing, make_printable, shorten
+from gappletron.graphs.costs import list_changed
+from gappletron.graphs.graph import LETTERS_IN_CAPTION, FeedbackGraph
 
 MATRIX_ACTIONS, MATRIX_CLASSES = 40, 24
 COSTS_SHOWN = 12
 
 
-NAMES_IN_CAPTION, LETTERS_IN_CAPTION, LETTERS_IN_TITLE = 3, 20, 80
-
-
-def caption(graph: GraphView) -> str:
-    """The text of :attr:`FeedbackGraph.caption`."""
-    name = shortened(printable(graph.name), LETTERS_IN_TITLE)
-    title = name if name == "graph" else f"{name} graph"
-    who = revealers(graph)
-    return ", ".join([title, *([who] if who else []), *(["with costs"] if graph.has_costs else [])])
-
-
-def revealers(graph: GraphView) -> str:
-    """Which actions reveal every label, in short; empty if none or all of them do.
-
-    >>> from gappletron import FeedbackGraph
-    >>> revealers(FeedbackGraph.filtering(9, revealing=[2, 3, 5, 7])), revealers(FeedbackGraph.bandit(9))
-    ('2, 3, 5 and 1 more reveal', '')
-    """
-    names = graph.revealing
-    if not 0 < len(names) < graph.n_actions:
-        return ""
-    shown = ", ".join(shortened(repr(name), LETTERS_IN_CAPTION) for name in names[:NAMES_IN_CAPTION])
-    more = f" and {len(names) - NAMES_IN_CAPTION} more" if len(names) > NAMES_IN_CAPTION else ""
-    return f"{shown}{more} reveal{'s' if len(names) == 1 else ''}"
-
-
-def described(graph: GraphView) -> str:
-    """The text of :meth:`FeedbackGraph.describe`."""
+def describe(graph: FeedbackGraph) -> str:
+    """Return the text of :meth:`FeedbackGraph.describe`."""
     extra = graph.n_actions - graph.n_classes
     lines = [
-        f"Feedback graph {shortened(repr(graph.name), LETTERS_IN_TITLE)}: "
+        f"Feedback graph {shorten(repr(graph.name), 80)}: "
         f"{graph.n_classes} classes, {graph.n_actions} actions"
         + (f" ({extra} of them extra: {listing(graph.actions[graph.n_classes :])})" if extra else "")
         + f", {graph.n_edges} edge{'s' if graph.n_edges > 1 else ''}.",
         "",
         "What each action reveals",
-        *(f"  {what}: {listing(graph.actions[i] for i in members)}" for what, members in _kinds(graph) if members),
+        *(
+            f"  {what}: {listing(graph.actions[i] for i in members)}"
+            for what, members in _group_actions(graph)
+            if members
+        ),
     ]
     if graph.completed:
-        lines += ["", *_closure_in_words(graph)]
+        lines += ["", *_describe_closure(graph)]
     lines += [
         "",
-        *_observability_in_words(graph),
+        *_describe_observability(graph),
         "",
-        f"Dominating set: {listing(graph.dominating_set)} (rho = {graph.rho}, " + f"{_minimality(graph)}).",
+        f"Dominating set: {listing(graph.dominating_set)} (rho = {graph.rho}, " + f"{_describe_size(graph)}).",
     ]
     if graph.is_full_information:
         lines.append(
@@ -73,16 +51,16 @@ def described(graph: GraphView) -> str:
             "T = 100,000 rounds, up to constants."
         )
     if graph.has_costs:
-        lines += ["", *_costs_in_words(graph)]
+        lines += ["", *_describe_costs(graph)]
     return "\n".join(lines)
 
 
-def _costs_in_words(graph: GraphView) -> list[str]:
+def _describe_costs(graph: FeedbackGraph) -> list[str]:
     """The costs that are not 0 or 1 as by default; one line for an action that costs the same at every label."""
     same = {action for i, action in enumerate(graph.actions) if (graph.costs[i] == graph.costs[i, 0]).all()}
     lines: dict[str, None] = {}
-    for action, seen, cost in graph_costs.changed(graph):
-        name, where = shortened(repr(action), LETTERS_IN_CAPTION), shortened(repr(seen), LETTERS_IN_CAPTION)
+    for action, seen, cost in list_changed(graph.costs, graph.actions, graph.classes):
+        name, where = shorten(repr(action), LETTERS_IN_CAPTION), shorten(repr(seen), LETTERS_IN_CAPTION)
         lines[f"  {name} {'at any label' if action in same else f'at the label {where}'}: {cost:g}"] = None
     more = len(lines) - COSTS_SHOWN
     return [
@@ -92,7 +70,7 @@ def _costs_in_words(graph: GraphView) -> list[str]:
     ]
 
 
-def _minimality(graph: GraphView) -> str:
+def _describe_size(graph: FeedbackGraph) -> str:
     """How large the dominating set is in comparison with the smallest."""
     if graph.rho == graph.least_rho:
         return "minimum"
@@ -100,28 +78,23 @@ def _minimality(graph: GraphView) -> str:
     return f"{how}, at most {graph.rho / graph.least_rho:.3g} times the minimum"
 
 
-def _kinds(graph: GraphView) -> list[tuple[str, list[int]]]:
+def _group_actions(graph: FeedbackGraph) -> list[tuple[str, list[int]]]:
     counts = graph.visible.sum(axis=1)
-    kinds: dict[str, list[int]] = {
-        "every label": [],
-        "only whether it is correct": [],
-        "some classes": [],
-        "nothing": [],
+    own = np.arange(graph.n_actions) < graph.n_classes
+    own[: graph.n_classes] = graph.visible[: graph.n_classes].diagonal()
+    everything, nothing = counts == graph.n_classes, counts == 0
+    itself = own & (counts == 1)
+    some = ~(everything | nothing | itself)
+    kinds = {
+        "every label": everything,
+        "only whether it is correct": itself,
+        "some classes": some,
+        "nothing": nothing,
     }
-    everything, itself, some, nothing = kinds.values()
-    for i, count in enumerate(counts.tolist()):
-        if count == graph.n_classes:
-            everything.append(i)
-        elif count == 0:
-            nothing.append(i)
-        elif count == 1 and i < graph.n_classes and graph.visible[i, i]:
-            itself.append(i)
-        else:
-            some.append(i)
-    return list(kinds.items())
+    return [(kind, np.flatnonzero(members).tolist()) for kind, members in kinds.items()]
 
 
-def _observability_in_words(graph: GraphView) -> list[str]:
+def _describe_observability(graph: FeedbackGraph) -> list[str]:
     if graph.observability == "strong":
         return ["Observability: strong. Every class is revealed by its own action or by every other action."]
     hidden = [graph.classes[y] for y in np.flatnonzero(~graph.strongly_observed())]
@@ -131,9 +104,9 @@ def _observability_in_words(graph: GraphView) -> list[str]:
     ]
 
 
-def _closure_in_words(graph: GraphView) -> list[str]:
+def _describe_closure(graph: FeedbackGraph) -> list[str]:
     pairs = [
-        " -> ".join(shortened(repr(name), LETTERS_IN_CAPTION) for name in (graph.actions[i], graph.classes[y]))
+        " -> ".join(shorten(repr(name), LETTERS_IN_CAPTION) for name in (graph.actions[i], graph.classes[y]))
         for i, y in graph.completed[:6]
     ]
     more = len(graph.completed) - 6
@@ -144,12 +117,12 @@ def _closure_in_words(graph: GraphView) -> list[str]:
     ]
 
 
-def matrix(graph: GraphView) -> str:
-    """The text of :meth:`FeedbackGraph.as_text`."""
+def show_matrix(graph: FeedbackGraph) -> str:
+    """Return the text of :meth:`FeedbackGraph.as_text`."""
     if graph.n_actions > MATRIX_ACTIONS or graph.n_classes > MATRIX_CLASSES:
         return f"(The matrix of {graph.n_actions} x {graph.n_classes} is too large to print: use draw() or --plot.)"
-    columns = [shortened(printable(str(name)), 8) for name in graph.classes]
-    rows = [shortened(printable(str(name)), 16) for name in graph.actions]
+    columns = [shorten(make_printable(str(name)), 8) for name in graph.classes]
+    rows = [shorten(make_printable(str(name)), 16) for name in graph.actions]
     left = max(map(len, [*rows, "action played"]))
     lines = [f"{'action played':{left}}   " + "  ".join(columns)]
     for i, name in enumerate(rows):

@@ -18,8 +18,6 @@ from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.environment import lookup_environment
 from numba.core.typed_passes import NativeLowering
 
-__all__ = ["EntryCompiler", "InlinedCompiler"]
-
 ENVIRONMENT = "_ZN08NumbaEnv"
 """The beginning of the name of a global variable that holds a function's Python objects, such as texts to print."""
 
@@ -96,3 +94,8 @@ class EntryCompiler(CompilerBase):
     def define_pipelines(self) -> list[PassManager]:
         """Numba asks for them."""
         return [_pipeline(self.state, EntryLowering)]
+
+
+OPTIONS = {"error_model": "numpy", "_nrt": False, "forceinline": True}
+INNER = {**OPTIONS, "no_cfunc_wrapper": True, "pipeline_class": InlinedCompiler}
+"""Numba's options for functions that only compiled code calls."""

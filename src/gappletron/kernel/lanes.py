@@ -1,9 +1,9 @@
 """Loops over the classes of a row with the number of classes known to the compiler.
 
-The engine pads the rows of every matrix with one number per class to a whole number of vectors (:func:`lanes_for`). The
-width is a type (:class:`Lanes`), so compiled code exists once per padded width: the loops below have no run-time bound,
-and the scores of a row stay in registers until the row is done. Beyond :data:`WIDEST` nothing is padded and the plain
-loops of :mod:`gappletron.kernel.numerics` run.
+The rows of every matrix with one number per class are padded to a whole number of vectors (:func:`padded_width`). The
+width is a type (:class:`gappletron.kernel.numerics.Lanes`), so compiled code exists once per padded width: the loops
+below have no run-time bound, and the scores of a row stay in registers until the row is done. Beyond :data:`WIDEST`
+nothing is padded and the plain loops of :mod:`gappletron.kernel.numerics` run.
 
 Each lane does the same multiplications and additions in the same order as the plain loops (no fused multiply-add), so
 the results are the same bits.
@@ -11,17 +11,12 @@ the results are the same bits.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
-
-from gappletron.kernel.pieces import Piece, PieceType
-
-__all__ = ["WIDEST", "Lanes", "lanes_for"]
 
 VECTOR = 4
 """Doubles per vector of LLVM's code: the width of AVX2. Narrower machines split a vector, wider ones lose little."""
@@ -30,39 +25,14 @@ WIDEST = 64
 """The largest padded width with code of its own. At most 16 vectors: more would not fit in the registers."""
 
 
-class Lanes(Piece, abstract=True):
-    """The padded number of classes as a type.
+def padded_width(classes: int) -> int:
+    """Return the width of rows for so many classes, a whole number of vectors; 0 where rows are not padded.
 
-    >>> lanes_for(9), lanes_for(9).width, lanes_for(1000).width
-    (Lanes12(), 12, 0)
+    >>> padded_width(9), padded_width(1000)
+    (12, 0)
     """
-
-    width: ClassVar[int] = 0
-
-    def padded(self, classes: int) -> int:
-        """The length of a row for so many classes."""
-        return self.width or classes
-
-
-def _lanes(width: int) -> Any:
-    name = f"Lanes{width}"
-    body = {"__module__": __name__, "__qualname__": name, "__doc__": f"Rows of {width} numbers.", "width": width}
-    return PieceType(name, (Lanes,), body)
-
-
-# Module-level names, so that the on-disk cache of compiled code can refer to the classes.
-globals().update({f"Lanes{width}": _lanes(width) for width in range(VECTOR, WIDEST + 1, VECTOR)})
-
-
-class AnyLanes(Lanes):
-    """Rows that are not padded, of a length that is known at run time only."""
-
-
-@functools.cache
-def lanes_for(classes: int) -> Any:
-    """The lanes for so many classes: a multiple of 4 up to 64, unpadded beyond."""
     width = -(-classes // VECTOR) * VECTOR
-    return globals()[f"Lanes{width}"]() if width <= WIDEST else AnyLanes()
+    return width if width <= WIDEST else 0
 
 
 # ------------------------------------------------------------------------------------------------------ LLVM's code

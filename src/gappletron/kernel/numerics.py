@@ -6,23 +6,26 @@ Interpreted and compiled code give the same bits for plain loops, ``math.exp`` a
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.kernel.lanes import (
-    Lanes,
+    VECTOR,
+    WIDEST,
     add_columns,
     add_rows,
     largest_entry,
     lowest_bit,
     multiply_rows,
     nonzero_lanes,
+    padded_width,
 )
-from gappletron.kernel.pieces import compiled_by, helper
+from gappletron.kernel.pieces import Piece, PieceType, compiled_by, helper
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -55,6 +58,35 @@ GOLDEN = 0.6180339887498949
 def is_followed(rounds: float) -> bool:
     """Whether a statistic that need not follow every round follows this one, which makes so many."""
     return rounds <= ALL_ROUNDS or (rounds * GOLDEN) % 1.0 < 1.0 / ONE_IN
+
+
+class Lanes(Piece, abstract=True):
+    """The padded number of classes as a type.
+
+    >>> lanes_for(9), lanes_for(9).width, lanes_for(1000).width
+    (Lanes12(), 12, 0)
+    """
+
+    width: ClassVar[int] = 0
+
+    def padded(self, classes: int) -> int:
+        """Return the length of a row for so many classes."""
+        return self.width or classes
+
+
+def _make_lanes(width: int) -> Any:
+    name = f"Lanes{width}"
+    return PieceType(name, (Lanes,), {"__module__": __name__, "__qualname__": name, "width": width})
+
+
+# Module-level names, so that the on-disk cache of compiled code can refer to the classes. Rows of 0 are not padded.
+globals().update({f"Lanes{width}": _make_lanes(width) for width in range(0, WIDEST + 1, VECTOR)})
+
+
+@functools.cache
+def lanes_for(classes: int) -> Any:
+    """Return the lanes for so many classes: a multiple of 4 up to 64, unpadded beyond."""
+    return globals()[f"Lanes{padded_width(classes)}"]()
 
 
 class Row(NamedTuple):

@@ -16,9 +16,8 @@ from numba.core import types
 from numba.core.registry import cpu_target
 from numba.extending import NativeValue, intrinsic, models, register_model, typeof_impl, unbox
 
-from gappletron.kernel.pieces import compiled_by, entry, is_interpreted
-
-__all__ = ["Packed", "packed", "unpacked"]
+from gappletron.kernel.compiling import entry, is_interpreted
+from gappletron.kernel.pieces import compiled_by
 
 
 class Packed(int):

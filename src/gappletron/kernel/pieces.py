@@ -1,60 +1,31 @@
-"""Pieces, and how they are compiled: the only module that knows Numba's machinery.
+"""Pieces: the values that losses, optimizers, exploration rules and learners are.
 
-A *piece* (a loss, an optimizer, an exploration rule, a learner, ...) is an immutable tuple of numbers and other pieces.
-Its behaviour is written as ordinary methods; those that its family marks with :func:`compiled` also run inside compiled
-loops, where Numba finds them through the class of the tuple. So pieces compose without a cost per round, and the same
-source runs interpreted (:func:`interpreted`) to be debugged and compared.
-
-Three of Numba's habits are answered here, each with a test in ``tests/kernel/test_pieces.py``:
-
-* Its fingerprint of a named tuple is the name and the fields, not the class. :func:`specialised` therefore keeps one
-  dispatcher for each nested tuple of *classes*, by identity, so a class redefined in a notebook takes effect.
-* Its on-disk cache does not notice an edit in a callee's file, and crashes when a class was renamed. The cache files of
-  the package carry a hash of all its sources, and of the classes they were compiled for: processes that start together
-  on a cold cache never write to each other's index.
-* A piece from outside the package has sources that nobody hashes, so code that contains one is never cached on disk.
+A *piece* is an immutable tuple of numbers and other pieces. Its behaviour is written as ordinary methods; those that
+its family marks with :func:`compiled` also run inside compiled loops, where Numba finds them through the class of the
+tuple. So pieces compose without a cost per round, and the same source runs interpreted (:func:`gappletron.interpreted`)
+to be debugged and compared.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import hashlib
 import inspect
-import re
 import sys
 import typing
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-import numba
 from numba.core import types
-from numba.core.caching import NullCache
-from numba.core.errors import NumbaError
 from numba.extending import models, overload, overload_method, register_jitable, register_model, typeof_impl
 
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
-from gappletron.base.signals import held_back
-from gappletron.kernel.code_cache import code_cache
-from gappletron.kernel.inlined import EntryCompiler, InlinedCompiler
+from gappletron.kernel.inlined import INNER
 
-__all__ = ["Piece", "compiled", "helper", "interpreted"]
-
-PACKAGE = Path(__file__).parent.parent
 F = TypeVar("F", bound="Callable[..., Any]")
-
-OPTIONS = {"error_model": "numpy", "_nrt": False, "forceinline": True}
-COMPILED = ("kernel", "graphs", "data", "learners", "play")
-"""The packages whose functions any compiled loop may contain: an edit elsewhere leaves their machine code valid."""
-INNER = {**OPTIONS, "no_cfunc_wrapper": True, "pipeline_class": InlinedCompiler}
-"""For functions that only compiled code calls."""
 
 helper: Callable[[F], F] = register_jitable(**INNER)
 """Marks a plain function that compiled methods call; interpreted, it is the function itself."""
-
 
 seldom: Callable[[F], F] = register_jitable(**{**INNER, "forceinline": False})
 """As :data:`helper`, for long functions: copying them to where they are called would take long to compile."""
@@ -65,16 +36,11 @@ def compiled_by(function: Callable[..., Any]) -> Callable[[F], F]:
     return overload(function, strict=False, jit_options=INNER)
 
 
-# --------------------------------------------------------------------------------------------------------------- pieces
-
-
 class CompiledPiece(types.NamedTuple):  # type: ignore[name-defined]
     """A piece as Numba sees it. A type of its own, so that a state may have a field named as some method is."""
 
-    def __bool__(
-        self,
-    ) -> bool:  # Numba asks a method call's receiver for its truth, and a piece without fields has length 0
-        return True
+    def __bool__(self) -> bool:
+        return True  # Numba asks a method call's receiver for its truth, and a piece without fields has length 0
 
 
 register_model(CompiledPiece)(models.TupleModel)
@@ -183,7 +149,7 @@ class PieceType(type):
                     f"{name} lacks {', '.join(missing)}: a {bases[0].__name__} needs "
                     f"{'it' if len(missing) == 1 else 'them'}"
                 )
-            if _ours(cls):
+            if cls.__module__.split(".")[0] == "gappletron":
                 package_pieces[name] = cls
         return cls
 
@@ -343,177 +309,3 @@ def _piece_like(value: Any, kind: type) -> str:
                 return f"{found}()"
     article = "an" if kind.__name__[0] in "AEIOU" else "a"
     return f"{article} {kind.__name__}, for example one of gappletron.{kind.__module__.removeprefix('gappletron.')}"
-
-
-# ---------------------------------------------------------------------------------------------------------- compilation
-
-_interpreted: ContextVar[bool] = ContextVar("interpreted", default=False)
-
-
-@contextlib.contextmanager
-def interpreted() -> Iterator[None]:
-    """Run everything inside as plain Python: slow, but a debugger and a print work inside a piece.
-
-    It holds for the current thread (or asynchronous task) alone, and for the models and runs that are made inside.
-
-    >>> import gappletron
-    >>> with gappletron.interpreted():
-    ...     history = gappletron.play(gappletron.named("gapsmh"), "synthetic:T=50", "bandit")
-    """
-    with in_mode(True):
-        yield
-
-
-def is_interpreted() -> bool:
-    """Whether this runs inside :func:`interpreted`."""
-    return _interpreted.get()
-
-
-@contextlib.contextmanager
-def in_mode(interpreted: bool) -> Iterator[None]:
-    """Run everything inside interpreted or compiled, for what keeps the mode in which it was made."""
-    token = _interpreted.set(interpreted)
-    try:
-        yield
-    finally:
-        _interpreted.reset(token)
-
-
-@functools.cache
-def source_hash(*packages: str) -> str:
-    """Return a hash of the sources of these packages, or of all: what compiled code and stored results are valid for."""
-    digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        place = path.relative_to(PACKAGE)
-        if not packages or place.parts[0] in packages:
-            digest.update(place.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
-
-
-def _package(item: Any) -> str:
-    """The package of a function or class of ours; empty for those of others."""
-    return item.__module__.split(".")[1] if item is not tuple and _ours(item) else ""
-
-
-def _classes(value: Any) -> tuple[Any, ...]:
-    """The nested tuple of the tuple classes in a value."""
-    value = getattr(value, "_packed_arguments", value)
-    if not isinstance(value, tuple):
-        return ()
-    return (type(value), *(_classes(item) for item in value))
-
-
-def _flat(classes: tuple[Any, ...]) -> Iterator[type]:
-    for item in classes:
-        if isinstance(item, tuple):
-            yield from _flat(item)
-        else:
-            yield item
-
-
-def _ours(cls: Any) -> bool:
-    return cls is tuple or cls.__module__.split(".")[0] == __name__.split(".")[0]
-
-
-def specialised(function: F, *arguments: Any) -> F:
-    """`function` compiled for the classes of these arguments (named tuples all the way down), or itself when
-    interpreted.
-    """
-    if is_interpreted():
-        return function
-    return _specialised(function, tuple(_classes(argument) for argument in arguments))
-
-
-entry_points: list[Any] = []
-"""What Python calls of compiled code. None may return a named tuple: Numba makes one by unpickling its class, which
-crashes the process if a signal handler has raised in the meantime."""
-
-
-@functools.cache
-def _specialised(function: Callable[..., Any], classes: tuple[Any, ...]) -> Any:
-    dispatcher = numba.njit(nogil=True, pipeline_class=EntryCompiler, **OPTIONS)(function)
-    entry_points.append(dispatcher)
-    found = list(_flat(classes))
-    if all(_ours(cls) for cls in found):
-        names = repr([f"{cls.__module__}.{cls.__qualname__}" for cls in found])
-        others = {_package(item) for item in (function, *found)}.difference(COMPILED, {""})
-        if others:
-            names += source_hash(*sorted(others))
-        code = hashlib.sha256(names.encode()).hexdigest()[:10]
-        dispatcher._cache = code_cache(function, code, source_hash(*COMPILED))
-    return dispatcher
-
-
-def ready(function: F, *arguments: Any) -> F:
-    """`function` specialised for these arguments and compiled for their types: the first call costs no more than
-    others.
-
-    Where Numba cannot compile a piece from outside the package, a UserError says so.
-    """
-    kernel = specialised(function, *arguments)
-    if kernel is not function:
-        try:
-            with held_back():
-                kernel.compile(tuple(map(numba.typeof, arguments)))  # type: ignore[attr-defined]
-        except (NumbaError, NotImplementedError) as error:
-            outside = sorted({cls.__name__ for cls in _flat(tuple(map(_classes, arguments))) if not _ours(cls)})
-            if not outside:
-                raise
-            raise UserError(
-                f"{', '.join(outside)} cannot be compiled; play it inside gappletron.interpreted() to "
-                "debug it as plain "
-                "Python, and use only numbers, math, loops over the arrays given and functions marked "
-                "gappletron.helper (new "
-                f"arrays belong into the state). Numba said: {innermost(str(error))}"
-            ) from error
-    return kernel
-
-
-def same_types(first: Any, second: Any) -> bool:
-    """Whether compiled code takes one of these values where it was compiled for the other."""
-    return bool(numba.typeof(first) == numba.typeof(second))
-
-
-def can_be_loaded(function: Callable[..., Any], *arguments: Any) -> bool:
-    """Whether `function` is compiled for these arguments: here, or in the on-disk cache (or cannot be stored there)."""
-    kernel = specialised(function, *arguments)
-    if kernel is function or isinstance(kernel._cache, NullCache):  # type: ignore[attr-defined]
-        return True
-    signature = tuple(map(numba.typeof, arguments))
-    loaded = kernel._cache.load_overload(signature, kernel.targetctx)  # type: ignore[attr-defined]
-    return signature in kernel.overloads or loaded is not None  # type: ignore[attr-defined]
-
-
-def innermost(message: str) -> str:
-    """The cause in Numba's nested messages: the last reason, and the last place outside of Numba and the package.
-
-    >>> told = "Failed\\nUntyped global name 'f': Cannot determine its type\\nFile \\"own.py\\", line 3:\\ndef gap():"
-    >>> innermost(told)
-    "Untyped global name 'f': Cannot determine its type (own.py, line 3)"
-    """
-    text = re.sub(r"\x1b\[[0-9;]*m", "", message)
-    reasons = re.findall(
-        r"^\s*(?:- )?((?:Untyped|Unknown|Use of|Cannot|Invalid|No (?:implementation|definition)|Unsupported|"
-        r"Undecided|Unable|[A-Z]\w+Error:).*)$",
-        text,
-        re.MULTILINE,
-    )
-    places = [
-        f"{file}, line {line}"
-        for file, line in re.findall(r'File "([^"]+)", line (\d+)', text)
-        if "gappletron/" not in file
-    ]
-    reason = reasons[-1].strip() if reasons else text.strip().splitlines()[0]
-    return f"{reason} ({places[-1]})" if places else reason
-
-
-def entry(function: F, *arguments: Any) -> F:
-    """As :func:`ready`, but the machine code itself, without the dispatcher that looks at the types in every call.
-
-    For one round at a time: the look costs ten times the round. Later calls must give arguments of exactly the same
-    types.
-    """
-    kernel = ready(function, *arguments)
-    if kernel is function:
-        return function
-    return kernel.get_overload(tuple(map(numba.typeof, arguments)))  # type: ignore[attr-defined, no-any-return, unused-ignore]

@@ -20,11 +20,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from gappletron.base.checks import fits_in_memory
+from gappletron.base.checks import check_memory
 from gappletron.base.errors import UserError
-from gappletron.kernel.lanes import lanes_for
-
-__all__ = ["Field", "Scratch", "Sizes", "State"]
+from gappletron.kernel.lanes import padded_width
 
 AXES = ("features", "classes", "actions")
 ALIGNMENT = 64  # bytes: a row of 8 numbers then lies in one cache line
@@ -129,7 +127,7 @@ class Sizes(NamedTuple):
         """The shape of a field as it is allocated: a last axis of classes is a whole number of vectors."""
         shape = self.shape(field)
         if field.axes[-1] == "classes":
-            return (*shape[:-1], lanes_for(self.classes).padded(self.classes))
+            return (*shape[:-1], padded_width(self.classes) or self.classes)
         return shape
 
 
@@ -218,7 +216,7 @@ class State:
         layout = _checked(layout)
         self.layout, self.sizes = layout, sizes
         self._fields = dict(_flat(layout))
-        fits_in_memory(
+        check_memory(
             measured(layout, sizes),
             f"the state for {sizes.features} features x {sizes.classes} classes",
             "hash the features into fewer, or choose a learner without a full matrix",

@@ -7,9 +7,9 @@ import math
 from typing import Any, NamedTuple
 
 from gappletron.base.errors import UserError
+from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import Floats, Row, argmax
-from gappletron.kernel.spelling import in_kebab_case
 from gappletron.kernel.state import Layout, Scratch
 from gappletron.learners.exploration.gap_rules import TopUp
 from gappletron.learners.exploration.rule import Exploration
@@ -129,7 +129,7 @@ class Gappletron(Composed):
     @property
     def name(self) -> str:
         """The paper's name (``gapsmh``), which the loss knows, or that of the loss's class (``gappletron-my-loss``)."""
-        return self.loss.gappletron_name or f"gappletron-{in_kebab_case(type(self.loss).__name__)}"
+        return self.loss.gappletron_name or f"gappletron-{to_kebab_case(type(self.loss).__name__)}"
 
     def tuned(self, tuning: str, problem: Problem) -> Gappletron:
         """Gamma as the paper's theorems choose it; see :data:`TUNINGS`. A rule without gamma stays as it is."""

@@ -10,9 +10,9 @@ from typing import Any
 
 from gappletron.base.checks import number
 from gappletron.base.errors import UserError
+from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import Floats
-from gappletron.kernel.spelling import in_kebab_case
 from gappletron.learners.exploration.rule import Exploration
 from gappletron.learners.gappletron import Composed
 from gappletron.learners.learner import Learner, Problem
@@ -137,7 +137,7 @@ class Gaptron(Composed):
     @property
     def name(self) -> str:
         """``gaptron-log``, ``gaptron-hin`` or ``gaptron-smh``, by the loss."""
-        return self.loss.gaptron_name or f"gaptron-{in_kebab_case(type(self.loss).__name__)}"
+        return self.loss.gaptron_name or f"gaptron-{to_kebab_case(type(self.loss).__name__)}"
 
     def refusal(self, graph: FeedbackGraph) -> str | None:
         if graph.is_bandit or graph.is_full_information:

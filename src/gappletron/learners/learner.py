@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from gappletron.base.errors import UserError
+from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import LEAST_PROBABILITY, Floats, Row, argmax, sharpened_softmax
 from gappletron.kernel.pieces import Piece, compiled, helper
-from gappletron.kernel.spelling import in_kebab_case
 from gappletron.kernel.state import Layout
 
 __all__ = ["Decision", "Learner", "Problem", "Round"]
@@ -156,7 +156,7 @@ class Learner(Piece, abstract=True):
     @property
     def name(self) -> str:
         """What tables, figures and the command line call it."""
-        return in_kebab_case(type(self).__name__)
+        return to_kebab_case(type(self).__name__)
 
     def refusal(self, graph: FeedbackGraph) -> str | None:
         """Why it cannot play this graph, as the end of a sentence that begins with its name; None where it can."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import Plan
 from gappletron.kernel.numerics import Floats
-from gappletron.kernel.spelling import in_kebab_case
 from gappletron.learners.estimators import Estimator
 from gappletron.learners.exploration.inverse_gap import InverseGap
 from gappletron.learners.exploration.rule import Exploration
@@ -44,7 +44,7 @@ class OneAgainstAll(ByClass):
         """``auto`` for the default, else with the name of the exploration rule."""
         if self == type(self)():
             return "auto"
-        return f"one-against-all-{in_kebab_case(type(self.exploration).__name__)}"
+        return f"one-against-all-{to_kebab_case(type(self.exploration).__name__)}"
 
     def differentiate(self, plan: Plan, played: Round, out: Floats) -> bool:
         learned = False

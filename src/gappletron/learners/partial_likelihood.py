@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import Plan
 from gappletron.kernel.numerics import Floats, argmax, log_partition, sharpened_softmax
-from gappletron.kernel.spelling import in_kebab_case
 from gappletron.learners.estimators import Estimator
 from gappletron.learners.exploration.inverse_gap import InverseGap
 from gappletron.learners.exploration.rule import Exploration
@@ -44,7 +44,7 @@ class PartialLikelihood(Estimator):
         """``partial-likelihood`` for the default, else with the name of the exploration rule."""
         if self == type(self)():
             return "partial-likelihood"
-        return f"partial-likelihood-{in_kebab_case(type(self.exploration).__name__)}"
+        return f"partial-likelihood-{to_kebab_case(type(self.exploration).__name__)}"
 
     def estimate(self, scores: Floats, out: Floats) -> None:
         sharpened_softmax(scores, 1.0, out)

@@ -10,10 +10,10 @@ import importlib
 import pkgutil
 from typing import Any
 
-from gappletron.base.checks import listing, unknown
 from gappletron.base.errors import UserError
+from gappletron.base.text import listing, read_numbers, unknown
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.spelling import named_numbers, with_numbers
+from gappletron.kernel.spelling import set_numbers
 from gappletron.learners.learner import Learner
 
 __all__ = ["check_can_play", "named", "names"]
@@ -35,10 +35,11 @@ ORDER = (
 
 
 def _registered() -> dict[str, Learner]:
-    """The learners of every module here that defines LEARNERS."""
+    """Import every module here, so that all pieces are known by name, and return the learners of each LEARNERS."""
     here = importlib.import_module(__package__).__path__
-    files = {file.name for file in pkgutil.iter_modules(here)}.difference(ORDER, {"registry"})
-    modules = [importlib.import_module(f"{__package__}.{name}") for name in [*ORDER, *sorted(files)]]
+    first = [f"{__package__}.{name}" for name in ORDER]
+    others = {file.name for file in pkgutil.walk_packages(here, f"{__package__}.")}.difference(first, {__name__})
+    modules = [importlib.import_module(name) for name in [*first, *sorted(others)]]
     return {name: learner for module in modules for name, learner in getattr(module, "LEARNERS", {}).items()}
 
 
@@ -70,13 +71,13 @@ def named(name: str) -> Learner:
     """
     if not isinstance(name, str):
         raise unknown(name, "learner", names())
-    bare, given = named_numbers(name)
+    bare, given = read_numbers(name)
     if bare not in REGISTERED:
         raise unknown(bare, "learner", names())
     learner = REGISTERED[bare]
     if "gamma" in given and learner.has_gamma:
         learner = learner.with_gamma(given.pop("gamma"))
-    return with_numbers(learner, given, name)
+    return set_numbers(learner, given, name)
 
 
 def find_learner(given: Any) -> Learner:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import Plan
 from gappletron.kernel.numerics import Floats
-from gappletron.kernel.spelling import in_kebab_case
 from gappletron.learners.exploration.rule import Exploration
 from gappletron.learners.exploration.squarecb import SquareCB
 from gappletron.learners.learner import Learner, Round
@@ -35,7 +35,7 @@ class SquareCBG(ByClass):
         """``squarecb-g`` for the default, else with the name of the exploration rule."""
         if self == type(self)():
             return "squarecb-g"
-        return f"squares-{in_kebab_case(type(self.exploration).__name__)}"
+        return f"squares-{to_kebab_case(type(self.exploration).__name__)}"
 
     def differentiate(self, plan: Plan, played: Round, out: Floats) -> bool:
         learned = False

@@ -14,15 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gappletron.base.checks import listing, whole
+from gappletron.base.checks import whole
 from gappletron.base.errors import UserError
+from gappletron.base.text import listing
 from gappletron.data.normalization import Normalization
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.records.values import is_missing
 from gappletron.data.vectors import Vector
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import Floats
-from gappletron.kernel.spelling import pieces_of
+from gappletron.kernel.spelling import piece_classes
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import named, names
 from gappletron.online.receipts import UNSEEN, Unseen
@@ -252,7 +253,7 @@ class RiverClassifier(base.Classifier):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if self._player is not None:
-            self._player = Player.from_bytes(self._player, pieces=pieces_of(self.learner))
+            self._player = Player.from_bytes(self._player, pieces=piece_classes(self.learner))
 
 
 class Evaluation(NamedTuple):

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gappletron.base.checks import LETTERS_SHOWN, printable, shortened
 from gappletron.base.errors import UserError
+from gappletron.base.text import LETTERS_SHOWN, make_printable, shorten
 from gappletron.base.version import __version__
-from gappletron.kernel.spelling import rebuilt, spelled
+from gappletron.kernel.spelling import decode_piece, encode_piece
 from gappletron.learners.registry import find_learner
 from gappletron.play.saved import graph_document
 
@@ -39,7 +39,7 @@ def _plain(name: str, value: Any) -> Any:
     if name == "graph":
         return graph_document(value)
     if name == "learner":
-        return spelled(find_learner(value))
+        return encode_piece(find_learner(value))
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if isinstance(value, np.generic):
@@ -47,7 +47,7 @@ def _plain(name: str, value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     try:
-        return spelled(value)
+        return encode_piece(value)
     except (UserError, TypeError, AttributeError):
         return repr(value)
 
@@ -95,13 +95,13 @@ MATRICES = ("edges", "costs")
 def _learner_name(data: dict[str, Any]) -> str:
     """What a learner is called; the name of its class where that is not known here, since it is one of a user."""
     try:
-        return str(rebuilt(data).name)
+        return str(decode_piece(data).name)
     except (UserError, AttributeError):
         return str(data.get("piece"))
 
 
 def _shown(value: Any) -> str:
-    return shortened(printable(repr(value)), LETTERS_SHOWN)
+    return shorten(make_printable(repr(value)), LETTERS_SHOWN)
 
 
 def _comparable(value: Any) -> Any:

@@ -17,14 +17,15 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gappletron.base.checks import Label, listing
+from gappletron.base.checks import Label
 from gappletron.base.errors import UserError
+from gappletron.base.text import listing
 from gappletron.data.arrays import ArrayStream, plain_names
 from gappletron.data.normalization import Normalization
 from gappletron.data.records.values import is_missing
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import Floats
-from gappletron.kernel.spelling import pieces_of
+from gappletron.kernel.spelling import piece_classes
 from gappletron.learners.learner import Learner
 from gappletron.online.receipts import UNSEEN
 from gappletron.play.player import Player
@@ -325,7 +326,7 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if getattr(self, "player_", None) is not None:
-            self.player_ = Player.from_bytes(self.player_, pieces=pieces_of(self.learner))
+            self.player_ = Player.from_bytes(self.player_, pieces=piece_classes(self.learner))
 
 
 def _seed(random_state: Any) -> int:

@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Executor
 from typing import Any
 
 from gappletron.base.errors import UserError
-from gappletron.kernel.pieces import source_hash
+from gappletron.kernel.compiling import source_hash
 
 __all__ = ["dask_executor"]
 

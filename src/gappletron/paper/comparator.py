@@ -25,15 +25,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import fits_in_memory, number
+from gappletron.base.checks import check_memory, number
 from gappletron.base.errors import UserError
 from gappletron.data.open import open_stream
 from gappletron.data.prepared import prepare_chunks
 from gappletron.data.stream import Chunk, Stream, largest_norm
-from gappletron.graphs.graph import FeedbackGraph, class_positions, open_graph
-from gappletron.kernel.lanes import Lanes, lanes_for
-from gappletron.kernel.numerics import LARGEST_VALUE, Floats, Row, add_outer, dot
-from gappletron.kernel.pieces import ready
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.graphs.open import match_classes, open_graph
+from gappletron.kernel.compiling import prepare
+from gappletron.kernel.numerics import LARGEST_VALUE, Floats, Lanes, Row, add_outer, dot, lanes_for
 from gappletron.learners.losses import Loss
 from gappletron.play.engine import NO_ROWS
 
@@ -200,12 +200,12 @@ class _Search:
         self._shape = stream.features, graph.n_classes
         size = stream.features * graph.n_classes
         self._memory = min(MAX_MEMORY, max(MIN_MEMORY, 2**22 // size))
-        fits_in_memory(
+        check_memory(
             (2 * self._memory + 10) * 8 * size,
             f"the comparator for {stream.features} features and {graph.n_classes} classes",
             "hash the features into fewer columns",
         )
-        self._chunks = _held(stream, class_positions(stream.classes, graph))
+        self._chunks = _held(stream, match_classes(stream.classes, graph))
         self._max_norm = max(map(largest_norm, self._chunks))
         if not self._max_norm * max(1.0, radius) <= LARGEST_VALUE:
             raise UserError(
@@ -219,7 +219,7 @@ class _Search:
         self._padded_shape = stream.features, lanes.padded(K)
         scores, direction = (np.zeros(lanes.padded(K))[:K] for _ in range(2))
         self._buffers = Buffers(scores, direction, np.zeros(4), lanes)
-        self._kernel = ready(
+        self._kernel = prepare(
             add_planes,
             loss,
             np.zeros((1, 1)),
@@ -347,7 +347,7 @@ def _held(stream: Stream, positions: NDArray[np.int64] | None) -> list[Chunk]:
     for checked in prepare_chunks(stream):
         chunk = (checked if positions is None else checked.relabelled(positions)).chunk
         if not chunks and chunk.labels.size:
-            fits_in_memory(
+            check_memory(
                 sum(array.nbytes for array in chunk) * (stream.rounds // chunk.labels.size),
                 stream.name,
                 "take fewer rounds",

@@ -20,10 +20,10 @@ import math
 import statistics
 
 from gappletron.base.errors import UserError
+from gappletron.base.text import split_settings
 from gappletron.data.stream import Stream
 from gappletron.data.synthetic import Synthetic
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.spelling import split
 from gappletron.learners.banditron import BanditronIW
 from gappletron.learners.exploration.simple_rules import EpsilonGreedy
 from gappletron.learners.gappletron import Gappletron
@@ -49,7 +49,7 @@ def tuned_as_read(learner: Learner, tuning: str, graph: FeedbackGraph, stream: S
     >>> round(tuned_as_read(named("soba-diag"), "only-t:root=3", graph, Synthetic(9, 120, rounds=8000)).rate.gamma, 6)
     0.05
     """
-    name, reading = split(tuning)
+    name, reading = split_settings(tuning)
     norm = mean_norm(stream) if reading.pop("X", "") == "mean" else stream.max_norm
     found = tuned(learner, name, graph, rounds=stream.rounds, features=stream.features, max_norm=norm)
     for key, value in reading.items():

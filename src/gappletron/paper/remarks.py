@@ -27,12 +27,12 @@ from gappletron.base.checks import number, whole
 from gappletron.data.stream import CHUNK, Chunk, Stream, make_chunk
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import Floats, Row, add_outer, argmax, dot
-from gappletron.kernel.spelling import settings
 from gappletron.kernel.state import Field, Layout
 from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.learners.linear import add_column
 from gappletron.learners.optimizers import Optimizer
+from gappletron.base.text import read_settings
 
 __all__ = [
     "STREAMS",
@@ -244,7 +244,7 @@ class Signs(Stream):
     def parse(cls, spec: str) -> Signs:
         """The stream of a specification such as ``K=3,d=100,T=5000,seed=0``."""
         keys = {"K": "classes", "d": "features", "T": "rounds", "seed": "seed"}
-        return cls(**settings(spec, "signs", keys, "K=3,d=100,T=5000,seed=0", needed=("K", "d", "T")))
+        return cls(**read_settings(spec, "signs", keys, "K=3,d=100,T=5000,seed=0", needed=("K", "d", "T")))
 
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning."""
@@ -293,7 +293,7 @@ class Turning(Stream):
     def parse(cls, spec: str) -> Turning:
         """The stream of a specification such as ``K=3,S=10,T=5000,seed=0``."""
         keys = {"K": "classes", "S": "turns", "T": "rounds", "seed": "seed"}
-        return cls(**settings(spec, "turning", keys, "K=3,S=10,T=5000,seed=0", needed=("K", "S", "T")))
+        return cls(**read_settings(spec, "turning", keys, "K=3,S=10,T=5000,seed=0", needed=("K", "S", "T")))
 
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning."""

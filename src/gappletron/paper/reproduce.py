@@ -14,7 +14,7 @@ from gappletron.base import files
 from gappletron.base.checks import whole
 from gappletron.base.errors import UserError
 from gappletron.base.progress import View
-from gappletron.kernel.pieces import source_hash
+from gappletron.kernel.compiling import source_hash
 from gappletron.paper.claims import Verdict
 from gappletron.paper.compilation import compile_in_processes
 from gappletron.paper.report import Picture

@@ -20,15 +20,17 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import Any
 
 from gappletron.base.errors import UserError
+from gappletron.base.text import read_numbers
 from gappletron.base.version import __version__
 from gappletron.data.adversarial import FreshThenSegments, Segments
 from gappletron.data.open import open_stream
 from gappletron.data.prepared import Remembered
 from gappletron.data.stream import Stream
-from gappletron.graphs.graph import FeedbackGraph, open_graph
-from gappletron.kernel.lanes import lanes_for
-from gappletron.kernel.pieces import source_hash
-from gappletron.kernel.spelling import json_ready, named_numbers, parsed, spelled, with_numbers
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.graphs.open import open_graph
+from gappletron.kernel.compiling import source_hash
+from gappletron.kernel.numerics import lanes_for
+from gappletron.kernel.spelling import encode_piece, read_piece, set_numbers, to_json
 from gappletron.learners.exploration.rule import Exploration
 from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.learner import Learner
@@ -71,14 +73,14 @@ def _graph(name: str, classes: int) -> FeedbackGraph:
 
 def learner_of(task: Task) -> Learner:
     """The learner of a task with all its numbers set."""
-    kind, given = named_numbers(task.learner)
+    kind, given = read_numbers(task.learner)
     if kind == "perceptrons-first":
         then = learner_of(dataclasses.replace(task, learner="gapsmh"))
         return remarks.PerceptronsFirst(given["budget"], then)  # type: ignore[arg-type]
     learner = named(task.learner)
     if isinstance(learner, Gappletron):
         if task.exploration:
-            learner = learner.replace(exploration=parsed(Exploration, task.exploration, "exploration rule"))
+            learner = learner.replace(exploration=read_piece(Exploration, task.exploration, "exploration rule"))
         if task.optimizer:
             learner = learner.replace(optimizer=_optimizer(task.optimizer))
     if not task.tuning:
@@ -88,10 +90,10 @@ def learner_of(task: Task) -> Learner:
 
 def _optimizer(text: str) -> Optimizer:
     """The optimizer of a task; one of them is a piece of the experiments."""
-    name, given = named_numbers(text)
+    name, given = read_numbers(text)
     if name == "exponentiated-gradient":
-        return with_numbers(remarks.ExponentiatedGradient(), given, text)
-    found: Optimizer = parsed(Optimizer, text, "optimizer")
+        return set_numbers(remarks.ExponentiatedGradient(), given, text)
+    found: Optimizer = read_piece(Optimizer, text, "optimizer")
     return found
 
 
@@ -188,7 +190,7 @@ def execute(task: Task) -> Outcome:
         comparator = _compared(learner, task)
     curve = json.dumps([history.curve.rounds.tolist(), history.curve.mistakes.tolist()])
     return Outcome(
-        parameters=json.dumps(json_ready(spelled(learner)), sort_keys=True),
+        parameters=json.dumps(to_json(encode_piece(learner)), sort_keys=True),
         max_norm=float(stream.max_norm or 0.0),
         mistakes=history.mistakes,
         labels_seen=history.labels_seen,

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from gappletron.base import files
-from gappletron.base.checks import shortened
 from gappletron.base.errors import UserError
+from gappletron.base.text import shorten
 from gappletron.learners.learner import Learner
 from gappletron.paper.sweeps import Task
 
@@ -93,9 +93,9 @@ class Result:
         Gappletron(loss=Hinge(kappa=0.5), optimizer=AdaptiveOGD(scale=1.0), exploration=Paper(gamma=1.0))
         """
         import gappletron.learners.registry  # noqa: F401 - makes their classes known
-        from gappletron.kernel.spelling import from_json, rebuilt
+        from gappletron.kernel.spelling import decode_piece, from_json
 
-        return rebuilt(from_json(json.loads(self.outcome.parameters)))
+        return decode_piece(from_json(json.loads(self.outcome.parameters)))
 
     @property
     def curve(self) -> list[tuple[int, int]]:
@@ -261,7 +261,7 @@ def _told(error: Exception | str) -> str:
     """What SQLite says, which may repeat bytes of the file."""
     if isinstance(error, UnicodeDecodeError):
         return "it is damaged"
-    return shortened("".join(letter if letter.isprintable() else "?" for letter in str(error)), 200)
+    return shorten("".join(letter if letter.isprintable() else "?" for letter in str(error)), 200)
 
 
 def _check_structure(connection: sqlite3.Connection, path: Path) -> None:

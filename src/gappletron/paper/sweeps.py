@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from gappletron.base.checks import unknown, whole
+from gappletron.base.checks import whole
+from gappletron.base.text import unknown
 
 __all__ = [
     "FIGURES",

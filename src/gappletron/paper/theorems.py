@@ -10,7 +10,7 @@ import numpy as np
 
 from gappletron.base.errors import UserError
 from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments
-from gappletron.kernel.pieces import source_hash
+from gappletron.kernel.compiling import source_hash
 from gappletron.learners.gappletron import Gappletron
 from gappletron.paper.comparator import Comparator, best_comparator
 from gappletron.paper.runner import graph_of, stream_of

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from gappletron.base.checks import number, unknown, whole
+from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
+from gappletron.base.text import unknown
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.learners.learner import Learner, Problem
 from gappletron.learners.registry import check_can_play, named

@@ -17,8 +17,8 @@ from gappletron.base.errors import UserError
 from gappletron.data.normalization import AsGiven, Copied, Normalization, Room
 from gappletron.data.stream import make_chunk
 from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.kernel.compiling import can_be_loaded, entry, in_mode, is_interpreted, same_types
 from gappletron.kernel.packed import Packed, packed
-from gappletron.kernel.pieces import can_be_loaded, entry, in_mode, is_interpreted, same_types
 from gappletron.kernel.state import Sizes, State
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.base import files
-from gappletron.base.checks import Label, printable, shortened, unknown
+from gappletron.base.checks import Label
 from gappletron.base.errors import UserError
+from gappletron.base.text import make_printable, shorten, unknown
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import Floats
 from gappletron.learners.learner import Learner
@@ -136,9 +137,9 @@ class Confusion:
                 f"(The confusion table of {len(self.actions)} x {len(self.classes)} is too large to print: use "
                 "to_frame() or --json.)"
             )
-        header = ("action \\ label", *(shortened(printable(str(name)), 16) for name in self.classes))
+        header = ("action \\ label", *(shorten(make_printable(str(name)), 16) for name in self.classes))
         rows = [
-            (shortened(printable(str(name)), 16), *(f"{count:,}" for count in counts))
+            (shorten(make_printable(str(name)), 16), *(f"{count:,}" for count in counts))
             for name, counts in zip(self.actions, self.counts.tolist(), strict=True)
         ]
         return "\n".join(aligned(header, rows))
@@ -324,7 +325,7 @@ def _cells(runs: list[History], has_costs: bool) -> dict[str, str]:
         "total cost": f"{sum(run.cost for run in runs) / len(runs):,.1f}",
     }
     return {
-        "learner": printable(runs[0].name),
+        "learner": make_printable(runs[0].name),
         "mean error": f"{sum(rates) / len(rates):.4f}",
         "min": f"{min(rates):.4f}",
         "max": f"{max(rates):.4f}",
@@ -368,7 +369,7 @@ def _draw_curves(histories: Histories, ax: Axes, of: str) -> None:
             continue
         shared = min((curve.rounds for curve in curves), key=len)
         rates = np.array([getattr(curve, of)[: len(shared)] for curve in curves])
-        ax.plot(shared, rates.mean(axis=0), color=colour, label=printable(name), linewidth=1.8)
+        ax.plot(shared, rates.mean(axis=0), color=colour, label=make_printable(name), linewidth=1.8)
         if len(curves) > 1:
             banded = len(curves)
             ax.fill_between(shared, rates.min(axis=0), rates.max(axis=0), color=colour, alpha=0.18, linewidth=0)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gappletron.base import files
-from gappletron.base.checks import Label, number, printable
+from gappletron.base.checks import Label, number
 from gappletron.base.errors import UserError
+from gappletron.base.text import make_printable
 from gappletron.play.history import COLOURS, aligned
 from gappletron.play.player import Player
 from gappletron.play.watch import (
@@ -204,7 +205,7 @@ class Report:
                 if rates.cost is not None:
                     rows.append(_cells(f"{who} cost{where}", rates.cost))
         for name, found in (self.greedy.classes or {}).items():
-            rows.append(_cells(f"greedy error at {printable(str(name))}", found.error))
+            rows.append(_cells(f"greedy error at {make_printable(str(name))}", found.error))
         return rows
 
 

@@ -11,8 +11,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gappletron.base.checks import number, unknown, whole
+from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
+from gappletron.base.text import unknown
 from gappletron.data.normalization import NORMALIZATIONS, Normalization
 from gappletron.play.limits import Budget, Limits
 from gappletron.play.watch import Watching, watch_of

@@ -26,8 +26,9 @@ from gappletron.data.prepared import Prepared
 from gappletron.data.stream import MOST_FEATURES, Chunk
 from gappletron.data.vectors import Checker, Vector, Vectors, sparse_parts
 from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.compiling import in_mode
 from gappletron.kernel.numerics import Floats
-from gappletron.kernel.pieces import Piece, in_mode
+from gappletron.kernel.pieces import Piece
 from gappletron.kernel.state import State
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play, find_learner

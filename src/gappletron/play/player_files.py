@@ -13,7 +13,7 @@ from gappletron.data.normalization import Normalization
 from gappletron.data.stream import MOST_FEATURES
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.pieces import Piece
-from gappletron.kernel.spelling import rebuilt, spelled
+from gappletron.kernel.spelling import decode_piece, encode_piece
 from gappletron.kernel.state import Sizes, check_shapes
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import find_learner
@@ -42,12 +42,12 @@ def describe(player: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
                 "older copy, and find the rows or the piece that broke it"
             )
     header = {
-        "learner": spelled(engine.learner),
+        "learner": encode_piece(engine.learner),
         "features": player.features,
-        "normalization": spelled(engine.normalization),
+        "normalization": encode_piece(engine.normalization),
         "bias": engine.bias,
         "graph": saved.graph_header(engine.graph),
-        "watch": spelled(engine.watch),
+        "watch": encode_piece(engine.watch),
         "limits": engine.limits.to_dict(),
         "rounds": player.rounds,
         "now": player.now,
@@ -70,8 +70,8 @@ def restore(
     """Make a new instance the player that :func:`describe` described, checked."""
     features = whole(header["features"], "features", least=1, most=MOST_FEATURES)
     normalization, watch, bias = (
-        rebuilt(header["normalization"], pieces),
-        rebuilt(header["watch"], pieces),
+        decode_piece(header["normalization"], pieces),
+        decode_piece(header["watch"], pieces),
         header["bias"],
     )
     if not isinstance(normalization, Normalization) or not isinstance(watch, Watching) or type(bias) is not bool:
@@ -117,5 +117,5 @@ def build(
     known = tuple(pieces)
     player: Any = object.__new__(cls)
     graph = saved.graph_of(header["graph"], arrays)
-    restore(player, header, arrays, graph, find_learner(rebuilt(header["learner"], known)), known)
+    restore(player, header, arrays, graph, find_learner(decode_piece(header["learner"], known)), known)
     return player

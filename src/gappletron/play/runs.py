@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, fits_in_memory, listing, printable, shortened, whole
+from gappletron.base.checks import Label, check_memory, whole
 from gappletron.base.errors import UserError
+from gappletron.base.text import listing, make_printable, shorten
 from gappletron.data.open import open_stream
 from gappletron.data.prepared import Prepared, prepare_chunks
 from gappletron.data.stream import FirstRounds, Stream
-from gappletron.graphs.graph import FeedbackGraph, class_positions, new_classes, open_graph
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.graphs.open import find_new_classes, match_classes, open_graph
 from gappletron.kernel.numerics import Floats
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play, find_learner
@@ -132,7 +134,7 @@ class Runs:
         self.graph, self._changing = _graph_and_changes(graph, self.stream, revealing)
         for learner in self.learners.values():
             check_can_play(learner, self.graph)
-        self._positions = class_positions(self.stream.classes, self.graph)
+        self._positions = match_classes(self.stream.classes, self.graph)
         marks = marked_rounds(curve, self.stream.rounds)
         if type(losses) is not bool:
             raise UserError(f"losses must be True or False, not {losses!r}")
@@ -151,7 +153,7 @@ class Runs:
             return _Run(name, repeat, self.seed, player, tally, record)
 
         first = {name: new_run(name, self.repeats[0]) for name in self.learners}
-        fits_in_memory(
+        check_memory(
             len(self.repeats) * sum(run.nbytes for run in first.values()),
             f"{len(self.repeats)} run{'s' * (len(self.repeats) > 1)} of {listing(self.learners)}",
             "play fewer repeats or learners at once, or hash the features into fewer",
@@ -180,10 +182,10 @@ class Runs:
         runs.learners = {player.learner.name: player.learner}
         runs.stream = open_stream(stream)
         runs._changing = None
-        for name in new_classes(runs.stream.classes, player.graph):
+        for name in find_new_classes(runs.stream.classes, player.graph):
             player.add_class(name)
         runs.graph = player.graph
-        runs._positions = class_positions(runs.stream.classes, runs.graph)
+        runs._positions = match_classes(runs.stream.classes, runs.graph)
         tally = new_tally(marked_rounds("log", runs.stream.rounds), runs.graph.n_actions, runs.graph.n_classes)
         runs._runs = [_Run(player.learner.name, 0, 0, player, tally, Counts())]
         runs._losses, runs._has_costs, runs._begun = False, runs.graph.has_costs, False
@@ -222,13 +224,13 @@ class Runs:
 
     def _add_classes(self) -> None:
         """Give every player the classes that have come since the last chunk."""
-        new = new_classes(self.stream.classes, self.graph)
+        new = find_new_classes(self.stream.classes, self.graph)
         for name in new:
             for run in self._runs:
                 run.add_class(name)
         if new:
             self.graph = self._runs[0].player.graph
-            self._positions = class_positions(self.stream.classes, self.graph)
+            self._positions = match_classes(self.stream.classes, self.graph)
 
     def _graphs_of(self, played: int, rounds: int) -> list[FeedbackGraph] | None:
         """The graph of each of the next rounds, where it changes."""
@@ -244,7 +246,7 @@ class Runs:
 
     def histories(self) -> Histories:
         """What happened up to now."""
-        title = f"{printable(self.stream.name)}, {self.graph.caption}"
+        title = f"{make_printable(self.stream.name)}, {self.graph.caption}"
         return Histories([run.history(self._losses, self._has_costs) for run in self._runs], title)
 
     def weights(self, name: str | None = None, repeat: int = 0) -> Floats:
@@ -343,7 +345,7 @@ def _repeat_numbers(repeats: int | Sequence[int]) -> tuple[int, ...]:
     numbers = tuple(whole(repeat, "the number of a repeat", least=0) for repeat in repeats)
     if not numbers or len(set(numbers)) < len(numbers):
         raise UserError(
-            f"the repeats {shortened(str(list(numbers)))} are no set of runs: name at least one, and each once"
+            f"the repeats {shorten(str(list(numbers)))} are no set of runs: name at least one, and each once"
         )
     return numbers
 
@@ -419,7 +421,7 @@ def marked_rounds(curve: str | Sequence[int], rounds: int | None) -> NDArray[np.
         elif curve == "every":
             if rounds is None:
                 raise UserError("this stream's length is unknown, so not every round can be kept: give rounds=")
-            fits_in_memory(64 * rounds, f"a curve of {rounds} rounds", "keep the rounds of 'log', or name some")
+            check_memory(64 * rounds, f"a curve of {rounds} rounds", "keep the rounds of 'log', or name some")
             marks = np.arange(1, rounds + 1, dtype=np.int64)
         else:
             raise UserError(f"there is no curve {curve!r}: choose 'log', 'every', or give the rounds")

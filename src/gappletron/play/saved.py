@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from gappletron.base import files
 from gappletron.base.errors import Damaged, UserError
 from gappletron.base.signals import held_back
-from gappletron.graphs.domination import greedy_dominating_set
+from gappletron.graphs.cover import find_greedy_dominating_set
 from gappletron.graphs.graph import FeedbackGraph
 
 VERSION = 3
@@ -375,6 +375,6 @@ def _dominating_set_of_version_1(graph: dict[str, Any], visible: NDArray[Any]) -
     members = {graph["actions"].index(name) for name in graph["dominating_set"]}
     lone = set(visible[:, visible.sum(axis=0) == 1].argmax(axis=0).tolist())  # the only observers of some class
     return {
-        "dominating_set_is_given": members != set(greedy_dominating_set(visible)),
+        "dominating_set_is_given": members != set(find_greedy_dominating_set(visible)),
         "dominating_set_is_exact": len(members) == 1 or members <= lone,
     }

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from gappletron.data.vectors import Vector
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.lanes import lanes_for
-from gappletron.kernel.numerics import Floats, is_distribution
+from gappletron.kernel.numerics import Floats, is_distribution, lanes_for
 from gappletron.kernel.pieces import helper
 
 RATE, SQUARED, FOLLOWS, STATUS, ENTRIES, ROUND, ACTION, GREEDY = range(8)

@@ -21,7 +21,6 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gappletron.base.checks import unknown
 from gappletron.base.errors import (
     KeyReused,
     NotDeciding,
@@ -31,6 +30,7 @@ from gappletron.base.errors import (
     UnknownReceipt,
     UserError,
 )
+from gappletron.base.text import unknown
 from gappletron.service import openapi, pages
 from gappletron.service.access import Access
 from gappletron.service.hosted import Hosted, Key

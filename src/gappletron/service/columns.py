@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gappletron.base.checks import listing, shortened
 from gappletron.base.errors import UserError
+from gappletron.base.text import listing, shorten
 from gappletron.data.records.columns import CATEGORICAL, DROP, MOST_DEPTH, NUMERIC, TEXT
 from gappletron.data.records.encoder import Encoder
 
@@ -114,7 +114,7 @@ class Columns:
         self.records[kind] += 1
         counted = self.names[kind]
         for name in found:
-            short = shortened(name, 100)
+            short = shorten(name, 100)
             if short in counted or len(counted) < MOST_NAMES:
                 counted[short] += 1
 
@@ -129,7 +129,7 @@ class Columns:
             near = difflib.get_close_matches(undeclared[0][:100], missing, n=1)
             meant = f", did you mean {near[0]!r}? Send" if near else ": send"
             return (
-                f"{where} has the column {shortened(undeclared[0], 80)!r}, which the model was not told of{meant} the "
+                f"{where} has the column {shorten(undeclared[0], 80)!r}, which the model was not told of{meant} the "
                 f"declared columns ({declared}) and no others"
             )
         return f"{where} lacks the column {missing[0]!r}: send it, as null where there is no value"

@@ -32,8 +32,8 @@ from gappletron.data.vectors import Checker, Vectors, sparse_parts
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import Floats
 from gappletron.learners.learner import Learner
-from gappletron.online.presence import Trouble
 from gappletron.online.receipts import UNSEEN, Receipt, Unseen
+from gappletron.online.store import Trouble
 from gappletron.play.limits import Limits
 from gappletron.play.monitor import Monitor
 from gappletron.service.columns import Columns, example_vector

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import shortened
 from gappletron.base.errors import UserError
+from gappletron.base.text import shorten
 from gappletron.data.records.arrow import is_number, is_text, text_buffers, to_doubles, to_objects, to_plain, to_strings
 from gappletron.data.records.hashing import (
     Entries,
@@ -262,13 +262,13 @@ def _fields(record: Any) -> Iterable[tuple[str, Any]]:
         return ((str(name), value) for name, value in record.items())
     raise UserError(
         f"a record is a dict, a row of a frame or a text, not a {type(record).__name__} "
-        f"({shortened(repr(record))}): name its columns, as in {{'age': 41, 'city': 'Bonn'}}"
+        f"({shorten(repr(record))}): name its columns, as in {{'age': 41, 'city': 'Bonn'}}"
     )
 
 
 def _check_depth(name: str, depth: int) -> None:
     if depth >= MOST_DEPTH:
-        raise UserError(f"the column {shortened(name)!r} is nested more than {MOST_DEPTH} deep: flatten the record")
+        raise UserError(f"the column {shorten(name)!r} is nested more than {MOST_DEPTH} deep: flatten the record")
 
 
 def _too_large(name: str, value: float) -> UserError:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import listing, whole
+from gappletron.base.checks import whole
 from gappletron.base.errors import UserError
+from gappletron.base.text import listing
 from gappletron.data.records.arrow import to_table
 from gappletron.data.records.columns import CATEGORICAL, DROP, KINDS, NUMERIC, TEXT, Cells, encode_column
 from gappletron.data.records.hashing import Hasher, merge_parts, to_indptr

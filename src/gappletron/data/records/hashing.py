@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.kernel.pieces import entry, helper, specialised
+from gappletron.kernel.compiling import entry, specialise
+from gappletron.kernel.pieces import helper
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -366,7 +367,7 @@ def hash_categories(data: Bytes, offsets: Ints, seed: int, features: int) -> Ent
     rows = len(offsets) - 1
     out = Entries(np.empty(rows, np.int64), np.empty(rows, np.int32), np.empty(rows))
     arguments = (_read_only(data), offsets, seed, features, out)
-    specialised(_hash_categories, *arguments)(*arguments)
+    specialise(_hash_categories, *arguments)(*arguments)
     return out
 
 
@@ -381,7 +382,7 @@ def hash_string(text: str, seed: int = 0) -> int:
     (613153351, 0)
     """
     arguments = (np.frombuffer(to_bytes(text), np.uint8), seed)
-    return int(specialised(_hash_bytes, *arguments)(*arguments))
+    return int(specialise(_hash_bytes, *arguments)(*arguments))
 
 
 @functools.lru_cache(REMEMBERED)
@@ -447,9 +448,9 @@ def merge_parts(parts: list[Entries], rows: int) -> tuple[Ints, NDArray[np.int32
     arguments: tuple[Any, ...]
     for part in parts:
         arguments = (part, ends, indices, values)
-        specialised(_append, *arguments)(*arguments)
+        specialise(_append, *arguments)(*arguments)
     arguments = (indptr, indices, values, squared)
-    specialised(_merge_rows, *arguments)(*arguments)
+    specialise(_merge_rows, *arguments)(*arguments)
     return indptr, indices[: indptr[-1]], values[: indptr[-1]], squared
 
 

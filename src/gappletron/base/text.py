@@ -1,0 +1,188 @@
+"""Texts: names and settings that users write, and how names are shown in messages.
+
+A text that names a learner, a stream, a graph or a piece is a name that may be followed by settings,
+``name:key=value,key=value``. :func:`split_settings` is the only parser of it, so all of them are written in the same
+way and have the same error messages.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gappletron.base.errors import UserError
+
+MOST_CLASSES = 10_000
+
+LETTERS_SHOWN = 80
+
+
+def listing(items: Iterable[object], most: int = 8) -> str:
+    """Return the items as a phrase, each shortened, cut after `most` of them.
+
+    >>> listing("abc"), listing(range(10), most=3)
+    ("'a', 'b', 'c'", '0, 1, 2 and 7 more')
+    """
+    listed = list(items)
+    more = len(listed) - most
+    shown = ", ".join(shorten(repr(item), LETTERS_SHOWN) for item in listed[:most])
+    return shown if more <= 0 else f"{shown} and {more} more"
+
+
+def make_printable(text: str) -> str:
+    """Return the text with escapes in place of what a terminal or a picture cannot show.
+
+    These are control characters, line breaks, the invisible characters of Unicode, and the bytes of a file name that
+    are not valid text.
+
+    >>> print(make_printable("data[1].svm"), make_printable("a\\x1b[2Jb\\n"), make_printable("\\udcff"))
+    data[1].svm a\\x1b[2Jb\\n \\udcff
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def shorten(text: str, most: int = 40) -> str:
+    """Return the text, cut with an ellipsis where it is longer than `most` characters.
+
+    >>> shorten("abcdef", most=4)
+    'abc…'
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+COMPARED_NAMES = 1000
+"""At most this many names are compared with an unknown one, which takes some ten milliseconds."""
+
+
+def unknown(value: object, name: str, known: Sequence[object]) -> UserError:
+    """Return the error for a name that is not one of `known`.
+
+    >>> print(unknown("gapsnh", "learner", ["gaphin", "gapsmh"]))
+    there is no learner 'gapsnh', did you mean 'gapsmh'? Choose one of 'gaphin', 'gapsmh'
+    >>> print(unknown("x", "learner", ["gaphin", "gapsmh"]))
+    there is no learner 'x': choose one of 'gaphin', 'gapsmh'
+    """
+    choices = listing(known, most=24)
+    shown = shorten(repr(value), LETTERS_SHOWN)
+    comparable = [item for item in known[:COMPARED_NAMES] if isinstance(item, str) and len(item) <= LETTERS_SHOWN]
+    if isinstance(value, str) and len(value) <= LETTERS_SHOWN:
+        near = difflib.get_close_matches(value, comparable, n=1)
+        if near:
+            return UserError(f"there is no {name} {shown}, did you mean {near[0]!r}? Choose one of {choices}")
+    return UserError(f"there is no {name} {shown}: choose one of {choices}")
+
+
+def quote(text: str) -> str:
+    """Return a text in quotes, shortened.
+
+    >>> quote("bandit")
+    "'bandit'"
+    """
+    return repr(shorten(text, LETTERS_SHOWN))
+
+
+def to_kebab_case(name: str) -> str:
+    """Return the name of a Python class as texts write it.
+
+    >>> to_kebab_case("ScaleFreeFTRL"), to_kebab_case("TopUp")
+    ('scale-free-ftrl', 'top-up')
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", name).lower()
+
+
+def split_settings(text: str) -> tuple[str, dict[str, str]]:
+    """Split a text into its name and its settings.
+
+    >>> split_settings("filtering:revealing=ham"), split_settings("digits")
+    (('filtering', {'revealing': 'ham'}), ('digits', {}))
+    >>> split_settings("ada-grad:rate")
+    Traceback (most recent call last):
+        ...
+    gappletron.UserError: expected key=value in 'ada-grad:rate', not 'rate': write for example ada-grad:rate=1
+    """
+    name, _, rest = text.partition(":")
+    given: dict[str, str] = {}
+    for entry in rest.split(",") if rest.strip() else ():
+        key, equals, value = (part.strip() for part in entry.partition("="))
+        if not (key and equals):
+            raise UserError(
+                f"expected key=value in {quote(text)}, not {quote(entry)}: write for example "
+                f"{shorten(name)}:{shorten(key or 'key')}=1"
+            )
+        if key in given:
+            raise UserError(f"{quote(text)} sets {quote(key)} twice: keep one")
+        given[key] = value
+    return name, given
+
+
+def read_numbers(text: str) -> tuple[str, dict[str, int | float]]:
+    """Split a text whose settings are numbers; whole ones are ints, so that T=1e6 is one.
+
+    >>> read_numbers("synthetic:noise=0.05,T=1e6")
+    ('synthetic', {'noise': 0.05, 'T': 1000000})
+    """
+    name, given = split_settings(text)
+    return name, {key: _read_number(value, key, text) for key, value in given.items()}
+
+
+def check_settings(given: Iterable[str], known: Sequence[str], text: str) -> None:
+    """Check that each setting exists.
+
+    >>> check_settings({"rate": 1.0}, ["rate", "radius"], "fixed-ogd:rate=1")
+    """
+    for key in given:
+        if not known:
+            raise UserError(f"{quote(text)} sets {quote(key)}, but there is nothing to set: omit it")
+        if key not in known:
+            raise UserError(f"{quote(text)}: {unknown(shorten(key), 'setting', known)}")
+
+
+def read_settings(
+    spec: str, kind: str, keys: dict[str, str], example: str, needed: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Return the numbers of the stream ``kind:spec``, by the names of the arguments that they are for.
+
+    >>> read_settings("K=6,T=1e6", "synthetic", {"K": "classes", "T": "rounds"}, "K=9,T=100000")
+    {'classes': 6, 'rounds': 1000000}
+    """
+    text = f"{kind}:{spec}"
+    given = read_numbers(text)[1]
+    check_settings(given, list(keys), text)
+    missing = [key for key in needed if key not in given]
+    if missing:
+        raise UserError(f"{quote(text)} needs {listing(missing)}: write for example {kind}:{example}")
+    return {keys[key]: value for key, value in given.items()}
+
+
+def read_classes(text: str) -> tuple[str, ...] | tuple[int, ...]:
+    """Return the classes that a text names: 0 to K-1 for a number K, else names separated by commas.
+
+    >>> read_classes("3"), read_classes("spam,ham")
+    ((0, 1, 2), ('spam', 'ham'))
+    """
+    if not (text.isascii() and text.isdigit()):
+        return tuple(text.split(","))
+    if len(text) > len(str(MOST_CLASSES)) or not 2 <= int(text) <= MOST_CLASSES:
+        raise UserError(f"{quote(text)} is not a number of classes: choose 2 to {MOST_CLASSES}")
+    return tuple(range(int(text)))
+
+
+def _read_number(value: str, key: str, text: str) -> int | float:
+    try:
+        return int(value)
+    except ValueError:
+        pass
+    try:
+        result = float(value)
+    except ValueError:
+        if key in ("exploration", "optimizer"):
+            raise UserError(
+                f"{key}={shorten(value)} in {quote(text)} is not a number: give the piece as --{key} "
+                f"{shorten(value)}, or in Python make the learner with {key}=..."
+            ) from None
+        raise UserError(f"{key}={shorten(value)} in {quote(text)} is not a number: write for example {key}=1") from None
+    return int(result) if result.is_integer() else result
