@@ -15,7 +15,7 @@ from gappletron.base.errors import ServiceError
 from gappletron.service import client as client_module
 from gappletron.service.app import create_app
 from gappletron.service.client import Client, Decision
-from gappletron.service.hosted import Hosted
+from gappletron.service.models import HostedModel
 from servers import mail_model, running, vector_model
 
 TOKEN = "0123456789abcdef"
@@ -35,7 +35,7 @@ def no_pauses(monkeypatch):
 
 
 def test_everything_once(model):
-    with running(create_app([Hosted("mail", model)])) as address, Client(address) as client:
+    with running(create_app([HostedModel("mail", model)])) as address, Client(address) as client:
         decision = client.act({"message": "Win a prize", "links": 3})
         receipt = model.receipt(decision.id)
         assert decision == Decision(
@@ -55,7 +55,7 @@ def test_everything_once(model):
 
 def test_vectors_and_names_of_models(model, tmp_path):
     with vector_model(tmp_path / "v", durability="os") as vectors:
-        app = create_app([Hosted("mail", model), Hosted("v", vectors)], tokens=[TOKEN])
+        app = create_app([HostedModel("mail", model), HostedModel("v", vectors)], tokens=[TOKEN])
         with running(app) as address, Client(address + "/", TOKEN, "v") as client:
             decisions = client.act_many([(np.array([1, 7]), np.array([1.0, 2.0])), ([3], [1]), [0.0, 1.5]])
             client.learn_many([(each.id, each.action) for each in decisions])
@@ -69,7 +69,7 @@ def test_vectors_and_names_of_models(model, tmp_path):
 
 
 def test_errors_are_the_servers_sentences(model):
-    with running(create_app([Hosted("mail", model)])) as address:
+    with running(create_app([HostedModel("mail", model)])) as address:
         client = Client(address)
         decision = client.act("hello")
         with pytest.raises(UserError, match="there is no class 'eggs'"):
@@ -149,7 +149,7 @@ def troubled(target, *troubles):
 
 
 def test_lost_answers_are_asked_for_again_and_nothing_is_done_twice(model, no_pauses):
-    with running(create_app([Hosted("mail", model)])) as address:
+    with running(create_app([HostedModel("mail", model)])) as address:
         troubles = ["drop", "refuse", 503, 502, "drop", None, "drop", 429, None]
         with troubled(address, *troubles) as (server, between), Client(between, retries=5) as client:
             decision = client.act("hello")
@@ -170,7 +170,7 @@ def test_lost_answers_are_asked_for_again_and_nothing_is_done_twice(model, no_pa
 
 
 def test_retries_end(model, no_pauses):
-    with running(create_app([Hosted("mail", model)])) as address:
+    with running(create_app([HostedModel("mail", model)])) as address:
         with troubled(address, 503, 503, 503) as (_, between), Client(between, retries=2) as client:
             with pytest.raises(ServiceError) as stopped:
                 client.act("hello")
@@ -191,7 +191,7 @@ def test_pauses_grow_and_differ():
 
 
 def test_threads_share_a_client(model):
-    with running(create_app([Hosted("mail", model)])) as address, Client(address) as client:
+    with running(create_app([HostedModel("mail", model)])) as address, Client(address) as client:
 
         def work():
             for n in range(20):

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.service.hosted import Hosted, Model
+    from gappletron.online.model import Online
+    from gappletron.service.models import HostedModel
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 DURABILITIES = ("disk", "os")
@@ -190,8 +191,8 @@ def serve(
         number = listening.getsockname()[1]
         address = f"http://{f'[{host}]' if ':' in host else host}:{number}/"
         serving.serve(application, listening, lambda: tell(f"serving {', '.join(names)}: the page is at {address}"))
-    if application.service.failures:
-        raise UserError(f"stopped, and not everything was stored: {application.service.failures[0]}")
+    if application.failures:
+        raise UserError(f"stopped, and not everything was stored: {application.failures[0]}")
     tell("stopped: everything is stored")
 
 
@@ -296,7 +297,7 @@ def rows_of(vectors: bool, features: int | None, columns: dict[str, list[str] | 
     return {"encoder": Encoder(**given)} if given else {}
 
 
-def opened(folder: Path, learner: str | None, options: dict[str, Any]) -> Model:
+def opened(folder: Path, learner: str | None, options: dict[str, Any]) -> Online:
     """The model of a folder, or a new one."""
     from gappletron.data.records.encoder import Encoder
     from gappletron.online.folder import FolderStore
@@ -316,16 +317,16 @@ def opened(folder: Path, learner: str | None, options: dict[str, Any]) -> Model:
 
 
 def hosted_models(
-    models: dict[str, Model], champions: dict[str, str], max_waiting: int | None, alpha: float, *, strict: bool
-) -> list[Hosted]:
+    models: dict[str, Online], champions: dict[str, str], max_waiting: int | None, alpha: float, *, strict: bool
+) -> list[HostedModel]:
     """The models in the order given, each with its shadows, which take what their champions take."""
-    from gappletron.service.hosted import Hosted
+    from gappletron.service.models import HostedModel
 
-    shadows = {name: Hosted(name, models[name], alpha=alpha) for name in champions}
+    shadows = {name: HostedModel(name, models[name], alpha=alpha) for name in champions}
     return [
         shadows[name]
         if name in shadows
-        else Hosted(
+        else HostedModel(
             name,
             model,
             shadows=[shadows[each] for each, champion in champions.items() if champion == name],

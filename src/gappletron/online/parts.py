@@ -75,8 +75,8 @@ class Parts:
     # ------------------------------------------------------------------------------------------------------------- rows
 
     def matrix(self, X: Any) -> Any:
-        """A batch of records as the rows of a sparse matrix; other batches as they are."""
-        return X if self.encoder is None else self.encoder.matrix(X)
+        """A batch of records as the rows of a sparse matrix; other batches, also those encoded before, as they are."""
+        return X if self.encoder is None or hasattr(X, "tocsr") else self.encoder.matrix(X)
 
     def taken(self, x: Any) -> Vector:
         """x for a call that learns, checked, and the player grown for it where it grows."""

@@ -16,8 +16,6 @@ from gappletron.base.errors import UserError
 from gappletron.data.records.cells import CATEGORICAL, DROP, MOST_DEPTH, NUMERIC, TEXT
 from gappletron.data.records.encoder import Encoder
 
-__all__ = ["Columns", "example_vector", "nothing_declared"]
-
 MOST_NAMES = 50
 """So many names of columns are counted, so that records of any columns cannot fill the memory."""
 MOST_DENSE = 8

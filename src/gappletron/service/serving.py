@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 import uvloop
+from prometheus_client import disable_created_metrics
 
 from gappletron.base.errors import UserError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
-
-__all__ = ["bound_socket", "serve"]
 
 PATIENCE = 30
 """Seconds that requests may still take after the signal to stop."""
@@ -88,6 +87,7 @@ def serve(app: ASGIApp, listening: socket.socket, ready: Callable[[], Any]) -> N
             ready()
         await serving
 
+    disable_created_metrics()  # type: ignore[no-untyped-call]
     # Nearly nothing that requests leave behind is in a cycle, and a million waiting receipts take long to look through.
     gc.collect()
     gc.freeze()
