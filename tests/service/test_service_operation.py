@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gappletron import Budget, Encoder, FeedbackGraph, Online, UserError, interpreted, read_decisions
 from gappletron.online import journal as journals
+from gappletron.play import saved
 from gappletron.service import models
 from gappletron.service.app import create_app
 from gappletron.service.client import Client
@@ -52,7 +53,7 @@ def test_a_snapshot_that_failed_is_told_and_the_service_goes_on(tmp_path, monkey
         browser = Browser(create_app([HostedModel("mail", model)]))
         assert metrics(browser)["gappletron_storage_problem", "mail"] == 0
         with monkeypatch.context() as patch:
-            patch.setattr("gappletron.play.saved.write", no_space)
+            patch.setattr(saved, "write", no_space)
             for n in range(4):
                 assert browser.post("/v1/act", {"x": f"text {n}"}).status == 200
             model._journal.wait()
@@ -396,9 +397,10 @@ def test_the_client_forgets(mail):
 # ------------------------------------------------------------------------------------------------------------ sentences
 
 
-def test_cures_are_those_of_http(mail, tmp_path):
+def test_one_wording_serves_python_and_http(mail, tmp_path):
+    """What to do instead is said in words that fit a call and a request."""
     browser = Browser(create_app([HostedModel("mail", mail)]))
-    with pytest.raises(UserError, match=r"learn from the receipts that its own act\(\) returned"):
+    with pytest.raises(UserError) as foreign:
         mail.learn("nobody-1", "ham")
     decision = browser.post("/v1/act", {"x": "a"}).json
     sentences = {
@@ -406,9 +408,10 @@ def test_cures_are_those_of_http(mail, tmp_path):
         "foreign": browser.post("/v1/learn", {"id": "nobody-1", "label": "ham"}).error,
         "large": browser.post("/v1/act", {"x": {"a": 1e60}}).error,
     }
-    assert "send it, or forget the receipt (/v1/forget)" in sentences["every label"]
-    assert 'send the "id" of a decision of this model' in sentences["foreign"]
-    assert "leave such a value out (null)" in sentences["large"]
+    assert sentences["foreign"] == str(foreign.value)
+    assert "give it, or forget the receipt" in sentences["every label"]
+    assert "give one that its own decisions returned" in sentences["foreign"]
+    assert "leave such a value out" in sentences["large"]
     with Online.open(tmp_path / "bandit", graph=FeedbackGraph.bandit(["a", "b", "c"]), features=2, pending=1) as model:
         browser = Browser(create_app([HostedModel("bandit", model)]))
         first, second = (browser.post("/v1/act", {"x": [1.0, 2.0]}).json for _ in range(2))
@@ -417,16 +420,12 @@ def test_cures_are_those_of_http(mail, tmp_path):
         sentences["expired"] = browser.post("/v1/learn", {"id": first["id"], "label": "a"}).error
         sentences["shape"] = browser.post("/v1/act", {"x": [1.0]}).error
         sentences["outside"] = browser.post("/v1/act", {"x": {"indices": [7], "values": [1.0]}}).error
-    assert sentences["hidden"].endswith(
-        'so learning from it would be biased: send {"unseen": true} in place of the label'
-    )
-    assert "start the server with a larger --pending" in sentences["expired"]
-    assert 'send 2 numbers, or {"indices": [...], "values": [...]}' in sentences["shape"]
-    assert "--features is for a new model" in sentences["outside"]
+    assert '"unseen": true' in sentences["hidden"]
+    assert "larger pending" in sentences["expired"]
+    assert "give 2 numbers, or their indices and values" in sentences["shape"]
+    assert "make the model with more features" in sentences["outside"]
     for sentence in sentences.values():
-        assert not [
-            word for word in ("UNSEEN", "act()", "pending=", "Online", "None", "feature_limit") if word in sentence
-        ]
+        assert not [word for word in ("act()", "Online", "pending=", "features=") if word in sentence]
 
 
 def test_a_model_without_a_monitor_is_refused_at_the_start(tmp_path):

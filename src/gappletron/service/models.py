@@ -285,16 +285,17 @@ class HostedModel:
 
     def predict(self, request: OneRecord | OneVector) -> Prediction:
         """Return the class of a row, and the probability of each."""
+        self.columns.check([request.x])
         ((label, row),) = self._predict([request.x])
         return Prediction(label, self.model.graph.classes, row)
 
     def predict_many(self, request: ManyRecords | ManyVectors) -> Predictions:
         """Return the classes of many rows, with probabilities."""
+        self.columns.check(request.rows)
         found = [RowPrediction(label, row) for label, row in self._predict(request.rows)]
         return Predictions(self.model.graph.classes, found)
 
     def _predict(self, rows: Sequence[Any]) -> Iterable[tuple[Label, list[float]]]:
-        self.columns.check(rows)
         encoder = self.model.encoder
         X = self._make_matrix(rows) if encoder is None else encoder.matrix(list(rows))
         return zip(self.model.predict_many(X), self.model.predict_proba(X).tolist(), strict=True)
