@@ -17,13 +17,13 @@ def list_learners() -> None:
     for name in names():
         learner = named(name)
         say(
-            f"{name}\n    feedback    {learner.setting}\n    parameters  {_parameters(learner)}\n"
+            f"{name}\n    feedback    {learner.setting}\n    parameters  {show_parameters(learner)}\n"
             f"    reference   {learner.reference}"
         )
 
 
-def _parameters(learner: Learner) -> str:
-    """The fields with their default values."""
+def show_parameters(learner: Learner) -> str:
+    """Return the fields of a learner with their default values."""
     return (
         ", ".join(
             f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"

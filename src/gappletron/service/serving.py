@@ -32,10 +32,10 @@ class _Server(uvicorn.Server):
         yield
 
 
-def bound_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 is one that is free.
+def bind_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there; port 0 is one that is free.
 
-    >>> with bound_socket("127.0.0.1", 0) as found:
+    >>> with bind_socket("127.0.0.1", 0) as found:
     ...     found.getsockname()[1] > 0
     True
     """
