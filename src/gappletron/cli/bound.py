@@ -25,9 +25,7 @@ from gappletron.cli.options import (
 from gappletron.cli.output import check_outputs, say
 
 if TYPE_CHECKING:
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.learners.gappletron import Gappletron
-    from gappletron.paper.theory import Bound
+    from gappletron import Bound, FeedbackGraph, Gappletron
 
 
 @dataclass(frozen=True)
@@ -85,12 +83,10 @@ def show_bounds(
         raise UserError("--plot is only for a stored run: name one with --run ID")
     if options.measure and options.max_norm != 1.0:
         raise UserError("--measure plays unit vectors, whose norm is 1: leave out --max-norm")
+    from gappletron import Gappletron, ProjectedOGD, bounds, named
     from gappletron.base.checks import whole
-    from gappletron.learners.gappletron import Gappletron
-    from gappletron.learners.optimizers import ProjectedOGD
-    from gappletron.learners.registry import named
     from gappletron.paper.measuring import for_theorem
-    from gappletron.paper.theory import THEOREMS, bounds
+    from gappletron.paper.theory import THEOREMS
 
     rounds, max_norm, delta = options.rounds, options.max_norm, options.delta
     measure = whole(options.measure, "--measure")
@@ -150,8 +146,8 @@ def _measure(
 
 def _constants(learner: Gappletron, graph: FeedbackGraph, max_norm: float) -> str:
     """Return a line with the constants of the theorems."""
+    from gappletron import Problem
     from gappletron.learners.gappletron import constants
-    from gappletron.learners.learner import Problem
 
     c = constants(learner, Problem(graph, max_norm=max_norm))
     return (
@@ -174,8 +170,8 @@ def _share(bound: Bound, mistakes: int, comparator: float) -> str:
 
 def show_bounds_of_run(run: str, results: Path, radius: float | None, delta: float, plot: Path | None) -> None:
     """Print the bounds of a stored run beside its mistakes, and draw them."""
+    from gappletron import read_results
     from gappletron.paper.runner import graph_of
-    from gappletron.paper.store import read_results
     from gappletron.paper.theorems import examined
 
     check_outputs(plot=plot)

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.learners.learner import Learner
-    from gappletron.play.history import History
-    from gappletron.play.runs import Runs
+    from gappletron import FeedbackGraph, History, Learner, Runs
 
 OURS, GREEDY, BURN_IN, ALL_LABELS = "Gappletron (auto)", "greedy", "greedy after a burn-in of 50", "sees every label"
 STYLES = dict(zip((OURS, GREEDY, BURN_IN, ALL_LABELS), ("-", "--", "-.", ":"), strict=True))
@@ -87,7 +84,7 @@ def list_settings() -> list[Setting]:
     import numpy as np
     from sklearn.datasets import load_breast_cancer, load_digits
 
-    from gappletron.graphs.graph import FeedbackGraph
+    from gappletron import FeedbackGraph
 
     cancer, digits = load_breast_cancer(), load_digits()
     classes = ["malignant", "benign"]
@@ -146,11 +143,7 @@ class Comparison:
 
     def _make_runs(self, seed: int) -> list[Runs]:
         """Return runs under partial feedback, and with every label shown."""
-        from gappletron.data.open import open_stream
-        from gappletron.graphs.graph import FeedbackGraph
-        from gappletron.learners.exploration.simple_rules import BurnIn, Greedy
-        from gappletron.learners.one_against_all import OneAgainstAll
-        from gappletron.play.runs import Runs
+        from gappletron import BurnIn, FeedbackGraph, Greedy, OneAgainstAll, Runs, open_stream
 
         hidden: dict[str, Learner] = {
             OURS: OneAgainstAll(),

@@ -16,8 +16,9 @@ def export(
     stored: ResultOptions,
 ) -> None:
     """Write all stored runs as a CSV or Parquet table."""
+    from gappletron import read_results
     from gappletron.base.files import check_writable
-    from gappletron.paper.store import read_results, table_kind, write_table
+    from gappletron.paper.store import table_kind, write_table
 
     table_kind(file)
     check_writable(file)

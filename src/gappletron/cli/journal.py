@@ -64,8 +64,8 @@ def journal(
 
 def _verify(folder: Path) -> None:
     """Compare the state that the whole log leads to with that of the last snapshot and the rest of the log."""
+    from gappletron import Online
     from gappletron.online.folder import FolderReader
-    from gappletron.online.model import Online
 
     reader = FolderReader(folder)
     stop = max((group.first + group.size for group in reader.groups()), default=0)

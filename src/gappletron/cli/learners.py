@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from gappletron.cli.output import say
 
 if TYPE_CHECKING:
-    from gappletron.learners.learner import Learner
+    from gappletron import Learner
 
 
 def list_learners() -> None:
     """List the learners: name, kind of feedback, parameters, reference."""
-    from gappletron.learners.registry import named, names
+    from gappletron import named, names
 
     for name in names():
         learner = named(name)

@@ -22,10 +22,7 @@ from gappletron.cli.output import ALPHA, tell
 from gappletron.play.options import Options
 
 if TYPE_CHECKING:
-    from gappletron.data.records.encoder import Encoder
-    from gappletron.data.stream import Stream
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.online.model import Online
+    from gappletron import Encoder, FeedbackGraph, Online, Stream
 
 GRAPHS = "bandit, full, filtering, label-efficient, apple-tasting, disease-prevention, or a FILE.json"
 
@@ -53,7 +50,7 @@ def take_groups(command: Callable[..., None]) -> Callable[..., None]:
     box Size(width=4)
     """
     hints = get_type_hints(command, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if dataclasses.is_dataclass(kind)}
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if dataclasses.is_dataclass(kind)}
     parameters = []
     for parameter in inspect.signature(command).parameters.values():
         if parameter.name in groups:
@@ -153,7 +150,7 @@ def open_data(
     rounds: int | None = None,
 ) -> Stream:
     """Return the stream, ready to be played; with a model, encoded as the model does it."""
-    from gappletron.data.open import open_stream
+    from gappletron import open_stream
 
     encoder = None if model is None else model.encoder
     known = features.features
@@ -216,7 +213,7 @@ class PresetOptions:
 
     classes: str | None = option(
         None,
-        "The labels, as in ham,spam. With data they replace a scan of the file; for a preset alone, their number will do.",
+        "The labels, as in ham,spam. With data they replace a scan of the file; for a preset their number will do.",
     )
     revealing: str | None = option(
         None,
@@ -287,7 +284,7 @@ class LimitOptions:
 
     def parse(self) -> dict[str, Any]:
         """Return the limits that were given, as options of a model."""
-        from gappletron.play.limits import Budget
+        from gappletron import Budget
 
         given = given_options(self)
         return given if self.budget is None else {**given, "budget": Budget.parse(self.budget)}
@@ -312,7 +309,7 @@ class AlphaOptions:
 
 def load_model(path: Path, *groups: Any) -> Online:
     """Return a saved model; options that it has values for cannot be given again."""
-    from gappletron.online.model import Online
+    from gappletron import Online
 
     for name in given_options(*groups):
         if name != "classes":

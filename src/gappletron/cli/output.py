@@ -19,11 +19,7 @@ from gappletron.base.progress import console, print_line, progress
 from gappletron.base.signals import NOTHING_YET, exit_code, raising
 
 if TYPE_CHECKING:
-    from gappletron.play.history import Histories, History
-    from gappletron.play.monitor import Report
-    from gappletron.play.player import Player
-    from gappletron.play.runs import Runs
-    from gappletron.play.watch import Watch
+    from gappletron import Histories, History, Player, Report, Runs, Watch
 
 
 STANDARD_OUTPUT = Path("-")
@@ -171,7 +167,7 @@ class Estimates:
     @property
     def watch(self) -> Watch | None:
         """The watch of new players."""
-        from gappletron.play.watch import Watch
+        from gappletron import Watch
 
         return None if self.alpha is None else Watch(alpha=self.alpha)
 
@@ -184,7 +180,7 @@ class Estimates:
 
     def note(self, runs: Runs) -> str:
         """Return the error of the first run so far, for the progress line."""
-        from gappletron.play.monitor import Monitor
+        from gappletron import Monitor
 
         if self.alpha is None:
             return ""
@@ -192,7 +188,7 @@ class Estimates:
 
     def read(self, runs: Runs, histories: Histories) -> list[Report]:
         """Return what the monitor of each run says, from the labels that were seen alone."""
-        from gappletron.play.monitor import Monitor
+        from gappletron import Monitor
 
         if self.alpha is None:
             return []

@@ -19,7 +19,7 @@ from gappletron.cli.options import TableOptions, load_model, option
 from gappletron.cli.output import STANDARD_OUTPUT, check_outputs, tell
 
 if TYPE_CHECKING:
-    from gappletron.online.model import Online
+    from gappletron import Online
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ def read_batches(model: Online, data: str, table: TableOptions) -> Iterator[tupl
     """
     from scipy.sparse import csr_array
 
+    from gappletron import SvmlightFile
     from gappletron.data.readers import format_of
-    from gappletron.data.svmlight import SvmlightFile
     from gappletron.data.tables import kinds_of, labels_of, table_blocks
 
     label, vectors = table.label, (None, "svmlight")

@@ -32,8 +32,7 @@ def replay(
     outputs: JsonOptions,
 ) -> None:
     """Estimate the error that other learners would have had on the logged decisions, by importance weighting."""
-    from gappletron.learners.registry import named
-    from gappletron.online.off_policy import evaluate_off_policy
+    from gappletron import evaluate_off_policy, named
 
     path = outputs.json_path
     check_outputs(json=path, inputs=(str(folder),))

@@ -46,11 +46,7 @@ from gappletron.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from gappletron.data.stream import Stream
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.learners.learner import Learner
-    from gappletron.online.model import Online
-    from gappletron.play.runs import Runs
+    from gappletron import FeedbackGraph, Learner, Online, Runs, Stream
 
 
 @dataclass(frozen=True)
@@ -134,9 +130,7 @@ def run(
     plot: PlotOptions,
 ) -> None:
     """Play a stream with one or more learners, on the bandit graph by default, and print their error rates."""
-    from gappletron.play.history import Histories
-    from gappletron.play.limits import Limits
-    from gappletron.play.runs import Runs
+    from gappletron import Histories, Limits, Runs
 
     if pieces.gamma is not None and pieces.tuning is not None:
         raise UserError("--gamma and --tuning were both given, and both set gamma: omit one of them")
@@ -218,7 +212,7 @@ def choose_rows(stream: Stream, rows: RowOptions) -> tuple[str, bool | str]:
 
 def save_model(path: Path, runs: Runs, model: Online | None) -> None:
     """Write the model of the only run."""
-    from gappletron.online.model import Online
+    from gappletron import Online
 
     (model or Online.from_player(runs.player(), runs.stream.encoder)).save(path)
 
@@ -227,12 +221,8 @@ def choose_learners(names: list[str], pieces: PieceOptions) -> dict[str, Learner
     """Return the learners, with the options applied to those that have such a part. A tuning is only checked: it needs
     the data.
     """
+    from gappletron import Estimator, Exploration, Gappletron, Optimizer, named
     from gappletron.kernel.spelling import parsed
-    from gappletron.learners.estimators import Estimator
-    from gappletron.learners.exploration.rule import Exploration
-    from gappletron.learners.gappletron import Gappletron
-    from gappletron.learners.optimizers import Optimizer
-    from gappletron.learners.registry import named
 
     composite = (Gappletron, Estimator)
     changes: dict[str, Any] = {}
@@ -265,8 +255,8 @@ def tune_learners(
     learners: dict[str, Learner], tuning: str, graph: FeedbackGraph, stream: Stream, normalize: str, bias: bool
 ) -> dict[str, Learner]:
     """Return the learners with the parameters that a tuning sets."""
+    from gappletron import tuned
     from gappletron.data.normalization import normalization_of
-    from gappletron.paper.tuning import tuned
 
     with progress("reading"):  # a file without --max-norm is scanned for it
         norm = normalization_of(normalize, "none").longest() or stream.max_norm

@@ -30,8 +30,7 @@ from gappletron.cli.options import (
 from gappletron.cli.output import ALPHA, tell
 
 if TYPE_CHECKING:
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.online.model import Online
+    from gappletron import FeedbackGraph, Online
     from gappletron.service.models import HostedModel
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -175,7 +174,7 @@ def make_graph(graph: str, preset: PresetOptions) -> FeedbackGraph:
     gappletron.UserError: the preset 'bandit' does not say which labels there are: give --classes, as in \
 --classes ham,spam; for a model that is there already, omit --graph
     """
-    from gappletron.graphs.graph import FeedbackGraph
+    from gappletron import FeedbackGraph
 
     if not preset.classes and not graph.endswith(".json") and graph.partition(":")[0] in FeedbackGraph.PRESETS:
         raise UserError(
@@ -244,7 +243,7 @@ def parse_learners(texts: Sequence[str], names: Sequence[str]) -> dict[str, str 
 
 def make_rows(vectors: bool, features: FeatureOptions, kinds: KindOptions) -> dict[str, Any]:
     """Return what x is, as options of a model; none where nothing was said of it."""
-    from gappletron.data.records.encoder import Encoder
+    from gappletron import Encoder
 
     given = given_options(kinds)
     if not vectors:
@@ -257,9 +256,8 @@ def make_rows(vectors: bool, features: FeatureOptions, kinds: KindOptions) -> di
 
 def open_model(folder: Path, learner: str | None, options: dict[str, Any]) -> Online:
     """Return the model of a folder, or a new one."""
-    from gappletron.data.records.encoder import Encoder
+    from gappletron import Encoder, Online
     from gappletron.online.folder import FolderStore
-    from gappletron.online.model import Online
 
     store = FolderStore(folder)
     if store.settings() is None:

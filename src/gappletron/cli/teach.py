@@ -59,10 +59,10 @@ def teach(
 
     The options of the graph (bandit by default), the learner, the features and the seed are for a new model.
     """
+    from gappletron import Online, Player
     from gappletron.data.prepared import prepared_chunks
     from gappletron.graphs.graph import class_positions, new_classes
-    from gappletron.online.model import Online
-    from gappletron.play.player import Player, for_records
+    from gappletron.play.player import for_records
 
     target = out.out or model
     check_outputs(out=target, inputs=(data,))

@@ -34,9 +34,10 @@ ORDER = (
 
 
 def _registered() -> dict[str, Learner]:
-    """The learners of every module here that defines LEARNERS."""
-    here = importlib.import_module(__package__).__path__
-    files = {file.name for file in pkgutil.iter_modules(here)}.difference(ORDER, {"registry"})
+    """The learners of every module here that defines LEARNERS; all are imported, so that their pieces are known."""
+    here, prefix = importlib.import_module(__package__).__path__, f"{__package__}."
+    found = {file.name.removeprefix(prefix) for file in pkgutil.walk_packages(here, prefix)}
+    files = found.difference(ORDER, {"registry"})
     modules = [importlib.import_module(f"{__package__}.{name}") for name in [*ORDER, *sorted(files)]]
     return {name: learner for module in modules for name, learner in getattr(module, "LEARNERS", {}).items()}
 

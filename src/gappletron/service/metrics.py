@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 
-from gappletron.play.limits import Budget
+from gappletron import Budget
 from gappletron.service.models import HostedModel
 
 if TYPE_CHECKING:

@@ -22,15 +22,14 @@ import numpy as np
 from msgspec import UNSET, Raw, Struct
 from scipy.sparse import csr_array
 
+from gappletron import UNSEEN, FeedbackGraph, Online, Receipt
 from gappletron.base.checks import Label
 from gappletron.base.errors import NotDeciding, TooManyWaiting, UserError
 from gappletron.base.version import __version__
 from gappletron.data.records.encoder import joined_rows
 from gappletron.data.stream import MOST_FEATURES
 from gappletron.data.vectors import Checker, sparse_parts
-from gappletron.graphs.graph import FeedbackGraph
-from gappletron.online.model import Online
-from gappletron.online.receipts import UNSEEN, Receipt, Unseen
+from gappletron.online.receipts import Unseen
 from gappletron.service.columns import Columns, example_vector
 from gappletron.service.commits import Commits
 from gappletron.service.schemas import (
