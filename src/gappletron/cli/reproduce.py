@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -13,9 +13,6 @@ from gappletron.base.progress import sweep_view
 from gappletron.base.signals import exit_code, raising
 from gappletron.cli.options import option
 from gappletron.cli.output import say, tell
-
-if TYPE_CHECKING:
-    from gappletron.paper.sensitivity import Size
 
 
 @dataclass(frozen=True)
@@ -89,8 +86,8 @@ def reproduce(options: ReproduceOptions) -> None:
     say(f"{len(done.results):,} runs; the report is {folder / 'report.html'}")
 
 
-def read_size(options: ReproduceOptions) -> Size:
-    """Return how much is run with --sensitivity."""
+def read_size(options: ReproduceOptions) -> Any:
+    """Return how much is run with --sensitivity, a :class:`gappletron.paper.sensitivity.Size`."""
     from gappletron.base.checks import whole
     from gappletron.base.errors import UserError
     from gappletron.paper.sensitivity import Size

@@ -31,7 +31,6 @@ from gappletron.cli.output import ALPHA, tell
 
 if TYPE_CHECKING:
     from gappletron import FeedbackGraph, Online
-    from gappletron.service.models import HostedModel
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 DURABILITIES = ("disk", "os")
@@ -126,6 +125,7 @@ def serve(
     """
     try:
         from gappletron.service import access, app, columns, serving
+        from gappletron.service.models import host_models
     except ImportError as error:
         raise UserError(f"the service needs {error.name}: pip install 'gappletron[serve]'") from None
 
@@ -155,7 +155,7 @@ def serve(
                 raise UserError("--vectors was given, and a model takes records: omit it, or use another folder")
             if options.strict and all(model.encoder is None for model in models.values()):
                 raise UserError("--strict is about the columns of records, and no model takes records: omit it")
-            hosted = host_models(models, champions, level, options)
+            hosted = host_models(models, champions, max_waiting=options.max_waiting, alpha=level, strict=options.strict)
             application = app.create_app(hosted, tokens=tokens, max_body=server.max_body)
         host = f"[{server.host}]" if ":" in server.host else server.host
         address = f"http://{host}:{listening.getsockname()[1]}/"
@@ -270,25 +270,3 @@ def open_model(folder: Path, learner: str | None, options: dict[str, Any]) -> On
         if "features" not in options:
             options = {"encoder": Encoder(), **options}
     return Online.open(store, learner, **options)
-
-
-def host_models(
-    models: dict[str, Online], champions: dict[str, str], alpha: float, options: ModelOptions
-) -> list[HostedModel]:
-    """Return the models in the order given, each with its shadows, which take what their champions take."""
-    from gappletron.service.models import HostedModel
-
-    shadows = {name: HostedModel(name, models[name], alpha=alpha) for name in champions}
-    deciding = {
-        name: HostedModel(
-            name,
-            model,
-            shadows=[shadows[each] for each, champion in champions.items() if champion == name],
-            max_waiting=options.max_waiting,
-            alpha=alpha,
-            strict=options.strict,
-        )
-        for name, model in models.items()
-        if name not in shadows
-    }
-    return [(shadows | deciding)[name] for name in models]

@@ -173,7 +173,7 @@ class Service:
 
     def call_model(self, endpoint: Endpoint) -> Call:
         """Return the call that hands the body of a request to the model that its address names."""
-        decoders = [msgspec.json.Decoder(getattr(schemas, body.schema)) for body in endpoint.request]
+        decoders = [msgspec.json.Decoder(getattr(schemas, name)) for name in endpoint.request]
 
         async def call(request: Request) -> Response:
             hosted = self.find_model(request)

@@ -7,9 +7,7 @@ sent again. So a request whose answer was lost on the way is answered again, and
 from __future__ import annotations
 
 import json
-import random
 import secrets
-import time
 from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -88,12 +86,9 @@ class Client:
         if not url.startswith(("http://", "https://")):
             raise UserError(f"{url!r} is not the address of a server: give one such as 'http://127.0.0.1:8080'")
         self.url = url.rstrip("/")
-        self.retries = retries
         self._base = FIRST_MODEL if model is None else ANY_MODEL.format(name=quote(model, safe=""))
         self._headers = {} if token is None else {"Authorization": f"Bearer {token.strip()}"}
-        self._pool = urllib3.PoolManager(
-            maxsize=16, timeout=urllib3.Timeout(connect=timeout, read=timeout), retries=False
-        )
+        self._pool = urllib3.PoolManager(maxsize=16, timeout=timeout, retries=_plan_retries(retries))
 
     def __enter__(self) -> Client:
         return self
@@ -187,23 +182,36 @@ class Client:
         """Return the answer to a request, which is sent again, with the same headers, where that may help."""
         from urllib3.exceptions import HTTPError
 
-        for attempt in range(self.retries + 1):
-            is_last = attempt == self.retries
-            try:
-                answer = self._pool.request(
-                    method, self.url + path, body=body, headers={**self._headers, **(headers or {})}
-                )
-            except HTTPError as error:
-                if is_last:
-                    raise ServiceError(f"the service at {self.url} cannot be reached: {error}") from None
-                time.sleep(_pause(attempt))
-                continue
-            if answer.status == 200:
-                return json.loads(answer.data)
-            if answer.status not in TRY_AGAIN or is_last:
-                raise _error(answer.status, answer.data)
-            time.sleep(_pause(attempt, answer.headers.get("Retry-After")))
-        raise AssertionError("unreachable: the last attempt returns or raises")
+        try:
+            answer = self._pool.request(
+                method, self.url + path, body=body, headers={**self._headers, **(headers or {})}
+            )
+        except HTTPError as error:
+            reason = getattr(error, "reason", None) or error
+            raise ServiceError(f"the service at {self.url} cannot be reached: {reason}") from None
+        if answer.status == 200:
+            return json.loads(answer.data)
+        raise _error(answer.status, answer.data)
+
+
+def _plan_retries(retries: int) -> Any:
+    """Return when a request is sent again: with growing pauses, or those that the server asks for."""
+    from urllib3 import Retry
+
+    class Patience(Retry):
+        def parse_retry_after(self, retry_after: str) -> float:
+            return min(super().parse_retry_after(retry_after), LONGEST_PAUSE)
+
+    return Patience(
+        retries,
+        redirect=False,
+        status_forcelist=TRY_AGAIN,
+        allowed_methods=None,  # also POST: a key makes it safe
+        backoff_factor=0.1,
+        backoff_jitter=0.1,  # so that many clients do not come back at once
+        backoff_max=LONGEST_PAUSE,
+        raise_on_status=False,
+    )
 
 
 def _row(x: Any) -> Any:
@@ -233,15 +241,6 @@ def _feedback(decision: Decision | str, label: Any) -> dict[str, Any]:
     name = _id(decision)
     # UNSEEN is known by its name: importing it would load NumPy and Numba, which the client does not need.
     return {"id": name, "unseen": True} if getattr(label, "name", None) == "UNSEEN" else {"id": name, "label": label}
-
-
-def _pause(attempt: int, asked: str | None = None) -> float:
-    """Return the seconds before the next attempt: what the server asks for, or twice as many each time, and some at
-    random, so that many clients do not come back at once.
-    """
-    if asked is not None and asked.isdigit():
-        return min(float(asked), LONGEST_PAUSE)
-    return min(0.1 * 2.0**attempt, LONGEST_PAUSE) * (0.5 + random.random())
 
 
 def _error(status: int, body: bytes) -> UserError | ServiceError:

@@ -13,7 +13,7 @@ import math
 import platform
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -29,7 +29,6 @@ from gappletron.base.version import __version__
 from gappletron.data.records.encoder import joined_rows
 from gappletron.data.stream import MOST_FEATURES
 from gappletron.data.vectors import Checker, sparse_parts
-from gappletron.online.receipts import Unseen
 from gappletron.service.columns import Columns, example_vector
 from gappletron.service.commits import Commits
 from gappletron.service.schemas import (
@@ -244,7 +243,7 @@ class HostedModel:
                 model.remember(*shadow_key(receipt.id), own.id.encode())
                 self.decisions += 1
 
-    def _learn_too(self, pairs: Sequence[tuple[str, Label | Unseen]]) -> None:
+    def _learn_too(self, pairs: Sequence[tuple[str, Any]]) -> None:
         """Learn from the feedback of the champion, where the decision was followed."""
         model = self.model
         for name, label in pairs:
@@ -392,6 +391,20 @@ class HostedModel:
             await asyncio.to_thread(self.model.close)
         finally:
             self.commits.close()
+
+
+def host_models(models: Mapping[str, Online], champions: Mapping[str, str], **options: Any) -> list[HostedModel]:
+    """Return the models in their order, each with its shadows, which take what their champions take.
+
+    :param champions: the names of the models that shadow others, and of these others.
+    :param options: those of models that are no shadows.
+    """
+    hosted = {name: HostedModel(name, models[name], alpha=options["alpha"]) for name in champions}
+    for name, model in models.items():
+        if name not in champions:
+            shadows = [hosted[each] for each, champion in champions.items() if champion == name]
+            hosted[name] = HostedModel(name, model, shadows=shadows, **options)
+    return [hosted[name] for name in models]
 
 
 async def look_after(models: Sequence[HostedModel], every: float = EVERY) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from gappletron.base.version import __version__
 from gappletron.service import schemas
-from gappletron.service.endpoints import ANY_MODEL, FIRST_MODEL, OF_MODELS, OF_SERVER, Body, Endpoint
+from gappletron.service.endpoints import ANY_MODEL, FIRST_MODEL, OF_MODELS, OF_SERVER, Endpoint
 
+EXAMPLES = json.loads(Path(__file__).with_name("examples.json").read_text(encoding="utf-8"))
+"""An example of each class of bodies."""
+EXAMPLES["Models"] = {"models": [EXAMPLES["ModelInfo"]]}
 ERRORS = {
     400: "The body is not JSON, or not of this form; or the idempotency key is not one.",
     401: "A token is missing or wrong.",
@@ -61,15 +66,9 @@ def describe_service(*, needs_token: bool, takes_records: bool) -> dict[str, Any
         paths[ANY_MODEL + each.path] = described
     for each in OF_SERVER:
         paths[each.path] = _describe(each, "The server", each.request, () if each.is_public else (refused,))
-    classes = [
-        getattr(schemas, body.schema)
-        for each in (*OF_MODELS, *OF_SERVER)
-        for body in (*each.request, each.answer)
-        if body is not None
-    ]
-    _, components = msgspec.json.schema_components(
-        (*classes, schemas.Failure), ref_template="#/components/schemas/{name}"
-    )
+    names = ["Failure", *(name for each in (*OF_MODELS, *OF_SERVER) for name in (*each.request, each.answer) if name)]
+    classes = [getattr(schemas, name) for name in names]
+    _, components = msgspec.json.schema_components(classes, ref_template="#/components/schemas/{name}")
     components["Feedback"]["oneOf"] = [{"required": ["label"]}, {"required": ["unseen"]}]  # classes cannot say this
     security = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}} if needs_token else {}
     return {
@@ -89,7 +88,7 @@ def describe_service(*, needs_token: bool, takes_records: bool) -> dict[str, Any
 def _describe(
     endpoint: Endpoint,
     tag: str,
-    request: tuple[Body, ...],
+    request: tuple[str, ...],
     more_errors: tuple[int, ...],
     parameters: tuple[dict[str, Any], ...] = (),
 ) -> dict[str, Any]:
@@ -117,14 +116,14 @@ def _describe(
     return {endpoint.method.lower(): described}
 
 
-def _content(*bodies: Body) -> dict[str, Any]:
-    """Describe JSON that is one of these bodies."""
-    forms = [{"$ref": f"#/components/schemas/{body.schema}"} for body in bodies]
+def _content(*names: str, example: Any = None) -> dict[str, Any]:
+    """Describe JSON that is of one of these classes."""
+    forms = [{"$ref": f"#/components/schemas/{name}"} for name in names]
     schema = forms[0] if len(forms) == 1 else {"anyOf": forms}
-    return {"application/json": {"schema": schema, "example": bodies[0].example}}
+    return {"application/json": {"schema": schema, "example": example or EXAMPLES[names[0]]}}
 
 
 def _describe_error(status: int) -> dict[str, Any]:
     sentence = ERRORS[status]
     headers = {"headers": {"Retry-After": RETRY_AFTER}} if status in schemas.RETRY_AFTER else {}
-    return {"description": sentence, "content": _content(Body("Failure", {"error": sentence})), **headers}
+    return {"description": sentence, "content": _content("Failure", example={"error": sentence}), **headers}
