@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import gappletron
 from gappletron import named, names
-from gappletron.cli.learners import _parameters
+from gappletron.cli.learners import show_parameters
 
 PAGE = Path(__file__).with_name("learners.md")
 BEGIN, END = "<!-- begin of the table made by `python docs/learners.py` -->\n", "<!-- end of the table -->\n"
@@ -123,7 +123,7 @@ def table() -> str:
         cells = [
             f"`{name}`",
             learner.setting,
-            f"`{_parameters(learner)}`",
+            f"`{show_parameters(learner)}`",
             summary,
             learner.new_class,
             learner.reference,

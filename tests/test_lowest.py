@@ -12,7 +12,7 @@ import scipy.sparse
 from gappletron import FeedbackGraph, Online, play
 from gappletron.service.app import create_app
 from gappletron.service.client import Client
-from gappletron.service.hosted import Hosted
+from gappletron.service.models import HostedModel
 from servers import running
 
 ROOT = Path(__file__).parent.parent
@@ -51,7 +51,7 @@ def test_a_stream_is_played_and_drawn(tmp_path):
 
 def test_a_model_is_served(tmp_path):
     with Online.open(tmp_path / "model", graph=FeedbackGraph.full(["a", "b", "c"]), features=4) as model:
-        app = create_app([Hosted("model", model)])
+        app = create_app([HostedModel("model", model)])
         with running(app) as address, Client(address) as client:
             decision = client.act([1.0, 0.0, 0.0, 2.0])
             client.learn(decision, "b")

@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 
 import gappletron
 from gappletron import FeedbackGraph, Gappletron, Paper, cli, interpreted, named, open_stream, play, tuned
+from gappletron.play.runs import Runs
 from problems import ended
 
 SMALL = "synthetic:K=3,d=40,noise=0.05,T=120,seed=0"
@@ -592,7 +593,7 @@ def test_what_would_not_fit_is_refused_at_once(svm, tmp_path):
 
 @pytest.mark.parametrize("option", ["--json", "--plot"])
 def test_an_output_that_cannot_be_written_is_refused_before_playing(option, svm, tmp_path, monkeypatch):
-    monkeypatch.setattr("gappletron.play.runs.Runs.__iter__", lambda self: pytest.fail("it was played"))
+    monkeypatch.setattr(Runs, "__iter__", lambda self: pytest.fail("it was played"))
     (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
     (tmp_path / "folder.png").mkdir()
     (tmp_path / "file").touch()
@@ -603,7 +604,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_playing(option, svm,
 
 
 def test_a_picture_of_an_unknown_kind_is_refused_before_playing(tmp_path, monkeypatch):
-    monkeypatch.setattr("gappletron.play.runs.Runs.__iter__", lambda self: pytest.fail("it was played"))
+    monkeypatch.setattr(Runs, "__iter__", lambda self: pytest.fail("it was played"))
     for name in ("x.xyz", "x", "x.jpg", ".png"):
         assert ".png, .svg or .pdf" in sentence("run", SMALL, "--plot", tmp_path / name)
     assert "name two files" in sentence("run", SMALL, "--plot", tmp_path / "x.png", "--json", tmp_path / "x.png")

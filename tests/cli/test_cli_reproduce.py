@@ -58,7 +58,7 @@ def test_again_it_plays_nothing(here):
 
 
 def test_everything_is_selected_summarised_and_judged_once(tmp_path, monkeypatch, capsys):
-    from gappletron.cli import paper
+    from gappletron.cli import reproduce
     from gappletron.paper import claims, sensitivity, sweeps
     from gappletron.paper.summary import Summary
 
@@ -83,7 +83,7 @@ def test_everything_is_selected_summarised_and_judged_once(tmp_path, monkeypatch
     monkeypatch.setattr(sweeps, "tasks", tasks)
     monkeypatch.setattr(Summary, "__init__", init)
     monkeypatch.setattr(claims, "CLAIMS", (claims.Claim("x", "ours", ("full",), "All is well.", "true", test),))
-    paper.reproduce(tmp_path, ["full", "lower-full"], rounds=40, repeats=1)
+    reproduce.reproduce(reproduce.ReproduceOptions(out=tmp_path, figure=["full", "lower-full"], rounds=40, repeats=1))
     runs = 27 * 6 + 14
     assert capsys.readouterr().out.startswith(f"1 of 1 claims hold\n{runs} runs;")
     assert len(listed) == len(set(listed)) == 4  # the sweep "full" and three of "lower-full"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from gappletron.paper.demo import ALL_LABELS, BURN_IN, GREEDY, OURS, Comparison, is_stuck, settings
+from gappletron.cli.demo import ALL_LABELS, BURN_IN, GREEDY, OURS, Comparison, is_stuck, list_settings
 
 
 def test_the_demo_measures_what_it_says():
     """Under one-sided feedback a greedy model gets stuck; the default learner does not."""
-    screening, unlucky, _ = settings()
+    screening, unlucky, _ = list_settings()
     for setting in (screening, unlucky):
         comparison = Comparison(setting, orders=5)
         assert list(comparison)[-1] == comparison.rounds == 5 * 569

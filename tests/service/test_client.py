@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import json
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from gappletron.base.errors import ServiceError
 from gappletron.service import client as client_module
 from gappletron.service.app import create_app
 from gappletron.service.client import Client, Decision
-from gappletron.service.hosted import Hosted
+from gappletron.service.models import HostedModel
 from servers import mail_model, running, vector_model
 
 TOKEN = "0123456789abcdef"
@@ -30,12 +31,12 @@ def model(tmp_path):
 @pytest.fixture
 def no_pauses(monkeypatch):
     pauses = []
-    monkeypatch.setattr(client_module.time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     return pauses
 
 
 def test_everything_once(model):
-    with running(create_app([Hosted("mail", model)])) as address, Client(address) as client:
+    with running(create_app([HostedModel("mail", model)])) as address, Client(address) as client:
         decision = client.act({"message": "Win a prize", "links": 3})
         receipt = model.receipt(decision.id)
         assert decision == Decision(
@@ -55,7 +56,7 @@ def test_everything_once(model):
 
 def test_vectors_and_names_of_models(model, tmp_path):
     with vector_model(tmp_path / "v", durability="os") as vectors:
-        app = create_app([Hosted("mail", model), Hosted("v", vectors)], tokens=[TOKEN])
+        app = create_app([HostedModel("mail", model), HostedModel("v", vectors)], tokens=[TOKEN])
         with running(app) as address, Client(address + "/", TOKEN, "v") as client:
             decisions = client.act_many([(np.array([1, 7]), np.array([1.0, 2.0])), ([3], [1]), [0.0, 1.5]])
             client.learn_many([(each.id, each.action) for each in decisions])
@@ -69,7 +70,7 @@ def test_vectors_and_names_of_models(model, tmp_path):
 
 
 def test_errors_are_the_servers_sentences(model):
-    with running(create_app([Hosted("mail", model)])) as address:
+    with running(create_app([HostedModel("mail", model)])) as address:
         client = Client(address)
         decision = client.act("hello")
         with pytest.raises(UserError, match="there is no class 'eggs'"):
@@ -97,9 +98,10 @@ class Troubled(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, target, troubles):
+    def __init__(self, target, troubles, seconds):
         super().__init__(("127.0.0.1", 0), Relay)
         self.target, self.troubles, self.seen = target, list(troubles), []
+        self.seconds = seconds
 
 
 class Relay(http.server.BaseHTTPRequestHandler):
@@ -113,7 +115,7 @@ class Relay(http.server.BaseHTTPRequestHandler):
         trouble = self.server.troubles.pop(0) if self.server.troubles else None
         if isinstance(trouble, int):
             self.send_response(trouble)
-            self.send_header("Retry-After", "7")
+            self.send_header("Retry-After", self.server.seconds)
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
@@ -137,8 +139,8 @@ class Relay(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def troubled(target, *troubles):
-    with Troubled(target, troubles) as server:
+def troubled(target, *troubles, seconds="7"):
+    with Troubled(target, troubles, seconds) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -149,7 +151,7 @@ def troubled(target, *troubles):
 
 
 def test_lost_answers_are_asked_for_again_and_nothing_is_done_twice(model, no_pauses):
-    with running(create_app([Hosted("mail", model)])) as address:
+    with running(create_app([HostedModel("mail", model)])) as address:
         troubles = ["drop", "refuse", 503, 502, "drop", None, "drop", 429, None]
         with troubled(address, *troubles) as (server, between), Client(between, retries=5) as client:
             decision = client.act("hello")
@@ -170,7 +172,7 @@ def test_lost_answers_are_asked_for_again_and_nothing_is_done_twice(model, no_pa
 
 
 def test_retries_end(model, no_pauses):
-    with running(create_app([Hosted("mail", model)])) as address:
+    with running(create_app([HostedModel("mail", model)])) as address:
         with troubled(address, 503, 503, 503) as (_, between), Client(between, retries=2) as client:
             with pytest.raises(ServiceError) as stopped:
                 client.act("hello")
@@ -182,16 +184,21 @@ def test_retries_end(model, no_pauses):
     assert model.rounds == 0
 
 
-def test_pauses_grow_and_differ():
-    pauses = [client_module._pause(attempt) for attempt in range(12)]
-    assert all(0.05 * 2**attempt <= pause for attempt, pause in enumerate(pauses[:8]))
-    assert max(pauses) <= 45.0
-    assert client_module._pause(0, "3") == 3.0
-    assert client_module._pause(0, "1000000") == client_module.LONGEST_PAUSE
+def test_pauses_grow_and_differ(model, no_pauses):
+    with running(create_app([HostedModel("mail", model)])) as address:
+        with troubled(address, *["refuse"] * 6) as (_, between), Client(between, retries=6) as client:
+            client.act("hello")
+        grown = [pause for pause in no_pauses if pause > 0.1]
+        assert len(grown) == 5  # the first attempt after the first failure comes at once
+        assert all(0.2 * 2**place <= pause <= 0.2 * 2**place + 0.1 for place, pause in enumerate(grown))
+        no_pauses.clear()
+        with troubled(address, 503, seconds="1000000") as (_, between), Client(between) as client:
+            client.act("hello")
+    assert client_module.LONGEST_PAUSE in no_pauses
 
 
 def test_threads_share_a_client(model):
-    with running(create_app([Hosted("mail", model)])) as address, Client(address) as client:
+    with running(create_app([HostedModel("mail", model)])) as address, Client(address) as client:
 
         def work():
             for n in range(20):

@@ -12,10 +12,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gappletron import UNSEEN, Encoder, Online, UserError, interpreted
-from gappletron.service import access, hosted as hosting, openapi
+from gappletron.service import access, models as hosting, openapi
 from gappletron.service.app import create_app
 from gappletron.service.commits import Commits
-from gappletron.service.hosted import Hosted
+from gappletron.service.models import HostedModel
 from problems import ended
 from servers import FILTER, Browser, mail_model, served, vector_model
 
@@ -36,7 +36,7 @@ def vectors(tmp_path):
 
 @pytest.fixture
 def browser(mail, vectors):
-    return Browser(create_app([Hosted("mail", mail), Hosted("vectors", vectors)]))
+    return Browser(create_app([HostedModel("mail", mail), HostedModel("vectors", vectors)]))
 
 
 # ------------------------------------------------------------------------------------------------------------ decisions
@@ -132,7 +132,7 @@ def test_feedback_is_all_or_nothing(browser, mail):
             "/v1/models/vectors/act",
             b'{"x": {"indices": [1, 2], "values": [1]}}',
             422,
-            "1 values: send two lists of one length",
+            "1 values: give two flat lists of one length",
         ),
         ("/v1/models/vectors/act", b'{"x": {"indices": [-1], "values": [1]}}', 422, "x has the index -1"),
         ("/v1/models/vectors/act", b'{"x": {"indices": [' + b"9" * 40 + b'], "values": [1]}}', 422, "x has the index"),
@@ -141,7 +141,7 @@ def test_feedback_is_all_or_nothing(browser, mail):
             "/v1/models/vectors/predict",
             b'{"x": {"indices": [1], "values": []}}',
             422,
-            "0 values: send two lists of one length",
+            "0 values: give two flat lists of one length",
         ),
         ("/v1/models/nobody/act", b'{"x": {}}', 404, "there is no model 'nobody': choose one of 'mail', 'vectors'"),
         ("/v1/learn", b'{"id": "nobody-1", "label": "ham"}', 404, "is not from this model"),
@@ -178,7 +178,7 @@ def test_labels_that_cannot_be_learned(browser):
 
 
 def test_bodies_that_are_too_large_or_of_another_type(mail):
-    browser = Browser(create_app([Hosted("mail", mail)], max_body=100))
+    browser = Browser(create_app([HostedModel("mail", mail)], max_body=100))
     assert browser.post("/v1/act", {"x": "a" * 80}).status == 200
     declared = browser("POST", "/v1/act", b"", {"content-length": "101"})
     in_parts = browser("POST", "/v1/act", [b'{"x": "', b"a" * 60, b"b" * 60, b'"}'])
@@ -192,7 +192,7 @@ def test_bodies_that_are_too_large_or_of_another_type(mail):
 
 
 def test_too_many_waiting_receipts(mail):
-    browser = Browser(create_app([Hosted("mail", mail, max_waiting=2)]))
+    browser = Browser(create_app([HostedModel("mail", mail, max_waiting=2)]))
     assert browser.post("/v1/act/batch", {"rows": ["a", "b", "c"]}).status == 429
     decisions = browser.post("/v1/act/batch", {"rows": ["a", "b"]}).json["decisions"]
     refused = browser.post("/v1/act", {"x": "c"})
@@ -205,7 +205,7 @@ def test_too_many_waiting_receipts(mail):
 
 
 def test_a_full_disk_is_503_and_no_health(mail, monkeypatch):
-    browser = Browser(create_app([Hosted("mail", mail)]))
+    browser = Browser(create_app([HostedModel("mail", mail)]))
     store = mail._journal.store
     with monkeypatch.context() as patch:
         patch.setattr("gappletron.online.folder._write_all", _no_space)
@@ -227,7 +227,7 @@ def _no_space(*_):
 
 
 def test_errors_of_ours_are_said_to_be_ours(mail, monkeypatch):
-    browser = Browser(create_app([Hosted("mail", mail)]))
+    browser = Browser(create_app([HostedModel("mail", mail)]))
     monkeypatch.setattr(mail, "act_many", lambda rows: 1 / 0)
     with pytest.raises(ZeroDivisionError):  # for the log of the server, after the answer
         browser.post("/v1/act", {"x": "a"})
@@ -258,10 +258,10 @@ def test_keys_that_are_none(browser, key):
 
 def test_a_repeated_request_after_a_restart(tmp_path):
     with mail_model(tmp_path / "mail") as model:
-        browser = Browser(create_app([Hosted("mail", model)]))
+        browser = Browser(create_app([HostedModel("mail", model)]))
         first = browser.post("/v1/act", {"x": "hello"}, key="k1")
     with mail_model(tmp_path / "mail") as model:
-        browser = Browser(create_app([Hosted("mail", model)]))
+        browser = Browser(create_app([HostedModel("mail", model)]))
         assert browser.post("/v1/act", {"x": "hello"}, key="k1").body == first.body
         assert browser.post("/v1/act", {"x": "other"}, key="k1").status == 422
         assert model.rounds == 1
@@ -274,7 +274,7 @@ def test_a_request_that_was_refused_may_be_corrected_under_its_key(browser):
 
 
 def test_the_same_key_twice_at_once(mail):
-    app = create_app([Hosted("mail", mail)])
+    app = create_app([HostedModel("mail", mail)])
 
     async def both():
         send = Browser(app).send
@@ -289,7 +289,7 @@ def test_the_same_key_twice_at_once(mail):
 
 
 def test_requests_that_come_together_share_a_commit(mail, monkeypatch):
-    app = create_app([Hosted("mail", mail)])
+    app = create_app([HostedModel("mail", mail)])
     calls = []
     monkeypatch.setattr(mail._journal, "_write", lambda original=mail._journal._write: (calls.append(1), original()))
 
@@ -340,7 +340,7 @@ def test_an_answer_waits_for_its_own_commit():
 
 
 def test_tokens(mail):
-    browser = Browser(create_app([Hosted("mail", mail)], tokens=[TOKEN, "another-token-of-mine"]))
+    browser = Browser(create_app([HostedModel("mail", mail)], tokens=[TOKEN, "another-token-of-mine"]))
     assert browser.post("/v1/act", {"x": "a"}).status == 401
     refused = browser.get("/v1/models", authorization="Bearer wrong")
     assert refused.status == 401
@@ -409,8 +409,8 @@ def test_a_shadow_follows_and_never_decides(tmp_path):
         encoder = Encoder(text="message", features=2**12)
         with interpreted():
             shadow = Watched.open(tmp_path / "b", "gapsmh", FILTER, encoder=encoder, durability="os")
-        follower = Hosted("b", shadow)
-        return champion, shadow, Browser(create_app([Hosted("a", champion, shadows=[follower]), follower]))
+        follower = HostedModel("b", shadow)
+        return champion, shadow, Browser(create_app([HostedModel("a", champion, shadows=[follower]), follower]))
 
     champion, shadow, browser = opened()
     with champion, shadow:
@@ -437,7 +437,7 @@ def test_a_shadow_follows_and_never_decides(tmp_path):
         for name in ids:
             receipt = champion.receipt(name)
             label = {"label": "ham"} if receipt.reveals else {"unseen": True}
-            own = shadow.receipt(shadow.recall(*hosting._shadow_key(name)).decode())
+            own = shadow.receipt(shadow.recall(*hosting.shadow_key(name)).decode())
             assert own.action == receipt.action
             waiting = shadow.waiting
             assert browser.post("/v1/learn", {"id": name, **label}).status == 200
@@ -450,8 +450,8 @@ def test_the_failure_of_a_shadow_is_its_own(tmp_path, caplog):
             raise RuntimeError("this shadow is broken")
 
     with mail_model(tmp_path / "a") as champion, Broken.open(tmp_path / "b", graph=FILTER, encoder=Encoder()) as shadow:
-        follower = Hosted("b", shadow)
-        browser = Browser(create_app([Hosted("a", champion, shadows=[follower]), follower]))
+        follower = HostedModel("b", shadow)
+        browser = Browser(create_app([HostedModel("a", champion, shadows=[follower]), follower]))
         decision = browser.post("/v1/act", {"x": "a"})
         assert decision.status == 200
         assert browser.post("/v1/learn", {"id": decision.json["id"], "label": "ham"}).status == 200
@@ -461,14 +461,14 @@ def test_the_failure_of_a_shadow_is_its_own(tmp_path, caplog):
 
 def test_shadows_must_fit_their_champions(mail, vectors, tmp_path):
     with pytest.raises(UserError, match="their graphs differ"):
-        Hosted("mail", mail, shadows=[Hosted("vectors", vectors)])
+        HostedModel("mail", mail, shadows=[HostedModel("vectors", vectors)])
     with (
         Online.open(tmp_path / "c", graph=FILTER, features=4) as plain,
         pytest.raises(UserError, match="one takes records and the other vectors"),
     ):
-        Hosted("mail", mail, shadows=[Hosted("plain", plain)])
+        HostedModel("mail", mail, shadows=[HostedModel("plain", plain)])
     with pytest.raises(UserError, match="the same name"):
-        create_app([Hosted("mail", mail), Hosted("mail", mail)])
+        create_app([HostedModel("mail", mail), HostedModel("mail", mail)])
 
 
 # ----------------------------------------------------------------------------------------------------- what others read
@@ -529,7 +529,7 @@ def test_every_endpoint_is_described_and_every_example_is_true(browser):
     """The examples of the description fit its schemas; the routes and the description are the same."""
     import jsonschema_rs
 
-    described = openapi.document(needs_token=False, takes_records=True)
+    described = openapi.describe_service(needs_token=False, takes_records=True)
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
             answer = browser(method.upper(), path.replace("{name}", "mail"), b"{}")

@@ -11,10 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gappletron import Budget, Encoder, FeedbackGraph, Online, UserError, interpreted, read_decisions
 from gappletron.online import journal as journals
-from gappletron.service import upkeep
+from gappletron.play import saved
+from gappletron.service import models
 from gappletron.service.app import create_app
 from gappletron.service.client import Client
-from gappletron.service.hosted import Hosted
+from gappletron.service.models import HostedModel
 from problems import ended
 from servers import FILTER, Browser, mail_model, running, served
 
@@ -40,8 +41,8 @@ def shadowed(folder, **options):
         shadow = Online.open(
             folder / "b", "gapsmh", FILTER, encoder=Encoder(text="message", features=2**12), durability="os"
         )
-    follower = Hosted("b", shadow)
-    return champion, shadow, Browser(create_app([Hosted("a", champion, shadows=[follower], **options), follower]))
+    follower = HostedModel("b", shadow)
+    return champion, shadow, Browser(create_app([HostedModel("a", champion, shadows=[follower], **options), follower]))
 
 
 # ------------------------------------------------------------------------------------------------------------- problems
@@ -49,10 +50,10 @@ def shadowed(folder, **options):
 
 def test_a_snapshot_that_failed_is_told_and_the_service_goes_on(tmp_path, monkeypatch):
     with mail_model(tmp_path / "mail", durability="os", snapshot_every=3) as model:
-        browser = Browser(create_app([Hosted("mail", model)]))
+        browser = Browser(create_app([HostedModel("mail", model)]))
         assert metrics(browser)["gappletron_storage_problem", "mail"] == 0
         with monkeypatch.context() as patch:
-            patch.setattr("gappletron.play.saved.write", no_space)
+            patch.setattr(saved, "write", no_space)
             for n in range(4):
                 assert browser.post("/v1/act", {"x": f"text {n}"}).status == 200
             model._journal.wait()
@@ -77,7 +78,7 @@ def test_files_that_are_gone_are_noticed(tmp_path, monkeypatch, how):
     monkeypatch.setattr(journals, "LOOK_EVERY", 0.0)
     folder = tmp_path / "mail"
     model = mail_model(folder, durability="os")
-    browser = Browser(create_app([Hosted("mail", model)]))
+    browser = Browser(create_app([HostedModel("mail", model)]))
     decision = browser.post("/v1/act", {"x": "a"}).json
     if how == "removed":
         shutil.rmtree(folder)
@@ -117,7 +118,7 @@ def test_a_shadow_that_cannot_be_stored_does_not_stop_its_champion(tmp_path, mon
 
 def look_after_for_a_while(hosted):
     async def story():
-        task = asyncio.create_task(upkeep.look_after([hosted], every=0.01))
+        task = asyncio.create_task(models.look_after([hosted], every=0.01))
         await asyncio.sleep(0.2)
         assert not task.done()
         task.cancel()
@@ -127,13 +128,13 @@ def look_after_for_a_while(hosted):
 
 def test_the_log_of_the_server_tells_of_a_problem_once(mail, caplog):
     mail._journal.background_error = "the disk is full"
-    look_after_for_a_while(Hosted("mail", mail))
+    look_after_for_a_while(HostedModel("mail", mail))
     assert caplog.text.count("the disk is full") == 1
 
 
 def test_after_a_full_disk_the_service_is_well_again_without_a_request(tmp_path, monkeypatch):
     with mail_model(tmp_path / "mail", durability="os") as model:
-        hosted = Hosted("mail", model)
+        hosted = HostedModel("mail", model)
         browser = Browser(create_app([hosted]))
         with monkeypatch.context() as patch:
             patch.setattr("gappletron.online.folder._write_all", no_space)
@@ -150,7 +151,7 @@ def test_after_a_full_disk_the_service_is_well_again_without_a_request(tmp_path,
 
 def test_receipts_expire_although_no_request_comes(tmp_path):
     with mail_model(tmp_path / "mail", durability="os", pending_age=0.5) as model:
-        hosted = Hosted("mail", model)
+        hosted = HostedModel("mail", model)
         browser = Browser(create_app([hosted]))
         browser.post("/v1/act/batch", {"rows": ["a", "b"]})
         assert metrics(browser)["gappletron_waiting_receipts", "mail"] == 2
@@ -177,7 +178,7 @@ def test_limits_are_shown(tmp_path):
     with interpreted():
         model = Online.open(tmp_path / "m", graph=graph, features=3, durability="os", **limits)
     with model:
-        browser = Browser(create_app([Hosted("m", model, max_waiting=60)]))
+        browser = Browser(create_app([HostedModel("m", model, max_waiting=60)]))
         asked = 0
         for n in range(50):
             decision = browser.post("/v1/act", {"x": [1.0, n % 2, 0.5]}).json
@@ -222,7 +223,7 @@ def test_limits_without_any_and_after_a_change(tmp_path):
         model.set_limits(min_propensity=0.25, budget=Budget(2.5, per="day"))
         _, out, _ = ended("journal", str(tmp_path / "m"))
         assert "probability 0.25 or more; a budget of 2.5 per day" in out
-        browser = Browser(create_app([Hosted("m", model)]))
+        browser = Browser(create_app([HostedModel("m", model)]))
         assert browser.get("/v1/model").json["limits"]["budget"] == {"limit": 2.5, "per": "day", "prices": None}
 
 
@@ -239,7 +240,7 @@ FITTING = {"message": "hello", "links": 3, "sender": {"age": None}}
 
 def test_columns_that_do_not_fit_are_counted(tmp_path):
     with columns_model(tmp_path / "m") as model:
-        browser = Browser(create_app([Hosted("m", model)]))
+        browser = Browser(create_app([HostedModel("m", model)]))
         for x in (
             FITTING,
             {**FITTING, "note": "ignored"},
@@ -262,7 +263,7 @@ def test_columns_that_do_not_fit_are_counted(tmp_path):
 
 def test_examples_fit_and_tell_nothing_of_what_was_sent(tmp_path):
     with Online.open(tmp_path / "m", graph=FILTER, encoder=Encoder(), durability="os") as model:
-        browser = Browser(create_app([Hosted("m", model)]))
+        browser = Browser(create_app([HostedModel("m", model)]))
         sent = {"name": "Eve", "age": 41, "member": True, "tags": ["a", "b"], "home": {"zip": 53111}}
         for x in (browser.get("/v1/model").json["example"], sent):
             assert browser.post("/v1/predict", {"x": x}).status == 200
@@ -273,17 +274,17 @@ def test_examples_fit_and_tell_nothing_of_what_was_sent(tmp_path):
         assert "41" not in str(example)
         assert "53111" not in str(example)
     with columns_model(tmp_path / "declared") as model:
-        browser = Browser(create_app([Hosted("m", model, strict=True)]))
+        browser = Browser(create_app([HostedModel("m", model, strict=True)]))
         assert browser.post("/v1/act", {"x": browser.get("/v1/model").json["example"]}).status == 200
     for features in (1, 2, 8, 9, "grow"):
         with Online.open(tmp_path / str(features), graph=FILTER, features=features, durability="os") as model:
-            browser = Browser(create_app([Hosted("m", model)]))
+            browser = Browser(create_app([HostedModel("m", model)]))
             assert browser.post("/v1/act", {"x": browser.get("/v1/model").json["example"]}).status == 200
 
 
 def test_names_of_columns_cannot_fill_the_memory(tmp_path):
     with columns_model(tmp_path / "m") as model:
-        browser = Browser(create_app([Hosted("m", model)]))
+        browser = Browser(create_app([HostedModel("m", model)]))
         browser.post("/v1/act/batch", {"rows": [{f"c{n}": 1} for n in range(500)]})
         found = browser.get("/v1/model").json["columns"]["undeclared"]
         assert found["records"] == 500
@@ -308,7 +309,7 @@ def test_names_of_columns_cannot_fill_the_memory(tmp_path):
 )
 def test_strict_columns(tmp_path, x, sentence):
     with columns_model(tmp_path / "m") as model:
-        browser = Browser(create_app([Hosted("m", model, strict=True)]))
+        browser = Browser(create_app([HostedModel("m", model, strict=True)]))
         for path in ("/v1/act", "/v1/predict"):
             refused = browser.post(path, {"x": x})
             assert refused.status == 422
@@ -324,14 +325,14 @@ def test_strict_columns(tmp_path, x, sentence):
 
 def test_strict_columns_of_deep_records_are_no_error_of_ours(tmp_path):
     with columns_model(tmp_path / "m") as model:
-        browser = Browser(create_app([Hosted("m", model, strict=True)]))
+        browser = Browser(create_app([HostedModel("m", model, strict=True)]))
         body = b'{"x": ' + b'{"a":' * 400 + b"1" + b"}" * 401
         assert browser("POST", "/v1/act", body).status == 422
 
 
 def test_models_without_declared_columns_have_nothing_to_compare(tmp_path):
     with Online.open(tmp_path / "m", graph=FILTER, encoder=Encoder(), durability="os") as model:
-        browser = Browser(create_app([Hosted("m", model)]))
+        browser = Browser(create_app([HostedModel("m", model)]))
         browser.post("/v1/act", {"x": {"anything": 1}})
         assert browser.get("/v1/model").json["columns"] is None
         assert not [name for name, *_ in metrics(browser) if "columns" in name]
@@ -349,7 +350,7 @@ def test_the_command_can_be_strict(tmp_path):
 
 
 def test_a_receipt_can_be_forgotten(mail, tmp_path):
-    browser = Browser(create_app([Hosted("mail", mail)]))
+    browser = Browser(create_app([HostedModel("mail", mail)]))
     first, second, third = (
         each["id"] for each in browser.post("/v1/act/batch", {"rows": ["a", "b", "c"]}).json["decisions"]
     )
@@ -384,7 +385,7 @@ def test_a_shadow_forgets_what_its_champion_forgets(tmp_path):
 
 
 def test_the_client_forgets(mail):
-    with running(create_app([Hosted("mail", mail)])) as address, Client(address) as client:
+    with running(create_app([HostedModel("mail", mail)])) as address, Client(address) as client:
         first, second, third = client.act_many(["a", "b", "c"])
         client.forget(first)
         client.forget_many([second.id, third])
@@ -396,9 +397,10 @@ def test_the_client_forgets(mail):
 # ------------------------------------------------------------------------------------------------------------ sentences
 
 
-def test_cures_are_those_of_http(mail, tmp_path):
-    browser = Browser(create_app([Hosted("mail", mail)]))
-    with pytest.raises(UserError, match=r"learn from the receipts that its own act\(\) returned"):
+def test_one_wording_serves_python_and_http(mail, tmp_path):
+    """What to do instead is said in words that fit a call and a request."""
+    browser = Browser(create_app([HostedModel("mail", mail)]))
+    with pytest.raises(UserError) as foreign:
         mail.learn("nobody-1", "ham")
     decision = browser.post("/v1/act", {"x": "a"}).json
     sentences = {
@@ -406,44 +408,41 @@ def test_cures_are_those_of_http(mail, tmp_path):
         "foreign": browser.post("/v1/learn", {"id": "nobody-1", "label": "ham"}).error,
         "large": browser.post("/v1/act", {"x": {"a": 1e60}}).error,
     }
-    assert "send it, or forget the receipt (/v1/forget)" in sentences["every label"]
-    assert 'send the "id" of a decision of this model' in sentences["foreign"]
-    assert "leave such a value out (null)" in sentences["large"]
+    assert sentences["foreign"] == str(foreign.value)
+    assert "give it, or forget the receipt" in sentences["every label"]
+    assert "give one that its own decisions returned" in sentences["foreign"]
+    assert "leave such a value out" in sentences["large"]
     with Online.open(tmp_path / "bandit", graph=FeedbackGraph.bandit(["a", "b", "c"]), features=2, pending=1) as model:
-        browser = Browser(create_app([Hosted("bandit", model)]))
+        browser = Browser(create_app([HostedModel("bandit", model)]))
         first, second = (browser.post("/v1/act", {"x": [1.0, 2.0]}).json for _ in range(2))
         hidden = next(label for label in "abc" if label not in second["reveals"])
         sentences["hidden"] = browser.post("/v1/learn", {"id": second["id"], "label": hidden}).error
         sentences["expired"] = browser.post("/v1/learn", {"id": first["id"], "label": "a"}).error
         sentences["shape"] = browser.post("/v1/act", {"x": [1.0]}).error
         sentences["outside"] = browser.post("/v1/act", {"x": {"indices": [7], "values": [1.0]}}).error
-    assert sentences["hidden"].endswith(
-        'so learning from it would be biased: send {"unseen": true} in place of the label'
-    )
-    assert "start the server with a larger --pending" in sentences["expired"]
-    assert 'send 2 numbers, or {"indices": [...], "values": [...]}' in sentences["shape"]
-    assert "--features is for a new model" in sentences["outside"]
+    assert '"unseen": true' in sentences["hidden"]
+    assert "larger pending" in sentences["expired"]
+    assert "give 2 numbers, or their indices and values" in sentences["shape"]
+    assert "make the model with more features" in sentences["outside"]
     for sentence in sentences.values():
-        assert not [
-            word for word in ("UNSEEN", "act()", "pending=", "Online", "None", "feature_limit") if word in sentence
-        ]
+        assert not [word for word in ("act()", "Online", "pending=", "features=") if word in sentence]
 
 
 def test_a_model_without_a_monitor_is_refused_at_the_start(tmp_path):
     with interpreted():
         Online.open(tmp_path / "m", graph=FeedbackGraph.bandit(2), features=2, monitor=False).close()
         with Online.open(tmp_path / "m") as model, pytest.raises(UserError, match="is not monitored"):
-            create_app([Hosted("m", model)])
+            create_app([HostedModel("m", model)])
 
 
 def test_strict_is_about_records_alone(tmp_path):
     with Online.open(tmp_path / "m", graph=FILTER, features=2) as model:
-        browser = Browser(create_app([Hosted("m", model, strict=True)]))
+        browser = Browser(create_app([HostedModel("m", model, strict=True)]))
         assert browser.post("/v1/act", {"x": {"indices": [0], "values": [1.0]}}).status == 200
 
 
 def test_an_id_has_one_way_of_writing(mail):
-    browser = Browser(create_app([Hosted("mail", mail)]))
+    browser = Browser(create_app([HostedModel("mail", mail)]))
     session, _, digits = browser.post("/v1/act", {"x": "a"}).json["id"].rpartition("-")
     answer = browser.post("/v1/forget/batch", {"ids": [f"{session}-{digits}", f"{session}-0{digits}"]})
     assert answer.status == 404
@@ -451,12 +450,12 @@ def test_an_id_has_one_way_of_writing(mail):
 
 
 def test_a_folder_that_cannot_be_looked_at_is_told_and_watched_on(mail, monkeypatch):
-    hosted = Hosted("mail", mail)
+    hosted = HostedModel("mail", mail)
     monkeypatch.setattr("pathlib.Path.exists", lambda _: (_ for _ in ()).throw(OSError(5, "Input/output error")))
     assert "cannot be looked at (Input/output error)" in hosted.problem
 
     async def watch():
-        task = asyncio.create_task(upkeep.look_after([hosted], every=0.01))
+        task = asyncio.create_task(models.look_after([hosted], every=0.01))
         await asyncio.sleep(0.1)
         assert not task.done()
         task.cancel()

@@ -13,7 +13,7 @@ import pytest
 from gappletron import UNSEEN, Budget, FeedbackGraph, Online
 from gappletron.service.app import create_app
 from gappletron.service.client import Client
-from gappletron.service.hosted import Hosted
+from gappletron.service.models import HostedModel
 from servers import mail_model, running
 
 TOKEN = "0123456789abcdef"
@@ -158,7 +158,7 @@ def test_questions_fit_the_graph(tmp_path):
     """On a bandit graph an action shows only whether it is right; and the example fits a model of two numbers."""
     with Online.open(tmp_path / "m", graph=FeedbackGraph.bandit(["a", "b", "c"]), features=2, durability="os") as model:
         model._journal.background_error = "the disk is full"
-        with running(Driven(create_app([Hosted("m", model)]), ASKING)) as address:
+        with running(Driven(create_app([HostedModel("m", model)]), ASKING)) as address:
             dumped = shown(f"{address}/driven", tmp_path / "browser")
         seen = json.loads(re.findall(r'<pre id="report">(.+?)</pre>', dumped, re.DOTALL)[-1])
         assert json.loads(seen["example"]) == [1, 0.5]
@@ -180,7 +180,7 @@ def play(address, rounds, token=None):
 @pytest.mark.parametrize(("path", "token"), [("/driven", None), ("/phone", None), ("/driven?token", TOKEN)])
 def test_the_page_shows_and_does_what_it_says(model, tmp_path, path, token):
     tokens = [] if token is None else [token]
-    with running(Driven(create_app([Hosted("mail", model)], tokens=tokens))) as address:
+    with running(Driven(create_app([HostedModel("mail", model)], tokens=tokens))) as address:
         play(address, 45, token)
         dumped = shown(address + path, tmp_path / "browser")
     seen = json.loads(re.findall(r'<pre id="report">(.+?)</pre>', dumped, re.DOTALL)[-1].replace("&amp;", "&"))
@@ -217,7 +217,7 @@ def test_the_page_shows_and_does_what_it_says(model, tmp_path, path, token):
 
 
 def test_the_page_runs_under_its_own_policy(model, tmp_path):
-    with running(create_app([Hosted("mail", model)])) as address:
+    with running(create_app([HostedModel("mail", model)])) as address:
         play(address, 12)
         dumped = shown(f"{address}/", tmp_path / "browser")
     assert '<span id="live">live</span>' in dumped

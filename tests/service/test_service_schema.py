@@ -11,11 +11,11 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from gappletron.service import openapi
 from gappletron.service.app import create_app
-from gappletron.service.hosted import Hosted
+from gappletron.service.models import HostedModel
 from servers import mail_model, running, vector_model
 
-records = schemathesis.openapi.from_dict(openapi.document(needs_token=False, takes_records=True))
-vectors = schemathesis.openapi.from_dict(openapi.document(needs_token=False, takes_records=False))
+records = schemathesis.openapi.from_dict(openapi.describe_service(needs_token=False, takes_records=True))
+vectors = schemathesis.openapi.from_dict(openapi.describe_service(needs_token=False, takes_records=False))
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def addresses(tmp_path_factory):
         found = []
         for number, opened in enumerate((mail_model, vector_model)):
             model = stack.enter_context(opened(folder / str(number), durability="os"))
-            found.append(stack.enter_context(running(create_app([Hosted("mail", model)]))))
+            found.append(stack.enter_context(running(create_app([HostedModel("mail", model)]))))
         yield found
 
 

@@ -1,8 +1,8 @@
 """The command line: ``gappletron run``, ``predict``, ``teach``, ``serve``, ``reproduce``, ``graph`` and others.
 
-One module per command (``paper`` and ``models`` hold two) reads its options and shows results; what it runs is the
-library's public interface. Tables go to the standard output, progress and errors to the standard error; a user error is
-one sentence and exit code 2. The modules import the library inside their functions, so that ``--help`` is quick.
+One module per command reads its options and shows results; what it runs is the library's public interface. Tables go
+to the standard output, progress and errors to the standard error; a user error is one sentence and exit code 2. The
+modules import the library inside their functions, so that ``--help`` is quick.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -17,10 +18,9 @@ import typer
 
 from gappletron import __version__
 from gappletron.base.errors import UserError
-from gappletron.cli import bound, demo, graph, journal, learners, models, paper, replay, run, serve
+from gappletron.cli import bound, demo, export, graph, journal, learners, predict, replay, reproduce, run, serve, teach
+from gappletron.cli.options import take_groups
 from gappletron.cli.output import say, show_error, tell
-
-__all__ = ["app", "main"]
 
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 """UsageError of click, of which some versions of typer contain a copy."""
@@ -32,27 +32,31 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Online classification when what you see depends on what you predict.",
 )
-app.command("reproduce")(paper.reproduce)
-app.command("export")(paper.export)
-app.command("run")(run.run)
-app.command("predict")(models.predict)
-app.command("teach")(models.teach)
-app.command("serve")(serve.serve)
-app.command("journal")(journal.journal)
-app.command("replay")(replay.replay)
-app.command("graph")(graph.describe_graph)
-app.command("learners")(learners.list_learners)
-app.command("bound")(bound.show_bounds)
-app.command("demo")(demo.demo)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "reproduce": reproduce.reproduce,
+    "export": export.export,
+    "run": run.run,
+    "predict": predict.predict,
+    "teach": teach.teach,
+    "serve": serve.serve,
+    "journal": journal.journal,
+    "replay": replay.replay,
+    "graph": graph.describe_graph,
+    "learners": learners.list_learners,
+    "bound": bound.show_bounds,
+    "demo": demo.demo,
+}
+for name, command in COMMANDS.items():
+    app.command(name)(take_groups(command))
 
 
 def main() -> None:
-    """The ``gappletron`` command."""
+    """Run the ``gappletron`` command."""
     sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()  # None where they are closed
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name need not fit the terminal's encoding
     os.environ.pop("MPLBACKEND", None)  # no window is opened, and a wrong value would prevent importing matplotlib
-    code = _ended(sys.argv[1:] or ["--help"])
+    code = run_command(sys.argv[1:] or ["--help"])
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -62,8 +66,8 @@ def main() -> None:
     sys.exit(code)
 
 
-def _ended(arguments: list[str]) -> int:
-    """The exit code of the command, after it has run."""
+def run_command(arguments: list[str]) -> int:
+    """Run a command, and return its exit code."""
     try:
         return app(arguments, standalone_mode=False) or 0
     except UserError as error:
@@ -81,7 +85,7 @@ def _ended(arguments: list[str]) -> int:
 
 
 def _write_error(error: OSError) -> int:
-    """The exit code where the standard output cannot be written: 0 if its reader has closed the pipe."""
+    """Return the exit code where the standard output cannot be written: 0 if its reader has closed the pipe."""
     show_error(error)
     return 0 if isinstance(error, BrokenPipeError) else 2
 
@@ -91,7 +95,7 @@ def _nowhere() -> TextIO:
 
 
 def _help_of(error: Any) -> str:
-    """The help page of the command with the usage error."""
+    """Return how to see the help page of the command with the usage error."""
     return f"{error.ctx.command_path if error.ctx is not None else 'gappletron'} --help"
 
 

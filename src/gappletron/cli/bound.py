@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,93 +13,88 @@ import typer
 
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
-from gappletron.cli.graph import named_graph
+from gappletron.cli.options import (
+    GraphOptions,
+    PlotOptions,
+    PresetOptions,
+    ResultOptions,
+    given_options,
+    open_graph_alone,
+    option,
+)
 from gappletron.cli.output import check_outputs, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from gappletron import Bound, FeedbackGraph, Gappletron
 
-    from gappletron.graphs.graph import FeedbackGraph
-    from gappletron.learners.gappletron import Gappletron
-    from gappletron.paper.theory import Bound
+
+@dataclass(frozen=True)
+class BoundOptions:
+    """What the theorems need to know."""
+
+    rounds: int = option(100_000, "T.")
+    max_norm: float = option(1.0, "X, the largest norm of the features.")
+    radius: float | None = option(
+        None, "B, the radius of the ball of the weights. Default: 1, or that of the optimizer of the stored run."
+    )
+    delta: float = option(0.05, "The allowed probability of failure.")
+    run: str | None = option(
+        None,
+        "A stored run, by its id in results.csv: with its best comparator and its surrogate regret; --plot draws its "
+        "mistakes with the bounds over them.",
+        "--run",
+        metavar="ID",
+    )
+    measure: int = option(
+        0,
+        "Also play so many runs on unit vectors, and print the mistakes over each bound. The default radius is then "
+        "sqrt(K - 1), with which the vectors are separable.",
+        metavar="RUNS",
+    )
 
 
 def show_bounds(
+    graph: GraphOptions,
+    preset: PresetOptions,
+    options: BoundOptions,
+    stored: ResultOptions,
+    plot: PlotOptions,
     learner: Annotated[
         str | None, typer.Argument(metavar="[LEARNER]", help="A Gappletron: gapsmh, gaphin, gaplog2, gaplog.")
     ] = None,
-    graph: Annotated[str, typer.Option(help="A preset, or a FILE.json.")] = "bandit",
-    classes: Annotated[
-        str,
-        typer.Option(
-            help="For a preset: how many classes, or their names as in spam,ham. Default: 4 (2 for apple-tasting)."
-        ),
-    ] = "",
-    revealing: Annotated[
-        str | None, typer.Option(help="Filtering and apple tasting: the class that reveals. Default: the first.")
-    ] = None,
-    rounds: Annotated[int, typer.Option(help="T.")] = 100_000,
-    max_norm: Annotated[float, typer.Option(help="X, the largest norm of the features.")] = 1.0,
-    radius: Annotated[
-        float | None,
-        typer.Option(
-            help="B, the radius of the ball of the weights. Default: 1, or that of the optimizer of the stored run."
-        ),
-    ] = None,
-    delta: Annotated[float, typer.Option(help="The allowed probability of failure.")] = 0.05,
-    run: Annotated[
-        str | None,
-        typer.Option(
-            "--run",
-            metavar="ID",
-            help="A stored run, by its id in results.csv: with its best comparator and its surrogate regret.",
-        ),
-    ] = None,
-    results: Annotated[Path, typer.Option(metavar="DIR", help="The folder that holds the stored run.")] = Path(
-        "results"
-    ),
-    measure: Annotated[
-        int,
-        typer.Option(
-            metavar="RUNS",
-            help="Also play so many runs on unit vectors, and print the mistakes over each bound. The default radius "
-            "is then sqrt(K - 1), with which the vectors are separable.",
-        ),
-    ] = 0,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="A stored run: draw its mistakes with the bounds over them.")
-    ] = None,
 ) -> None:
-    """Print the bound of every theorem of the paper, with the gamma of the theorem or for a stored run."""
-    if (learner is None) == (run is None):
+    """Print the bound of every theorem of the paper, with the gamma of the theorem or for a stored run.
+
+    The graph is bandit by default, with 4 classes (2 for apple-tasting).
+    """
+    if (learner is None) == (options.run is None):
         raise UserError(
             "expected a learner, as in `gappletron bound gapsmh`, or a stored run, --run ID: give one of them"
         )
-    if run is not None:
-        if (graph, classes, revealing, rounds, max_norm, measure) != ("bandit", "", None, 100_000, 1.0, 0):
+    if options.run is not None:
+        if given_options(graph, preset, options).keys() - {"run", "radius", "delta"}:
             raise UserError(
                 "a stored run has its own graph, rounds and norm: with --run give only --results, --radius, "
                 "--delta and --plot"
             )
-        _show_bounds_of_run(run, results, radius, delta, plot)
+        show_bounds_of_run(options.run, stored.results, options.radius, options.delta, plot.plot)
         return
-    if plot is not None:
+    if plot.plot is not None:
         raise UserError("--plot is only for a stored run: name one with --run ID")
-    if measure and max_norm != 1.0:
+    if options.measure and options.max_norm != 1.0:
         raise UserError("--measure plays unit vectors, whose norm is 1: leave out --max-norm")
+    from gappletron import Gappletron, ProjectedOGD, bounds, named
     from gappletron.base.checks import whole
-    from gappletron.learners.gappletron import Gappletron
-    from gappletron.learners.optimizers import ProjectedOGD
-    from gappletron.learners.registry import named
     from gappletron.paper.measuring import for_theorem
-    from gappletron.paper.theory import THEOREMS, bounds
+    from gappletron.paper.theory import THEOREMS
 
-    whole(measure, "--measure")
-    feedback = named_graph(graph, classes, revealing)
+    rounds, max_norm, delta = options.rounds, options.max_norm, options.delta
+    measure = whole(options.measure, "--measure")
+    feedback = open_graph_alone(graph.graph or "bandit", preset)
     chosen = named(learner or "")
     if not isinstance(chosen, Gappletron):
         raise UserError(f"the theorems are about Gappletron, not about {learner!r}: choose for example 'gapsmh'")
-    ball = radius if radius is not None else math.sqrt(feedback.n_classes - 1.0) if measure else 1.0
+    ball = options.radius if options.radius is not None else math.sqrt(feedback.n_classes - 1.0) if measure else 1.0
     projected = chosen.replace(optimizer=ProjectedOGD(ball))
     numbers = f"T = {rounds:,}, X = {max_norm:g}, delta = {delta:g}"
     lines = [
@@ -111,11 +108,11 @@ def show_bounds(
         lines.append(_bound_line(bound, f"{f'gamma = {gamma:.4g}' if theorem.tuning else '':16} "))
     if measure:
         with progress("playing") as show:
-            lines += _measured_lines(projected, feedback, rounds, measure, delta, show)
+            lines += _measure(projected, feedback, rounds, measure, delta, show)
     say("\n".join(lines))
 
 
-def _measured_lines(
+def _measure(
     learner: Gappletron,
     graph: FeedbackGraph,
     rounds: int,
@@ -123,7 +120,7 @@ def _measured_lines(
     delta: float,
     show: Callable[[int, int | None], None],
 ) -> list[str]:
-    """For every theorem that applies: the mistakes of runs on unit vectors over the bound on them."""
+    """Return a line for every theorem: the mistakes of runs on unit vectors over the bound on them."""
     from gappletron.paper.measuring import NOISE, for_theorem, measured
     from gappletron.paper.theory import THEOREMS
 
@@ -148,9 +145,9 @@ def _measured_lines(
 
 
 def _constants(learner: Gappletron, graph: FeedbackGraph, max_norm: float) -> str:
-    """The constants of the theorems."""
+    """Return a line with the constants of the theorems."""
+    from gappletron import Problem
     from gappletron.learners.gappletron import constants
-    from gappletron.learners.learner import Problem
 
     c = constants(learner, Problem(graph, max_norm=max_norm))
     return (
@@ -165,18 +162,19 @@ def _bound_line(bound: Bound, gamma: str = "") -> str:
 
 
 def _share(bound: Bound, mistakes: int, comparator: float) -> str:
-    """The mistakes of a run over a bound on them."""
+    """Return the mistakes of a run over a bound on them, as the end of a line."""
     if bound.refusal:
         return ""
     return f", mistakes / bound = {mistakes / (bound.value + (0.0 if bound.separable else comparator)):.3f}"
 
 
-def _show_bounds_of_run(run: str, results: Path, radius: float | None, delta: float, plot: Path | None) -> None:
+def show_bounds_of_run(run: str, results: Path, radius: float | None, delta: float, plot: Path | None) -> None:
+    """Print the bounds of a stored run beside its mistakes, and draw them."""
+    from gappletron import read_results
     from gappletron.paper.runner import graph_of
-    from gappletron.paper.store import read_results
     from gappletron.paper.theorems import examined
 
-    check_outputs(None, plot)
+    check_outputs(plot=plot)
     stored = {result.task.id: result for result in read_results(results)}
     if not stored:
         raise UserError(f"no run in {str(results)!r} is finished: run `gappletron reproduce --out {results}` first")

@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gappletron.base.progress import progress
+from gappletron.cli.options import option
 from gappletron.cli.output import play_and_report, say, show_table
 
 if TYPE_CHECKING:
-    from gappletron.paper.demo import Shown
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from gappletron import FeedbackGraph, History, Learner, Runs
+
+OURS, GREEDY, BURN_IN, ALL_LABELS = "Gappletron (auto)", "greedy", "greedy after a burn-in of 50", "sees every label"
+STYLES = dict(zip((OURS, GREEDY, BURN_IN, ALL_LABELS), ("-", "--", "-.", ":"), strict=True))
+LAST = 100
+"""A method that sees no label in so many last rounds counts as stuck."""
+FIRST_DRAWN = 20
+"""The running error of the first rounds jumps, and is not drawn."""
 
 
-def demo(
-    rounds: Annotated[int | None, typer.Option(help="Play at most this many rows of each data set.")] = None,
-    repeats: Annotated[int, typer.Option(help="Random orders of the rows.")] = 20,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the picture goes.")] = Path("demo"),
-) -> None:
+@dataclass(frozen=True)
+class DemoOptions:
+    """How much is played, and where the picture goes."""
+
+    rounds: int | None = option(None, "Play at most this many rows of each data set.")
+    repeats: int = option(20, "Random orders of the rows.")
+    out: Path = option(Path("demo"), "Where the picture goes.", metavar="FOLDER")
+
+
+def demo(options: DemoOptions) -> None:
     """Play two real data sets under partial feedback, beside a greedy model; print the tables and draw the picture."""
     from gappletron.base.files import cannot_write, check_writable
-    from gappletron.paper.demo import LAST, Comparison, draw, settings
 
-    picture = out / "demo.png"
+    picture = options.out / "demo.png"
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise cannot_write(picture, error.strerror or str(error)) from None
     check_writable(picture)
@@ -36,8 +52,8 @@ def demo(
         say()
         shown.append(histories)
 
-    for setting in settings():
-        comparison = Comparison(setting, repeats, rounds)
+    for setting in list_settings():
+        comparison = Comparison(setting, options.repeats, options.rounds)
         with progress("compiling"):
             comparison.compile()
         play_and_report(comparison, report)
@@ -45,3 +61,224 @@ def demo(
     say("All four are the same learner; they differ in the labels that they get to see.")
     say(f"'stuck' counts the orders in which no label was seen in the last {LAST} rounds.")
     say(f"The picture is in {picture}")
+
+
+class Setting(NamedTuple):
+    """A data set under partial feedback; `order` shuffles its rows by a seed."""
+
+    title: str
+    rows: str
+    X: NDArray[Any]
+    y: NDArray[Any]
+    graph: FeedbackGraph
+    order: Callable[[int], NDArray[Any]]
+    positive: str | None = None
+
+
+def list_settings() -> list[Setting]:
+    """Return what is played: scikit-learn's breast cancer data as screening, also with an unlucky start, and digits.
+
+    >>> [setting.X.shape for setting in list_settings()]
+    [(569, 30), (569, 30), (1797, 64)]
+    """
+    import numpy as np
+    from sklearn.datasets import load_breast_cancer, load_digits
+
+    from gappletron import FeedbackGraph
+
+    cancer, digits = load_breast_cancer(), load_digits()
+    classes = ["malignant", "benign"]
+    diagnosis = np.array(classes)[cancer.target]
+    graph = FeedbackGraph.filtering(classes, revealing="malignant")
+
+    def shuffle(rows: int) -> Callable[[int], NDArray[Any]]:
+        return lambda seed: np.random.default_rng(seed).permutation(rows)
+
+    def put_healthy_first(seed: int) -> NDArray[Any]:
+        order = shuffle(len(diagnosis))(seed)
+        early = np.cumsum(diagnosis[order] == "benign") <= 50
+        first = early & (diagnosis[order] == "benign")
+        return np.concatenate((order[first], order[~first]))
+
+    screening = Setting(
+        "Breast cancer screening: only the prediction 'malignant' leads to the biopsy that shows the label",
+        "patients",
+        cancer.data,
+        diagnosis,
+        graph,
+        shuffle(len(diagnosis)),
+        "malignant",
+    )
+    unlucky = "The same with an unlucky start: the first 50 patients are healthy"
+    return [
+        screening,
+        screening._replace(title=unlucky, order=put_healthy_first),
+        Setting(
+            "Handwritten digits as a bandit: a prediction only shows whether it was right",
+            "images",
+            digits.data,
+            digits.target,
+            FeedbackGraph.bandit(10),
+            shuffle(len(digits.target)),
+        ),
+    ]
+
+
+class Comparison:
+    """The runs of every method on every order of the rows of a setting.
+
+    >>> comparison = Comparison(list_settings()[0], orders=2, rounds=30)
+    >>> list(comparison)[-1], comparison.histories().names
+    (60, ['Gappletron (auto)', 'greedy', 'greedy after a burn-in of 50', 'sees every label'])
+    """
+
+    def __init__(self, setting: Setting, orders: int, rounds: int | None = None) -> None:
+        from gappletron.base.checks import whole
+
+        self.setting, self.orders = setting, whole(orders, "repeats", least=1)
+        rows = len(setting.y)
+        self._length = rows if rounds is None else min(whole(rounds, "rounds", least=1), rows)
+        self.rounds = self._length * self.orders
+        self._played: list[History] = []
+
+    def _make_runs(self, seed: int) -> list[Runs]:
+        """Return runs under partial feedback, and with every label shown."""
+        from gappletron import BurnIn, FeedbackGraph, Greedy, OneAgainstAll, Runs, open_stream
+
+        hidden: dict[str, Learner] = {
+            OURS: OneAgainstAll(),
+            GREEDY: OneAgainstAll(exploration=Greedy()),
+            BURN_IN: OneAgainstAll(exploration=BurnIn(rounds=50)),
+        }
+        graph, order = self.setting.graph, self.setting.order(seed)[: self._length]
+        stream = open_stream((self.setting.X[order], self.setting.y[order]), classes=graph.classes)
+        full = FeedbackGraph.full(graph.classes)
+        return [
+            Runs(hidden, stream, graph, seed=seed, curve="every"),
+            Runs({ALL_LABELS: OneAgainstAll(exploration=Greedy())}, stream, full, seed=seed, curve="every"),
+        ]
+
+    def compile(self) -> None:
+        """Compile what will be played, or load it from the cache."""
+        self._make_runs(0)
+
+    def __iter__(self) -> Iterator[int]:
+        for seed in range(self.orders):
+            for runs in self._make_runs(seed):
+                before = len(self._played)
+                for _ in runs:
+                    played = [dataclasses.replace(run, repeat=seed) for run in runs.histories()]
+                    self._played[before:] = played
+                    yield seed * self._length + played[0].rounds
+
+    def histories(self) -> Shown:
+        """Return what happened up to now."""
+        orders = f"{self.orders} random orders" if self.orders > 1 else "one random order"
+        title = f"{self.setting.title} ({self._length:,} {self.setting.rows} in {orders})"
+        return Shown(tuple(self._played), title, self.setting.positive)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The runs of a setting, as a table of its own."""
+
+    runs: tuple[History, ...]
+    title: str
+    positive: str | None
+
+    def __iter__(self) -> Iterator[History]:
+        return iter(self.runs)
+
+    def __str__(self) -> str:
+        from gappletron.play.history import aligned
+
+        return "\n".join([self.title, *aligned(self.header, self.rows())])
+
+    @property
+    def names(self) -> list[str]:
+        """The methods."""
+        return list(dict.fromkeys(run.name for run in self))
+
+    def of(self, name: str) -> list[History]:
+        """Return the runs of one method."""
+        return [run for run in self if run.name == name]
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The names of the table's columns."""
+        screening = ("cancers missed", "needless biopsies", "stuck") if self.positive else ()
+        return ("method", "mean error", "min", "max", "labels seen", *screening)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the table's cells: a row for each method."""
+        return [self._show_row(name, self.of(name)) for name in self.names]
+
+    def _show_row(self, name: str, runs: list[History]) -> tuple[str, ...]:
+        rates = [run.error_rate for run in runs]
+        seen = sum(run.labels_seen for run in runs) / len(runs)
+        cells = (name, f"{sum(rates) / len(rates):.3f}", f"{min(rates):.3f}", f"{max(rates):.3f}", f"{seen:,.0f}")
+        if self.positive is None:
+            return cells
+        sick = runs[0].graph.class_index(self.positive)
+        missed = sum(run.confusion[1 - sick, sick] for run in runs) / len(runs)
+        needless = sum(run.confusion[sick, 1 - sick] for run in runs) / len(runs)
+        stuck = sum(is_stuck(run) for run in runs)
+        return (*cells, f"{missed:.1f}", f"{needless:.1f}", f"{stuck} of {len(runs)}")
+
+
+def is_stuck(run: History) -> bool:
+    """Return whether a method saw no label in its last rounds."""
+    seen = run.curve.labels_seen
+    return len(seen) > LAST and bool(seen[-1] == seen[-1 - LAST])
+
+
+def draw(shown: Sequence[Shown], path: Path) -> None:
+    """Draw two panels for each setting: the running error, and the labels seen."""
+    from matplotlib.figure import Figure
+
+    from gappletron.base.files import save_figure
+
+    figure = Figure(figsize=(10, 0.5 + 3.5 * len(shown)), layout="constrained")
+    parts = figure.subfigures(len(shown), 1, squeeze=False, hspace=0.05)[:, 0]
+    for part, histories in zip(parts, shown, strict=True):
+        part.suptitle(histories.title.replace(" (", "\n("), fontsize=10.5, parse_math=False)
+        errors, labels = part.subplots(1, 2)
+        _draw_panel(errors, histories, "error_rate")
+        _draw_panel(labels, histories, "labels_seen")
+        what = "images" if histories.positive is None else "patients"
+        errors.set(xlabel=f"{what} so far", ylabel="running error (mistakes / rounds)", ylim=(0, None))
+        labels.set(xlabel=f"{what} so far", ylabel="labels seen", ylim=(0, None))
+    handles, names = parts[0].axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=len(names), frameon=False, handlelength=3.5)
+    save_figure(figure, path)
+
+
+def _draw_panel(ax: Axes, shown: Shown, of: str) -> None:
+    """Draw the mean over the orders as a thick line, each order as a thin one, and say how many orders are stuck."""
+    import numpy as np
+    from matplotlib.ticker import PercentFormatter
+
+    from gappletron.play.history import COLOURS
+
+    notes = 0
+    for name, colour in zip(STYLES, COLOURS, strict=False):
+        runs = shown.of(name)
+        if not runs:
+            continue
+        rounds = runs[0].curve.rounds
+        values = np.array([getattr(run.curve, of) for run in runs], float)
+        start = min(FIRST_DRAWN, len(rounds)) - 1
+        ax.plot(rounds[start:], values[:, start:].T, color=colour, linewidth=0.6, alpha=0.25, zorder=2)
+        mean = values[:, start:].mean(0)
+        ax.plot(rounds[start:], mean, STYLES[name], color=colour, linewidth=2.4, label=name, zorder=3)
+        stuck = [run for run in runs if is_stuck(run)]
+        if stuck and of == "error_rate":
+            short = "burn-in" if name == BURN_IN else name
+            note = f"{short}: stuck in {len(stuck)} of {len(runs)} orders"
+            ax.text(1, 0.98 - 0.09 * notes, note, transform=ax.transAxes, color=colour, ha="right", va="top")
+            notes += 1
+    if of == "error_rate":
+        ax.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+    ax.set_xlim(0, None)
+    ax.grid(alpha=0.25)
+    ax.spines[["top", "right"]].set_visible(False)

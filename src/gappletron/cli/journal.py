@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,31 +11,35 @@ import typer
 
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
+from gappletron.cli.options import given_options, option
 from gappletron.cli.output import check_outputs, say, tell
 
 if TYPE_CHECKING:
     from gappletron.online.decisions import Summary
 
 
+@dataclass(frozen=True)
+class JournalOptions:
+    """What is done with a journal; by default it is described."""
+
+    out: Path | None = option(None, "Write the decisions with their feedback: .parquet or .csv.", metavar="PATH")
+    verify: bool = option(
+        False, "Do everything again that was logged, and compare it with the last snapshot.", "--verify"
+    )
+    repair: bool = option(
+        False, "Cut a damaged log off before the damage; what is cut off is kept beside it.", "--repair"
+    )
+
+
 def journal(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="What Online.open or gappletron serve writes to; it may be open.")
     ],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="PATH", help="Write the decisions with their feedback: .parquet or .csv."),
-    ] = None,
-    verify: Annotated[
-        bool,
-        typer.Option("--verify", help="Do everything again that was logged, and compare it with the last snapshot."),
-    ] = False,
-    repair: Annotated[
-        bool,
-        typer.Option("--repair", help="Cut a damaged log off before the damage; what is cut off is kept beside it."),
-    ] = False,
+    options: JournalOptions,
 ) -> None:
     """Show what a journal holds, export it, verify it or repair it."""
-    if repair:
+    out = options.out
+    if options.repair:
         from gappletron.online.store import read_store, repair_store
 
         read_store(folder)  # an error where there is no journal
@@ -42,16 +47,16 @@ def journal(
         events = repair_store(folder)
         aside = sorted(path.name for path in set(folder.glob("*.damaged")) - before)
         say(f"the journal in {folder} leads to event {events:,} again; set aside: {', '.join(aside) or 'nothing'}")
-    if verify:
+    if options.verify:
         _verify(folder)
     if out is not None:
         from gappletron.online.decisions import export
 
-        check_outputs(out, None, inputs=(str(folder),))
+        check_outputs(out=out, inputs=(str(folder),))
         with progress("exporting"):
             rows = export(folder, out)
         tell(f"{rows:,} decisions are in {out}")
-    if not (repair or verify or out is not None):
+    if not given_options(options):
         from gappletron.online.decisions import summary
 
         _show(folder, summary(folder))
@@ -59,7 +64,7 @@ def journal(
 
 def _verify(folder: Path) -> None:
     """Compare the state that the whole log leads to with that of the last snapshot and the rest of the log."""
-    from gappletron.online.model import Online
+    from gappletron import Online
     from gappletron.online.store import read_store
 
     reader = read_store(folder)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -18,13 +19,12 @@ from gappletron.base.signals import NOTHING_YET, exit_code, raising
 from gappletron.base.text import make_printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from gappletron import Histories, History, Player, Report, Runs, Watch
 
-    from gappletron.play.history import Histories
-    from gappletron.play.monitor import Report
-    from gappletron.play.player import Player
-    from gappletron.play.runs import Runs
-    from gappletron.play.watch import Watch
+
+STANDARD_OUTPUT = Path("-")
+ALPHA = 0.05
+"""Intervals of estimates have the confidence 1 - alpha, by default."""
 
 
 def say(text: str = "") -> None:
@@ -47,26 +47,26 @@ def show_error(error: Exception) -> None:
         tell(f"gappletron: {' '.join(str(error).splitlines())}")
 
 
-def check_outputs(
-    json_path: Path | None, plot: Path | None, save: Path | None = None, inputs: tuple[str, ...] = ()
-) -> None:
-    """Raise UserError, before anything is played, if an output cannot be written or is also an input."""
+def check_outputs(*, inputs: tuple[str, ...] = (), **outputs: Path | None) -> None:
+    """Raise UserError, before anything is played, if an output cannot be written or is also an input.
+
+    :param outputs: by the names of their options; one that is called plot must be a picture.
+    """
     from gappletron.base.files import check_writable, figure_kind
 
-    if plot is not None:
-        figure_kind(plot)
-    for path in (json_path, plot, save):
-        if path is not None and path != STANDARD_OUTPUT:
+    places: dict[Path, str] = {}
+    named = {f"--{name}": path for name, path in outputs.items() if path is not None}
+    for option, path in named.items():
+        if option == "--plot":
+            figure_kind(path)
+        if path != STANDARD_OUTPUT:
             check_writable(path)
             if any(_same_file(path, name) for name in inputs):
                 raise UserError(f"{str(path)!r} is an input and would be overwritten: name another file for the result")
-    named = {"--json": json_path, "--plot": plot, "--save": save}
-    places: dict[Path, str] = {}
     for option, path in named.items():
-        if path is not None:
-            other = places.setdefault(path.resolve(), option)
-            if other != option:
-                raise UserError(f"{other} and {option} both name {str(path)!r}: name two files")
+        other = places.setdefault(path.resolve(), option)
+        if other != option:
+            raise UserError(f"{other} and {option} both name {str(path)!r}: name two files")
 
 
 def _same_file(path: Path, name: str) -> bool:
@@ -76,27 +76,11 @@ def _same_file(path: Path, name: str) -> bool:
         return False
 
 
-class Playable(Protocol):
-    """What can be played step by step: :class:`~gappletron.play.runs.Runs`, or several of them."""
+def play_and_report(runs: Any, report: Callable[[Histories, str | None], None], note: Callable[[], str] = str) -> None:
+    """Play, and then call `report` with what was measured and with what ended playing early, if anything did.
 
-    @property
-    def rounds(self) -> int | None:
-        """The number of rounds, where it is known."""
-
-    def __iter__(self) -> Iterator[int]:
-        """Play; after each step, the number of rounds played so far."""
-        ...
-
-    def histories(self) -> Histories:
-        """What happened up to now."""
-        ...
-
-
-def play_and_report(
-    runs: Playable, report: Callable[[Histories, str | None], None], note: Callable[[], str] = str
-) -> None:
-    """Play, and then call `report` with what was measured and with what ended playing early, if anything did. `note`
-    gives a text for the progress line.
+    :param runs: :class:`~gappletron.play.runs.Runs`, or what is iterated likewise and has `rounds` and `histories`.
+    :param note: gives a text for the progress line.
 
     Where an error in the stream, Ctrl-C or SIGTERM ends playing early, what was measured until then is reported, and
     then the error is raised, or the command ends with exit code 130 or 143.
@@ -110,7 +94,7 @@ def play_and_report(
 
 
 def _play_and_report(
-    runs: Playable,
+    runs: Any,
     report: Callable[[Histories, str | None], None],
     note: Callable[[], str],
     check: Callable[[], None],
@@ -174,16 +158,16 @@ class Estimates:
     alpha: float | None
 
     @classmethod
-    def asked(cls, estimate: bool, alpha: float | None) -> Estimates:
-        """The options of the command line, checked."""
+    def choose(cls, estimate: bool, alpha: float | None) -> Estimates:
+        """Return what the options of the command line ask for, checked."""
         if alpha is not None and not estimate:
             raise UserError("--alpha was given without --estimate, to which it belongs: give both or none")
-        return cls((0.05 if alpha is None else alpha) if estimate else None)
+        return cls((ALPHA if alpha is None else alpha) if estimate else None)
 
     @property
     def watch(self) -> Watch | None:
         """The watch of new players."""
-        from gappletron.play.watch import Watch
+        from gappletron import Watch
 
         return None if self.alpha is None else Watch(alpha=self.alpha)
 
@@ -195,16 +179,16 @@ class Estimates:
             player.begin_watch(self.watch)
 
     def note(self, runs: Runs) -> str:
-        """The error of the first run so far, for the progress line."""
-        from gappletron.play.monitor import Monitor
+        """Return the error of the first run so far, for the progress line."""
+        from gappletron import Monitor
 
         if self.alpha is None:
             return ""
         return f"error {Monitor(runs.player(repeat=runs.repeats[0])).rates('policy', self.alpha).error}"
 
-    def of(self, runs: Runs, histories: Histories) -> list[Report]:
-        """What the monitor of each run says, from the labels that were seen alone."""
-        from gappletron.play.monitor import Monitor
+    def read(self, runs: Runs, histories: Histories) -> list[Report]:
+        """Return what the monitor of each run says, from the labels that were seen alone."""
+        from gappletron import Monitor
 
         if self.alpha is None:
             return []
@@ -232,17 +216,18 @@ def show_estimates(histories: Histories, reports: list[Report]) -> None:
             say(f"{make_printable(run.name)}: drift since round {report.alarm.since:,}")
 
 
-STANDARD_OUTPUT = Path("-")
-
-
 def write_json(path: Path, runs: Runs, histories: Histories, stopped: str | None, reports: list[Report]) -> None:
     """Write what ``--json`` asks for, to the standard output where it names that."""
-    from gappletron.base import files
-
     written = document(runs, histories, stopped)
     for run, report in zip(written["runs"], reports, strict=bool(reports)):
         run["estimate"] = report.to_dict()
-    text = _rows_in_lines(json.dumps(written, indent=2, allow_nan=False))
+    write_text(path, _rows_in_lines(json.dumps(written, indent=2, allow_nan=False)))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text to a file, or to the standard output where the path names that."""
+    from gappletron.base import files
+
     if path == STANDARD_OUTPUT:
         say(text)
         return
@@ -262,11 +247,10 @@ def _rows_in_lines(text: str) -> str:
 
 
 def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str, Any]:
-    """What ``--json`` writes."""
+    """Return what ``--json`` writes."""
     from gappletron.graphs.costs import list_changed
-    from gappletron.kernel.spelling import encode_piece, to_json
 
-    graph = runs.graph
+    graph, encoder = runs.graph, runs.stream.encoder
     return {
         "version": __version__,
         "stopped": None if stopped is None else make_printable(stopped),
@@ -275,49 +259,43 @@ def document(runs: Runs, histories: Histories, stopped: str | None) -> dict[str,
             "rounds": max(run.rounds for run in histories),
             "features": int(runs.stream.features),
             "classes": len(runs.stream.classes),
-            **({} if runs.stream.encoder is None else {"encoder": runs.stream.encoder.to_dict()}),
+            **({} if encoder is None else {"encoder": encoder.to_dict()}),
         },
         "graph": {
             "name": make_printable(graph.name),
             "actions": graph.n_actions,
             "classes": graph.n_classes,
-            "action_names": list(graph.actions),
-            "class_names": list(graph.classes),
-            "revealing": list(graph.revealing),
+            "action_names": graph.actions,
+            "class_names": graph.classes,
+            "revealing": graph.revealing,
             "edges": [[action, name] for action in graph.actions for name in graph.reveals(action)],
-            "dominating_set": list(graph.dominating_set),
+            "dominating_set": graph.dominating_set,
             "dominating_set_is_exact": graph.dominating_set_is_exact,
             "rho": graph.rho,
             "least_rho": graph.least_rho,
             **({"costs": list_changed(graph.costs, graph.actions, graph.classes)} if graph.has_costs else {}),
         },
-        "runs": [
-            {
-                "learner": run.name,
-                "repeat": run.repeat,
-                "seed": run.seed,
-                "parameters": to_json(encode_piece(run.learner)),
-                **_rows_of(runs.player(run.name, run.repeat)),
-                "rounds": run.rounds,
-                "mistakes": run.mistakes,
-                "error_rate": run.error_rate,
-                **({"cost": run.cost, "mean_cost": run.mean_cost} if run.has_costs else {}),
-                "labels_seen": run.labels_seen,
-                "seconds": run.seconds,
-                "confusion": run.confusion.tolist(),
-                "curve": {
-                    "rounds": run.curve.rounds.tolist(),
-                    "mistakes": run.curve.mistakes.tolist(),
-                    "labels_seen": run.curve.labels_seen.tolist(),
-                },
-            }
-            for run in histories
-        ],
+        "runs": [describe_run(run, runs.player(run.name, run.repeat)) for run in histories],
     }
 
 
-def _rows_of(player: Player) -> dict[str, Any]:
-    """How a player's rows are prepared."""
-    from gappletron.kernel.spelling import encode_piece
+def describe_run(run: History, player: Player) -> dict[str, Any]:
+    """Return what ``--json`` writes of one run."""
+    from gappletron.kernel.spelling import encode_piece, to_json
 
-    return {"normalization": encode_piece(player._engine.normalization), "bias": player._engine.bias}
+    return {
+        "learner": run.name,
+        "repeat": run.repeat,
+        "seed": run.seed,
+        "parameters": to_json(encode_piece(run.learner)),
+        "normalization": encode_piece(player._engine.normalization),
+        "bias": player._engine.bias,
+        "rounds": run.rounds,
+        "mistakes": run.mistakes,
+        "error_rate": run.error_rate,
+        **({"cost": run.cost, "mean_cost": run.mean_cost} if run.has_costs else {}),
+        "labels_seen": run.labels_seen,
+        "seconds": run.seconds,
+        "confusion": run.confusion.tolist(),
+        "curve": {name: getattr(run.curve, name).tolist() for name in ("rounds", "mistakes", "labels_seen")},
+    }

@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 
 from gappletron.base.checks import number, whole
-from gappletron.data.stream import CHUNK, Chunk, Stream, make_chunk
 from gappletron.base.text import read_settings
+from gappletron.data.stream import CHUNK, Chunk, Stream, make_chunk
 
 
 class GeneratedStream(Stream):

@@ -61,7 +61,7 @@ def check_rows(model: Contents, X: Any) -> list[Vector] | Vectors:
 
 def encode_rows(model: Contents, X: Any) -> Any:
     """Return a batch of records as checked vectors; other batches as they are."""
-    return X if model.encoder is None else model.encoder.vectors(X)
+    return X if model.encoder is None or isinstance(X, Vectors) else model.encoder.vectors(X)
 
 
 def check_label(model: Contents, receipt: Receipt, label: Label | Unseen) -> int:

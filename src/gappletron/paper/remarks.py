@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from gappletron.base.checks import number, whole
+from gappletron.base.text import read_settings
 from gappletron.data.stream import CHUNK, Chunk, Stream, make_chunk
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import Floats, Row, add_outer, argmax, dot
@@ -32,7 +33,6 @@ from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.learners.linear import add_column
 from gappletron.learners.optimizers import Optimizer
-from gappletron.base.text import read_settings
 
 __all__ = [
     "STREAMS",

@@ -9,14 +9,16 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
 from gappletron.base.text import unknown
-from gappletron.data.normalization import NORMALIZATIONS, Normalization
-from gappletron.play.limits import Budget, Limits
-from gappletron.play.watch import Watching, watch_of
+
+if TYPE_CHECKING:  # they load Numba, and the help of the command line reads this module
+    from gappletron.data.normalization import Normalization
+    from gappletron.play.limits import Budget, Limits
+    from gappletron.play.watch import Watching
 
 C = TypeVar("C", bound="PlayerOptions")
 T = TypeVar("T")
@@ -31,6 +33,8 @@ def option(default: Any, help: str, check: Callable[[Any, str], Any], *, may_cha
 
 
 def _check_normalize(value: Any, name: str) -> Any:
+    from gappletron.data.normalization import NORMALIZATIONS, Normalization
+
     if not isinstance(value, Normalization) and value not in (None, "auto", *NORMALIZATIONS):
         raise unknown(value, "normalization", ["auto", *NORMALIZATIONS])
     return value
@@ -47,6 +51,8 @@ def _check_propensity(value: Any, name: str) -> float:
 
 
 def _check_budget(value: Any, name: str) -> Any:
+    from gappletron.play.limits import Budget
+
     if value is not None and not isinstance(value, Budget):
         raise UserError(f"{value!r} is not a budget: give Budget(50, per=1000), or None")
     return value
@@ -65,6 +71,8 @@ def _check_age(value: Any, name: str) -> float | None:
 
 
 def _check_monitor(value: Any, name: str) -> Watching:
+    from gappletron.play.watch import watch_of
+
     return watch_of(value)
 
 
@@ -83,13 +91,13 @@ class PlayerOptions:
     seed: int = option(0, "The seed of the learner's random draws.", _check_seed)
     normalize: Normalization | str | None = option(
         "auto",
-        "How rows are scaled by what was seen so far: 'columns', 'unit', 'log1p-unit', None (as they are), or 'auto': "
-        "columns for the default learner and for records.",
+        "How rows are scaled by what was seen so far: columns, unit, log1p-unit (for counts), none (as they are), or "
+        "auto: columns for the default learner and for records.",
         _check_normalize,
     )
     bias: bool | str = option(
         "auto",
-        "Whether rows get one more feature that is always 1; 'auto': for the default learner and for records. Its "
+        "Whether rows get one more feature that is always 1; auto: for the default learner and for records. Its "
         "weights are the first row of `weights`.",
         _check_bias,
     )
@@ -101,7 +109,7 @@ class PlayerOptions:
     min_propensity: float = option(
         0.0, "Every label is shown with at least this probability, at most 1 / rho.", _check_propensity, may_change=True
     )
-    budget: Budget | None = option(None, "What exploration may cost, a Budget.", _check_budget, may_change=True)
+    budget: Budget | None = option(None, "What exploration may cost in a window.", _check_budget, may_change=True)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -127,6 +135,8 @@ class PlayerOptions:
     @property
     def limits(self) -> Limits:
         """The limits on the exploration."""
+        from gappletron.play.limits import Limits
+
         return Limits(self.min_propensity, self.budget)
 
 

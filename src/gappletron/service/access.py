@@ -11,8 +11,6 @@ from pathlib import Path
 
 from gappletron.base.errors import UserError
 
-__all__ = ["Access", "check_host", "is_loopback", "read_tokens"]
-
 LEAST_TOKEN = 16
 """Characters of a token: shorter ones can be guessed."""
 

@@ -7,19 +7,18 @@ sent again. So a request whose answer was lost on the way is answered again, and
 from __future__ import annotations
 
 import json
-import random
 import secrets
-import time
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from gappletron.base.checks import Label
 from gappletron.base.errors import ServiceError, UserError
-from gappletron.online.receipts import Unseen
+from gappletron.service.endpoints import ANY_MODEL, BY_HANDLER, FIRST_MODEL, OF_SERVER
 
-__all__ = ["Client", "Decision", "Prediction", "ServiceError"]
+if TYPE_CHECKING:  # it loads NumPy and Numba, which the client does not need
+    from gappletron.online.receipts import Unseen
 
 TRY_AGAIN = (429, 502, 503, 504)
 """What may be different in a moment: too many receipts wait, or a server or the proxy before it is not there."""
@@ -87,12 +86,9 @@ class Client:
         if not url.startswith(("http://", "https://")):
             raise UserError(f"{url!r} is not the address of a server: give one such as 'http://127.0.0.1:8080'")
         self.url = url.rstrip("/")
-        self.retries = retries
-        self._base = "/v1" if model is None else f"/v1/models/{quote(model, safe='')}"
+        self._base = FIRST_MODEL if model is None else ANY_MODEL.format(name=quote(model, safe=""))
         self._headers = {} if token is None else {"Authorization": f"Bearer {token.strip()}"}
-        self._pool = urllib3.PoolManager(
-            maxsize=16, timeout=urllib3.Timeout(connect=timeout, read=timeout), retries=False
-        )
+        self._pool = urllib3.PoolManager(maxsize=16, timeout=timeout, retries=_plan_retries(retries))
 
     def __enter__(self) -> Client:
         return self
@@ -109,97 +105,117 @@ class Client:
     # -------------------------------------------------------------------------------------------------------- deciding
 
     def act(self, x: Any) -> Decision:
-        """A decision for x: a record or a text, or, for models without an encoder, ``(indices, values)`` or a list."""
-        return _decision(self._post("/act", {"x": _row(x)}))
+        """Return a decision for x: a record or a text, or, for models without an encoder, ``(indices, values)`` or a
+        list.
+        """
+        return _read_decision(self._call("act", {"x": _row(x)}))
 
     def act_many(self, rows: Iterable[Any]) -> list[Decision]:
-        """Decisions for many rows, made together."""
-        answer = self._post("/act/batch", {"rows": [_row(x) for x in rows]})
-        return [_decision(each) for each in answer["decisions"]]
+        """Return decisions for many rows, made together."""
+        answer = self._call("act_many", {"rows": [_row(x) for x in rows]})
+        return [_read_decision(each) for each in answer["decisions"]]
 
     def learn(self, decision: Decision | str, label: Label | Unseen) -> None:
         """Give the label of a decision, or UNSEEN where the round is over and the label stayed hidden."""
-        self._post("/learn", _feedback(decision, label))
+        self._call("learn", _feedback(decision, label))
 
     def learn_many(self, feedback: Iterable[tuple[Decision | str, Label | Unseen]]) -> None:
         """Give feedback for many decisions, as pairs of decision and label: all of it is learned, or none."""
-        self._post("/learn/batch", {"feedback": [_feedback(decision, label) for decision, label in feedback]})
+        self._call("learn_many", {"feedback": [_feedback(decision, label) for decision, label in feedback]})
 
     def forget(self, decision: Decision | str) -> None:
-        """No feedback will come for a decision: nothing is learned from it, and it waits no more."""
-        self._post("/forget", {"id": _id(decision)})
+        """Say that no feedback will come for a decision: nothing is learned from it, and it waits no more."""
+        self._call("forget", {"id": _id(decision)})
 
     def forget_many(self, decisions: Iterable[Decision | str]) -> None:
-        """The same for many decisions: all are forgotten, or none."""
-        self._post("/forget/batch", {"ids": [_id(decision) for decision in decisions]})
+        """Say so for many decisions: all are forgotten, or none."""
+        self._call("forget_many", {"ids": [_id(decision) for decision in decisions]})
 
     # ------------------------------------------------------------------------------------------------------- looking on
 
     def predict(self, x: Any) -> Prediction:
-        """The class of x that the model believes in; nothing is drawn and nothing changes."""
-        answer = self._post("/predict", {"x": _row(x)}, keyed=False)
-        return Prediction(answer["class"], dict(zip(answer["classes"], answer["probabilities"], strict=True)))
+        """Return the class of x that the model believes in; nothing is drawn and nothing changes."""
+        answer = self._call("predict", {"x": _row(x)})
+        return _read_prediction(answer, answer["classes"])
 
     def predict_many(self, rows: Iterable[Any]) -> list[Prediction]:
-        """The same for many rows."""
-        answer = self._post("/predict/batch", {"rows": [_row(x) for x in rows]}, keyed=False)
-        classes = answer["classes"]
-        return [
-            Prediction(each["class"], dict(zip(classes, each["probabilities"], strict=True)))
-            for each in answer["predictions"]
-        ]
+        """Return predictions for many rows."""
+        answer = self._call("predict_many", {"rows": [_row(x) for x in rows]})
+        return [_read_prediction(each, answer["classes"]) for each in answer["predictions"]]
 
     def model(self) -> dict[str, Any]:
-        """What the model is, and how well it does."""
-        return self._request("GET", f"{self._base}/model")
+        """Return what the model is, and how well it does."""
+        return self._call("describe")
 
     def estimates(self) -> dict[str, Any]:
-        """The estimates with their curve."""
-        return self._request("GET", f"{self._base}/estimates")
+        """Return the estimates with their curve."""
+        return self._call("estimate")
 
     def models(self) -> list[dict[str, Any]]:
-        """All models of the server."""
-        return self._request("GET", "/v1/models")["models"]
+        """Return all models of the server."""
+        return self._call("list_models")["models"]
 
     def health(self) -> dict[str, Any]:
-        """``{"status": "ok"}``; ``"degraded"`` with a list of `problems`; or an error where nothing can be stored."""
-        return self._request("GET", "/v1/health")
+        """Return ``{"status": "ok"}``, or ``"degraded"`` with a list of `problems`; an error where nothing can be
+        stored.
+        """
+        return self._call("check_health")
 
     # --------------------------------------------------------------------------------------------------------- requests
 
-    def _post(self, path: str, content: Any, *, keyed: bool = True) -> Any:
-        headers = {"Idempotency-Key": secrets.token_hex(16)} if keyed else {}
+    def _call(self, handler: str, content: Any = None) -> Any:
+        """Return the answer of the endpoint with this handler."""
+        endpoint = BY_HANDLER[handler]
+        path = endpoint.path if endpoint in OF_SERVER else self._base + endpoint.path
+        if content is None:
+            return self._request(endpoint.method, path)
         try:
             body = json.dumps(content, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
             raise UserError(f"x cannot be written as JSON ({error}): give plain texts, numbers and None") from None
-        return self._request("POST", self._base + path, body, {**headers, "Content-Type": "application/json"})
+        headers = {"Content-Type": "application/json"}
+        if endpoint.is_stored:
+            headers["Idempotency-Key"] = secrets.token_hex(16)
+        return self._request(endpoint.method, path, body, headers)
 
     def _request(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Any:
-        """The answer to a request, which is sent again, with the same headers, where that may help."""
+        """Return the answer to a request, which is sent again, with the same headers, where that may help."""
         from urllib3.exceptions import HTTPError
 
-        for attempt in range(self.retries + 1):
-            is_last = attempt == self.retries
-            try:
-                answer = self._pool.request(
-                    method, self.url + path, body=body, headers={**self._headers, **(headers or {})}
-                )
-            except HTTPError as error:
-                if is_last:
-                    raise ServiceError(f"the service at {self.url} cannot be reached: {error}") from None
-                time.sleep(_pause(attempt))
-                continue
-            if answer.status == 200:
-                return json.loads(answer.data)
-            if answer.status not in TRY_AGAIN or is_last:
-                raise _error(answer.status, answer.data)
-            time.sleep(_pause(attempt, answer.headers.get("Retry-After")))
-        raise AssertionError("unreachable: the last attempt returns or raises")
+        try:
+            answer = self._pool.request(
+                method, self.url + path, body=body, headers={**self._headers, **(headers or {})}
+            )
+        except HTTPError as error:
+            reason = getattr(error, "reason", None) or error
+            raise ServiceError(f"the service at {self.url} cannot be reached: {reason}") from None
+        if answer.status == 200:
+            return json.loads(answer.data)
+        raise _error(answer.status, answer.data)
+
+
+def _plan_retries(retries: int) -> Any:
+    """Return when a request is sent again: with growing pauses, or those that the server asks for."""
+    from urllib3 import Retry
+
+    class Patience(Retry):
+        def parse_retry_after(self, retry_after: str) -> float:
+            return min(super().parse_retry_after(retry_after), LONGEST_PAUSE)
+
+    return Patience(
+        retries,
+        redirect=False,
+        status_forcelist=TRY_AGAIN,
+        allowed_methods=None,  # also POST: a key makes it safe
+        backoff_factor=0.1,
+        backoff_jitter=0.1,  # so that many clients do not come back at once
+        backoff_max=LONGEST_PAUSE,
+        raise_on_status=False,
+    )
 
 
 def _row(x: Any) -> Any:
-    """x as it is sent: a pair of indices and values by name, arrays as lists."""
+    """Return x as it is sent: a pair of indices and values by name, arrays as lists."""
     if isinstance(x, tuple) and len(x) == 2:
         return {"indices": _list(x[0]), "values": _list(x[1])}
     return _list(x)
@@ -209,8 +225,12 @@ def _list(values: Any) -> Any:
     return values.tolist() if hasattr(values, "tolist") else values
 
 
-def _decision(answer: dict[str, Any]) -> Decision:
+def _read_decision(answer: dict[str, Any]) -> Decision:
     return Decision(**{**answer, "reveals": tuple(answer["reveals"])})
+
+
+def _read_prediction(answer: dict[str, Any], classes: list[Label]) -> Prediction:
+    return Prediction(answer["class"], dict(zip(classes, answer["probabilities"], strict=True)))
 
 
 def _id(decision: Decision | str) -> str:
@@ -223,17 +243,8 @@ def _feedback(decision: Decision | str, label: Any) -> dict[str, Any]:
     return {"id": name, "unseen": True} if getattr(label, "name", None) == "UNSEEN" else {"id": name, "label": label}
 
 
-def _pause(attempt: int, asked: str | None = None) -> float:
-    """Seconds before the next attempt: what the server asks for, or twice as many each time, and some at random, so
-    that many clients do not come back at once.
-    """
-    if asked is not None and asked.isdigit():
-        return min(float(asked), LONGEST_PAUSE)
-    return min(0.1 * 2.0**attempt, LONGEST_PAUSE) * (0.5 + random.random())
-
-
 def _error(status: int, body: bytes) -> UserError | ServiceError:
-    """The sentence of the server as an exception."""
+    """Return the sentence of the server as an exception."""
     try:
         sentence = str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):

@@ -11,12 +11,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gappletron import Encoder
 from gappletron.base.errors import UserError
 from gappletron.base.text import listing, shorten
 from gappletron.data.records.columns import CATEGORICAL, DROP, MOST_DEPTH, NUMERIC, TEXT
-from gappletron.data.records.encoder import Encoder
-
-__all__ = ["Columns", "example_vector", "nothing_declared"]
 
 MOST_NAMES = 50
 """So many names of columns are counted, so that records of any columns cannot fill the memory."""

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["Commits"]
-
 
 class Commits:
     """Waits in the event loop until what was done so far is durable.
@@ -36,12 +34,11 @@ class Commits:
         self.count, self.seconds = 0, 0.0
         """Commits so far, and the time that they took together."""
 
-    async def durable(self) -> None:
-        """Return when everything that was done before this call is durable; raises what `commit` raises."""
-        await self.begin()
+    def durable(self) -> asyncio.Future[None]:
+        """Return what ends when everything that was done before this call is durable, or with what `commit` raises.
 
-    def begin(self) -> asyncio.Future[None]:
-        """What :meth:`durable` waits for: the next commit begins when the loop comes round."""
+        The next commit begins when the loop comes round.
+        """
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         if self._task is None:

@@ -12,20 +12,19 @@ import json
 import re
 from typing import Any, NamedTuple
 
-__all__ = ["Page", "rendered"]
-
 
 class Page(NamedTuple):
-    """A page, and the headers that it is sent with."""
+    """A page, its type, and the headers that it is sent with."""
 
     content: bytes
+    media_type: str
     headers: dict[str, str]
 
 
-def rendered(description: dict[str, Any]) -> dict[str, Page]:
-    """The pages by their path.
+def render_pages(description: dict[str, Any]) -> dict[str, Page]:
+    """Return the pages by their path.
 
-    >>> sorted(rendered({"paths": {}, "info": {"version": "1"}, "components": {"schemas": {}}}))
+    >>> sorted(render_pages({"paths": {}, "info": {"version": "1"}, "components": {"schemas": {}}}))
     ['/', '/docs']
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -34,19 +33,17 @@ def rendered(description: dict[str, Any]) -> dict[str, Page]:
         loader=PackageLoader("gappletron.service", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters["pretty"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
-    values = {"description": description}
+    templates = {"/": "page.html.jinja", "/docs": "docs.html.jinja"}
     return {
-        "/": _page(environment.get_template("page.html.jinja").render(values)),
-        "/docs": _page(environment.get_template("docs.html.jinja").render(values)),
+        path: _make_page(environment.get_template(name).render(description=description))
+        for path, name in templates.items()
     }
 
 
-def _page(text: str) -> Page:
-    """The page with a policy that lets it run its own script, and talk to this server, and nothing else."""
-    scripts = " ".join(
-        f"'sha256-{_digest(script)}'" for script in re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
-    )
-    scripts = scripts or "'none'"
+def _make_page(text: str) -> Page:
+    """Return the page with a policy that lets it run its own script, and talk to this server, and nothing else."""
+    found = [hashlib.sha256(script.encode()) for script in re.findall(r"<script>(.*?)</script>", text, re.DOTALL)]
+    scripts = " ".join(f"'sha256-{base64.b64encode(each.digest()).decode()}'" for each in found) or "'none'"
     policy = (
         f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -57,8 +54,4 @@ def _page(text: str) -> Page:
         "Referrer-Policy": "no-referrer",
         "Cache-Control": "no-cache",
     }
-    return Page(text.encode(), headers)
-
-
-def _digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return Page(text.encode(), "text/html", headers)

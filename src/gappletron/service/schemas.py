@@ -13,34 +13,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from gappletron.base.checks import Label
 
-__all__ = [
-    "ActRecord",
-    "ActRecords",
-    "ActVector",
-    "ActVectors",
-    "Decision",
-    "Decisions",
-    "Failure",
-    "Feedback",
-    "Feedbacks",
-    "Forget",
-    "ForgetMany",
-    "Forgotten",
-    "GraphInfo",
-    "Health",
-    "Learned",
-    "LimitsInfo",
-    "ModelInfo",
-    "Models",
-    "Prediction",
-    "Predictions",
-    "Record",
-    "Sparse",
-    "Vector",
-]
-
 MOST_ROWS = 10_000
 """Rows in one request. A batch is one step of the event loop, and other requests wait for it."""
+LONGEST_KEY = 200
+"""Characters of an idempotency key."""
+RETRY_AFTER = {429: "1", 503: "5"}
+"""Seconds after which a request may be tried again, by the status of its answer."""
 
 
 class Request(Struct, forbid_unknown_fields=True, frozen=True):
@@ -62,26 +40,26 @@ Vector = Sparse | list[float]
 Rows = Meta(min_length=1, max_length=MOST_ROWS)
 
 
-class ActRecord(Request, frozen=True):
-    """One decision for a record, where the model has an encoder."""
+class OneRecord(Request, frozen=True):
+    """A record or a text, for a model with an encoder."""
 
     x: Record
 
 
-class ActVector(Request, frozen=True):
-    """One decision for a vector, where the model has no encoder."""
+class OneVector(Request, frozen=True):
+    """A vector, for a model without an encoder."""
 
     x: Vector
 
 
-class ActRecords(Request, frozen=True):
-    """Many decisions for records."""
+class ManyRecords(Request, frozen=True):
+    """Many records."""
 
     rows: Annotated[list[Record], Rows]
 
 
-class ActVectors(Request, frozen=True):
-    """Many decisions for vectors."""
+class ManyVectors(Request, frozen=True):
+    """Many vectors."""
 
     rows: Annotated[list[Vector], Rows]
 
@@ -91,10 +69,14 @@ class Feedback(Request, frozen=True):
 
     id: str
     label: Label | UnsetType = UNSET
-    unseen: bool | UnsetType = UNSET
+    unseen: Annotated[bool, Meta(extra_json_schema={"const": True})] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if (self.label is UNSET) is (self.unseen is UNSET) or self.unseen is False:
+            raise ValueError('there must be either a "label" or "unseen": true')
 
 
-class Feedbacks(Request, frozen=True):
+class ManyFeedbacks(Request, frozen=True):
     """Feedback for many decisions: all of it is learned, or none."""
 
     feedback: Annotated[list[Feedback], Rows]

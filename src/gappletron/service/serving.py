@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 import uvloop
+from prometheus_client import disable_created_metrics
 
 from gappletron.base.errors import UserError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
-
-__all__ = ["bound_socket", "serve"]
 
 PATIENCE = 30
 """Seconds that requests may still take after the signal to stop."""
@@ -33,10 +32,10 @@ class _Server(uvicorn.Server):
         yield
 
 
-def bound_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 is one that is free.
+def bind_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there; port 0 is one that is free.
 
-    >>> with bound_socket("127.0.0.1", 0) as found:
+    >>> with bind_socket("127.0.0.1", 0) as found:
     ...     found.getsockname()[1] > 0
     True
     """
@@ -88,6 +87,7 @@ def serve(app: ASGIApp, listening: socket.socket, ready: Callable[[], Any]) -> N
             ready()
         await serving
 
+    disable_created_metrics()  # type: ignore[no-untyped-call]
     # Nearly nothing that requests leave behind is in a cycle, and a million waiting receipts take long to look through.
     gc.collect()
     gc.freeze()

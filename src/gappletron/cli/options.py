@@ -1,0 +1,347 @@
+"""The options that commands share: each is one field of one dataclass, with its help.
+
+A command declares groups of options as parameters; :func:`take_groups` lets Typer see their fields. Options of a model
+(seed, limits, ...) have the names and the help of :class:`gappletron.play.options.Options`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from gappletron.base.errors import UserError
+from gappletron.base.progress import progress
+from gappletron.cli.output import ALPHA, tell
+from gappletron.play.options import Options
+
+if TYPE_CHECKING:
+    from gappletron import Encoder, FeedbackGraph, Online, Stream
+
+GRAPHS = "bandit, full, filtering, label-efficient, apple-tasting, disease-prevention, or a FILE.json"
+
+
+def option(default: Any, help: str, *names: str, **settings: Any) -> Any:
+    """Declare an option of the command line: a field of a group."""
+    return dataclasses.field(default=default, metadata={"option": typer.Option(*names, help=help, **settings)})
+
+
+def model_option(name: str, more: str = "", default: Any = None, **settings: Any) -> Any:
+    """Declare an option of a model, which is not given by default."""
+    return option(default, f"{Options.help(name)}{more}", **settings)
+
+
+def take_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command for Typer: each parameter that is a group of options is replaced by the group's fields.
+
+    >>> @dataclass(frozen=True)
+    ... class Size:
+    ...     width: int = option(3, "How wide.")
+    >>> def draw(name: str, size: Size) -> None:
+    ...     print(name, size)
+    >>> draw.__annotations__ = {"name": str, "size": Size}
+    >>> take_groups(draw)(name="box", width=4)
+    box Size(width=4)
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if dataclasses.is_dataclass(kind)}
+    parameters = []
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.name in groups:
+            parameters += _list_parameters(groups[parameter.name])
+        else:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(parameter.replace(annotation=hints[parameter.name], kind=kind))
+
+    @functools.wraps(command)
+    def call(**given: Any) -> None:
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in dataclasses.fields(kind)})
+        command(**given)
+
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return call
+
+
+def _list_parameters(group: Any) -> list[inspect.Parameter]:
+    """Return the fields of a group as parameters of a function."""
+    types = get_type_hints(group)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=Annotated[types[field.name], field.metadata["option"]],
+        )
+        for field in dataclasses.fields(group)
+    ]
+
+
+def given_options(*groups: Any) -> dict[str, Any]:
+    """Return the options of these groups that were given, by their names."""
+    return {
+        field.name: value
+        for group in groups
+        for field in dataclasses.fields(group)
+        if (value := getattr(group, field.name)) != field.default
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------------- data
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What a file is."""
+
+    label: str | None = option(None, "Tables: the column of the labels.", metavar="COLUMN")
+    format: str | None = option(
+        None, "csv, tsv, jsonl, parquet, vw or svmlight. Default: by the end of the file's name, or by its first line."
+    )
+    columns: str | None = option(None, "CSV and TSV without a header: the names, as in label,message.", metavar="NAMES")
+
+    @property
+    def names(self) -> list[str] | None:
+        """The names of the columns, where they were given."""
+        return None if self.columns is None else [name.strip() for name in self.columns.split(",")]
+
+
+@dataclass(frozen=True)
+class KindOptions:
+    """What the columns of a table, or of records, are."""
+
+    text: list[str] | None = option(
+        None, "Tables: a column of text, whose words are features; repeatable.", metavar="COLUMN"
+    )
+    numeric: list[str] | None = option(None, "Tables: a column of numbers; repeatable.", metavar="COLUMN")
+    categorical: list[str] | None = option(
+        None, "Tables: a column of categories, also where they are numbers; repeatable.", metavar="COLUMN"
+    )
+    drop: list[str] | None = option(None, "Tables: a column to ignore; repeatable.", metavar="COLUMN")
+
+
+@dataclass(frozen=True)
+class FeatureOptions:
+    """How many features there are."""
+
+    features: int | None = option(
+        None,
+        "svmlight: the number of features, which replaces a scan of the file. Tables and records: the number of "
+        "features that everything is hashed into, default 262144. Vectors of a service: by default as many as come.",
+    )
+
+
+def open_data(
+    data: str,
+    table: TableOptions,
+    kinds: KindOptions,
+    features: FeatureOptions,
+    *,
+    classes: str | None = None,
+    model: Online | None = None,
+    max_norm: float | None = None,
+    rounds: int | None = None,
+) -> Stream:
+    """Return the stream, ready to be played; with a model, encoded as the model does it."""
+    from gappletron import open_stream
+
+    encoder = None if model is None else model.encoder
+    known = features.features
+    if encoder is not None and (given_options(kinds) or known):
+        raise UserError("the model has its own columns: omit --text, --numeric, --categorical, --drop and --features")
+    if model is not None and encoder is None:
+        known = known or model.features
+    stream = open_stream(
+        data,
+        label=table.label,
+        format=table.format,
+        columns=table.names,
+        encoder=encoder,
+        features=known,
+        classes=None if classes is None else classes.split(","),
+        max_norm=max_norm,
+        rounds=rounds,
+        **given_options(kinds),
+    )
+    with progress("reading") as show:
+        stream.prepare(show)
+    if model is not None and encoder is None and stream.encoder is not None:
+        raise UserError(
+            f"{stream.name} is a table, and the model was made without an encoder: it takes svmlight files, or rows of "
+            "numbers in Python"
+        )
+    if model is not None and encoder is not None:
+        model.encoder = stream.encoder  # columns that are new have a kind from now on
+    if stream.encoder is not None:
+        tell_columns(stream.encoder, stream.label)
+    return stream
+
+
+def tell_columns(encoder: Encoder, label: str | None) -> None:
+    """Say, on the standard error, what the columns of a table were taken for."""
+    parts = [f"label: {label}"] if label in encoder.drop else []
+    for kind in ("text", "numeric", "categorical", "drop"):
+        names = [name for name in getattr(encoder, kind) if name != label]
+        if names:
+            parts.append(f"{kind}: {', '.join(names)}")
+    if parts:
+        tell(f"columns: {'; '.join(parts)}")
+
+
+# --------------------------------------------------------------------------------------------------------------- graphs
+
+
+@dataclass(frozen=True)
+class GraphOptions:
+    """Which graph is played."""
+
+    graph: str | None = option(
+        None, f"What is seen after which action: {GRAPHS}; the revealing class as in filtering:revealing=ham."
+    )
+
+
+@dataclass(frozen=True)
+class PresetOptions:
+    """What a preset needs to know."""
+
+    classes: str | None = option(
+        None,
+        "The labels, as in ham,spam. With data they replace a scan of the file; for a preset their number will do.",
+    )
+    revealing: str | None = option(
+        None,
+        "Filtering and apple tasting: the class that reveals. Default: the first of --classes; required where the "
+        "classes are found in the data.",
+    )
+
+
+@dataclass(frozen=True)
+class CostOptions:
+    """What actions cost."""
+
+    cost: list[str] | None = option(
+        None,
+        "What an action costs at a label, as in spam,ham=10; * for every class; repeatable. Only for learners that "
+        "minimise cost.",
+        metavar="ACTION,CLASS=NUMBER",
+    )
+
+    def add(self, graph: FeedbackGraph) -> FeedbackGraph:
+        """Return the graph with these costs, in addition to those of its file."""
+        from gappletron.graphs.costs import read_costs
+
+        entries = [entry for text in self.cost or () for entry in read_costs(text, graph.actions, graph.classes)]
+        return graph.with_costs(entries) if entries else graph
+
+
+def open_graph_alone(graph: str, preset: PresetOptions) -> FeedbackGraph:
+    """Return the graph of a command without a stream, whose classes are an option."""
+    from gappletron.base.text import read_classes
+    from gappletron.graphs.open import open_graph
+
+    if graph.endswith(".json") and preset.classes:
+        raise UserError("--classes is only for presets, and a file has its own classes: omit it")
+    default = "2" if graph.partition(":")[0] == "apple-tasting" else "4"
+    return open_graph(graph, read_classes(preset.classes or default), preset.revealing)
+
+
+def open_graph_for(stream: Stream, graph: GraphOptions, preset: PresetOptions, cost: CostOptions) -> FeedbackGraph:
+    """Return the graph of a command that plays or teaches a stream."""
+    from gappletron.graphs.open import open_graph
+
+    name = graph.graph or "bandit"
+    return cost.add(open_graph(name, stream.classes, preset.revealing, classes_given=stream.classes_given))
+
+
+# --------------------------------------------------------------------------------------------------------------- models
+
+
+@dataclass(frozen=True)
+class SeedOptions:
+    """Where random numbers come from."""
+
+    seed: int | None = model_option("seed")
+
+
+@dataclass(frozen=True)
+class LimitOptions:
+    """How much may be explored."""
+
+    min_propensity: float | None = model_option("min_propensity")
+    budget: str | None = model_option(
+        "budget",
+        " Written as 50/1000 (decisions), 50/hour or 50/day. A query costs 1; without queries every action that is not "
+        "the greedy class.",
+        metavar="LIMIT/WINDOW",
+    )
+
+    def parse(self) -> dict[str, Any]:
+        """Return the limits that were given, as options of a model."""
+        from gappletron import Budget
+
+        given = given_options(self)
+        return given if self.budget is None else {**given, "budget": Budget.parse(self.budget)}
+
+
+@dataclass(frozen=True)
+class LearnerOptions:
+    """Which learners there are."""
+
+    learner: list[str] | None = option(
+        None,
+        "A learner (see `gappletron learners`), with parameters as in banditron:gamma=0.1; repeatable. Default: auto.",
+    )
+
+
+@dataclass(frozen=True)
+class AlphaOptions:
+    """How sure intervals are."""
+
+    alpha: float | None = option(None, f"Intervals of estimates have the confidence 1 - alpha. Default: {ALPHA}.")
+
+
+def load_model(path: Path, *groups: Any) -> Online:
+    """Return a saved model; options that it has values for cannot be given again."""
+    from gappletron import Online
+
+    for name in given_options(*groups):
+        if name != "classes":
+            option = name.replace("_", "-")
+            raise UserError(f"--{option} was given, and the model of {str(path)!r} has its own: omit it")
+    return Online.load(path)
+
+
+# -------------------------------------------------------------------------------------------------------------- results
+
+
+@dataclass(frozen=True)
+class JsonOptions:
+    """Where numbers go."""
+
+    json_path: Path | None = option(
+        None,
+        "Write every result to this file; - for the standard output, without the table.",
+        "--json",
+        metavar="PATH",
+    )
+
+
+@dataclass(frozen=True)
+class PlotOptions:
+    """Where pictures go."""
+
+    plot: Path | None = option(None, "Draw it: PNG, SVG or PDF.", metavar="PATH")
+
+
+@dataclass(frozen=True)
+class ResultOptions:
+    """Where the paper's experiments were stored."""
+
+    results: Path = option(Path("results"), "The folder of `gappletron reproduce`.", metavar="DIR")

@@ -1,0 +1,119 @@
+"""``gappletron predict``: the predictions of a saved model for a file of rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gappletron.base.errors import UserError
+from gappletron.base.progress import progress
+from gappletron.base.text import listing, unknown
+from gappletron.cli.options import TableOptions, load_model, option
+from gappletron.cli.output import STANDARD_OUTPUT, check_outputs, tell
+
+if TYPE_CHECKING:
+    from gappletron import Online
+
+
+@dataclass(frozen=True)
+class OutOptions:
+    """Where predictions go."""
+
+    out: Path = option(
+        STANDARD_OUTPUT, "The CSV file to write. Default: the standard output.", metavar="PATH", show_default=False
+    )
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="What --save or Online.save wrote.")],
+    data: Annotated[
+        str, typer.Argument(metavar="FILE", help="A file of the kind that the model was made from; '-' for a pipe.")
+    ],
+    table: TableOptions,
+    out: OutOptions,
+) -> None:
+    """Predict every row of a file: its class, and the probability of each class, as CSV.
+
+    With --label, also print the share of wrong predictions.
+    """
+    from gappletron.base import files
+
+    check_outputs(out=out.out, inputs=(data, str(model)))
+    saved = load_model(model)
+    if out.out == STANDARD_OUTPUT:
+        write_predictions(saved, data, table, sys.stdout)
+        return
+    with files.replacing(out.out) as file:
+        text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+        write_predictions(saved, data, table, text)
+        text.detach()
+
+
+def write_predictions(model: Online, data: str, table: TableOptions, file: Any) -> None:
+    """Write a header, and a row for each row of the data."""
+    writer = csv.writer(file, lineterminator="\n")
+    header = ["prediction", *(f"p({name})" for name in model.graph.classes)]
+    rows = labelled = wrong = 0
+    with progress("predicting") as show:
+        for X, labels in read_batches(model, data, table):
+            if rows == 0:
+                writer.writerow(header)
+            names, chances = model.predict_many(X), model.predict_proba(X)
+            writer.writerows(
+                [name, *(f"{chance:.6g}" for chance in row)] for name, row in zip(names, chances, strict=True)
+            )
+            rows += len(names)
+            labelled += sum(label != "" for label in labels)
+            wrong += sum(label not in ("", str(name)) for name, label in zip(names, labels, strict=False))
+            show(rows, None)
+    if table.label is None:
+        return
+    if labelled == 0:
+        raise UserError(f"no row of {data} has a label in the column {table.label!r}: omit --label, or correct it")
+    gaps = f"; {rows - labelled:,} rows have no label" if labelled < rows else ""
+    tell(f"{wrong:,} of {labelled:,} predictions differ from the labels ({wrong / labelled:.4f}){gaps}")
+
+
+def read_batches(model: Online, data: str, table: TableOptions) -> Iterator[tuple[Any, list[str]]]:
+    """Yield sparse matrices of some rows at a time, and their labels where a column has them, empty where there is
+    none.
+    """
+    from scipy.sparse import csr_array
+
+    from gappletron import SvmlightFile
+    from gappletron.data.formats import SVMLIGHT, find_ending
+    from gappletron.data.tables import find_kinds, find_labels, read_table
+
+    label = table.label
+    if model.encoder is None:
+        is_svmlight = table.format in (None, SVMLIGHT.name) and find_ending(data) in (None, SVMLIGHT)
+        if label is not None or not is_svmlight:
+            raise UserError("the model was made without an encoder, so it takes svmlight files only, without --label")
+        for chunk in SvmlightFile(data, features=model.features, classes=(0, 1)).rows():
+            rows = len(chunk.indptr) - 1
+            yield csr_array((chunk.values, chunk.indices, chunk.indptr), (rows, model.features)), []
+        return
+    encoder = model.encoder
+    wanted = {name for name, kind in encoder.kinds.items() if kind != "drop"}
+    for number, block in enumerate(read_table(data, table.format, table.names)):
+        here = [name for record in block for name in record] if isinstance(block, list) else block.schema.names
+        if number == 0:
+            if wanted and wanted.isdisjoint(here):
+                raise UserError(
+                    f"{data} has none of the model's columns {listing(sorted(wanted))}: name its columns so, or use "
+                    "--columns where it has no header"
+                )
+            encoder = encoder.declaring(find_kinds(block, encoder))  # of columns that are new
+        if label is None:
+            yield encoder.matrix(block), []
+            continue
+        if not isinstance(block, list) and label not in here:
+            raise unknown(label, f"column in {data} called", here)
+        yield encoder.declaring({label: "drop"}).matrix(block), find_labels(block, label).texts()

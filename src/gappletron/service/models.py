@@ -1,0 +1,501 @@
+"""What hosts one model in the event loop: decisions, feedback, predictions, descriptions and shadows.
+
+A request is one step of the loop under the model's lock; then it waits, without the lock, until the step is durable. So
+one thread works on a model, and as many requests as there are share a write to the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import platform
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, Raw, Struct
+from scipy.sparse import csr_array
+
+from gappletron import UNSEEN, FeedbackGraph, Online, Receipt
+from gappletron.base.checks import Label
+from gappletron.base.errors import NotDeciding, TooManyWaiting, UserError
+from gappletron.base.version import __version__
+from gappletron.data.stream import MOST_FEATURES
+from gappletron.data.vectors import Checker, Vectors, sparse_parts
+from gappletron.service.columns import Columns, example_vector
+from gappletron.service.commits import Commits
+from gappletron.service.schemas import (
+    Decision,
+    Decisions,
+    Estimates,
+    Feedback,
+    Forget,
+    ForgetMany,
+    Forgotten,
+    GraphInfo,
+    Learned,
+    LimitsInfo,
+    ManyFeedbacks,
+    ManyRecords,
+    ManyVectors,
+    ModelInfo,
+    OneRecord,
+    OneVector,
+    Prediction,
+    Predictions,
+    RowPrediction,
+    Sparse,
+)
+
+ACTIVITY = 120
+"""Seconds of which the number of decisions is kept."""
+ESTIMATES_AGE = 1.0
+"""Seconds for which estimates are kept: as many readers as there are cost one computation."""
+EVERY = 5.0
+"""Seconds between two looks after the models."""
+COMPLAINTS = 60.0
+"""Seconds between two lines of the log about the same shadow."""
+
+log = logging.getLogger("gappletron.service")
+encode_json = msgspec.json.Encoder().encode
+
+
+class Key(NamedTuple):
+    """An idempotency key: a name for the request, and what tells its content from another's."""
+
+    name: str
+    fingerprint: bytes
+
+
+class HostedModel:
+    """A model with its name, its shadows and its limits.
+
+    Its public methods without ``async`` are the steps that requests ask for; :meth:`carry_out` makes those durable
+    that change the model.
+
+    :param name: in the addresses, and on the page.
+    :param model: what :meth:`gappletron.Online.open` returned.
+    :param shadows: models that follow the decisions of this one and learn from the same feedback. They must have the
+        same graph, and take the same kind of x.
+    :param max_waiting: so many receipts may wait for feedback; then decisions are refused. By default they are not:
+        the oldest receipts expire.
+    :param alpha: the intervals of the estimates hold with probability 1 - alpha.
+    :param strict: refuse records whose columns are not those that the encoder declares; by default they are counted.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: Online,
+        *,
+        shadows: Iterable[HostedModel] = (),
+        max_waiting: int | None = None,
+        alpha: float = 0.05,
+        strict: bool = False,
+    ) -> None:
+        self.name, self.model, self.max_waiting, self.alpha = name, model, max_waiting, alpha
+        self.takes_records = model.encoder is not None
+        self.shadows = list(shadows)
+        self.champion: HostedModel | None = None
+        self.commits = Commits(model.commit)
+        self._steps = asyncio.Lock()
+        self.activity = Activity()
+        self.decisions = self.feedback = self.missed = 0
+        """Since the start: decisions, pieces of feedback, and rounds or feedback that a shadow could not follow."""
+        self._reveals: tuple[FeedbackGraph, dict[Label, tuple[Label, ...]]] = (model.graph, {})
+        self._estimates: tuple[float, dict[str, Any], list[dict[str, Any]]] | None = None
+        self._estimating = asyncio.Lock()
+        self._complained = -math.inf
+        self._checker = Checker()
+        self.columns = Columns(model.encoder, is_strict=strict, name=name)
+        for shadow in self.shadows:
+            _check_shadow(self, shadow)
+            shadow.champion = self
+
+    def warm_up(self) -> None:
+        """Compile what batches, predictions, estimates and texts need, before requests come; an error where the model
+        has no monitor, whose estimates most pages show.
+        """
+        self.model.monitor.report(self.alpha)
+        self.model.compile_batches()
+        encoder = self.model.encoder
+        if encoder is not None:
+            encoder.encode("word")
+            encoder.encode({"text": "word", "number": 1.0})
+        self._predict([Sparse([], [])] if encoder is None else ["word"])
+
+    async def carry_out(self, step: Callable[[], Struct], key: Key | None, *, is_long: bool) -> Raw:
+        """Return the answer of a step, or of the request that had the same key, when it is durable.
+
+        A long step takes milliseconds. So there is one in each turn of the loop, and what else is ready has its turn
+        before the next.
+        """
+        if self.champion is not None:
+            raise NotDeciding(
+                f"the model {self.name!r} shadows {self.champion.name!r}, and learns from its decisions alone: send "
+                f"this to {self.champion.name!r}"
+            )
+        model = self.model
+        async with self._steps:
+            with model.hold():
+                answer = None if key is None else model.recall(*key)
+                if answer is None:
+                    answer = encode_json(step())
+                    if key is not None:
+                        model.remember(*key, answer)
+            durable = self.commits.durable()
+            if is_long:
+                await asyncio.sleep(0)  # its write begins, and answers that are stored go out, before the next step
+        if self.shadows:
+            await asyncio.gather(durable, *(shadow._commit_if_possible() for shadow in self.shadows))
+        else:
+            await durable
+        return Raw(answer)
+
+    # ----------------------------------------------------------------------------------- steps that change the model
+
+    def act(self, request: OneRecord | OneVector) -> Decision:
+        """Decide for one row."""
+        return self._decide([request.x])[0]
+
+    def act_many(self, request: ManyRecords | ManyVectors) -> Decisions:
+        """Decide for many rows."""
+        return Decisions(self._decide(request.rows))
+
+    def _decide(self, rows: Sequence[Any]) -> list[Decision]:
+        waiting = self.model.waiting
+        if self.max_waiting is not None and waiting + len(rows) > self.max_waiting:
+            raise TooManyWaiting(
+                f"{waiting:,} receipts wait for feedback, and at most {self.max_waiting:,} may: give feedback first, "
+                "also where the label stayed unseen"
+            )
+        self.columns.check(rows)
+        prepared = self._prepare_rows(rows)
+        receipts = self.model.act_many(prepared)
+        self.columns.count(rows)
+        self.decisions += len(rows)
+        self.activity.count(len(rows))
+        for shadow in self.shadows:
+            shadow._follow(prepared, receipts)
+        return [self._show_decision(receipt) for receipt in receipts]
+
+    def _prepare_rows(self, rows: Sequence[Any]) -> Any:
+        """Return the rows as :meth:`gappletron.Online.act_many` takes them."""
+        if self.takes_records:
+            return list(rows)
+        matrix = _join_sparse(rows) if len(rows) > 1 and not self.shadows else None
+        return [_as_arrays(row) for row in rows] if matrix is None else matrix
+
+    def _show_decision(self, receipt: Receipt) -> Decision:
+        action = receipt.action
+        graph, known = self._reveals
+        if receipt.graph is not graph:
+            graph, known = self._reveals = receipt.graph, {}
+        reveals = known.get(action)
+        if reveals is None:
+            reveals = known[action] = receipt.reveals
+        return Decision(receipt.id, action, receipt.probability, receipt.greedy, reveals)
+
+    def learn(self, request: Feedback) -> Learned:
+        """Learn from the feedback of one decision."""
+        return self.learn_many(ManyFeedbacks([request]))
+
+    def learn_many(self, request: ManyFeedbacks) -> Learned:
+        """Learn from all pieces of feedback, or from none."""
+        pairs = [(each.id, UNSEEN if each.label is UNSET else each.label) for each in request.feedback]
+        self.model.learn_many(pairs)
+        self.feedback += len(pairs)
+        for shadow in self.shadows:
+            shadow._learn_too(pairs)
+        return Learned(len(pairs))
+
+    def forget(self, request: Forget) -> Forgotten:
+        """Wait no more for the feedback of one decision."""
+        return self.forget_many(ForgetMany([request.id]))
+
+    def forget_many(self, request: ForgetMany) -> Forgotten:
+        """Wait no more for the feedback of all these decisions, or of none."""
+        receipts = {name: self.model.receipt(name) for name in request.ids}  # all are there, before one is forgotten
+        for receipt in receipts.values():
+            self.model.forget(receipt)
+        for shadow in self.shadows:
+            shadow._forget_too(receipts)
+        return Forgotten(len(receipts))
+
+    # ------------------------------------------------------------------------------------------------------ following
+
+    def _follow(self, rows: Sequence[Any], receipts: Sequence[Receipt]) -> None:
+        """Take the decisions of the champion for one's own; what goes wrong here is no concern of its clients."""
+        model = self.model
+        with self._shield():
+            self.columns.count(rows)
+        for x, receipt in zip(rows, receipts, strict=True):
+            with self._shield(), model.hold():
+                own = model.follow(x, receipt.action, receipt.probabilities)
+                # Remembered, since feedback may come after a restart.
+                model.remember(*shadow_key(receipt.id), own.id.encode())
+                self.decisions += 1
+
+    def _learn_too(self, pairs: Sequence[tuple[str, Any]]) -> None:
+        """Learn from the feedback of the champion, where the decision was followed."""
+        model = self.model
+        for name, label in pairs:
+            with self._shield(), model.hold():
+                own = model.recall(*shadow_key(name))
+                if own is None:
+                    self.missed += 1
+                    continue
+                model.learn_many([(own.decode(), label)])
+                self.feedback += 1
+
+    def _forget_too(self, ids: Iterable[str]) -> None:
+        """Forget what the champion forgets, where the decision was followed."""
+        model = self.model
+        for name in ids:
+            with self._shield(), model.hold():
+                own = model.recall(*shadow_key(name))
+                if own is not None:
+                    model.forget(own.decode())
+
+    async def _commit_if_possible(self) -> None:
+        with self._shield():
+            await self.commits.durable()
+
+    @contextlib.contextmanager
+    def _shield(self) -> Iterator[None]:
+        """Count what goes wrong inside, and log it now and then, but let nobody else hear of it."""
+        try:
+            yield
+        except Exception as error:
+            self.missed += 1
+            if time.monotonic() - self._complained > COMPLAINTS:
+                self._complained = time.monotonic()
+                log.warning("the shadow %r could not follow (%d so far): %s", self.name, self.missed, error)
+
+    # ---------------------------------------------------------------------------------------------------- looking at it
+
+    def predict(self, request: OneRecord | OneVector) -> Prediction:
+        """Return the class of a row, and the probability of each."""
+        self.columns.check([request.x])
+        ((label, row),) = self._predict([request.x])
+        return Prediction(label, self.model.graph.classes, row)
+
+    def predict_many(self, request: ManyRecords | ManyVectors) -> Predictions:
+        """Return the classes of many rows, with probabilities."""
+        self.columns.check(request.rows)
+        found = [RowPrediction(label, row) for label, row in self._predict(request.rows)]
+        return Predictions(self.model.graph.classes, found)
+
+    def _predict(self, rows: Sequence[Any]) -> Iterable[tuple[Label, list[float]]]:
+        encoder = self.model.encoder
+        X = self._check_vectors(rows) if encoder is None else encoder.vectors(list(rows))
+        return zip(self.model.predict_many(X), self.model.predict_proba(X).tolist(), strict=True)
+
+    def _check_vectors(self, rows: Sequence[Sparse | list[float]]) -> Vectors:
+        """Return vectors, checked one by one."""
+        model = self.model
+        fixed = model.features if model.feature_limit is None else None
+        limit = MOST_FEATURES if fixed is None else fixed
+        return Vectors.joined(
+            [self._checker.vector(tuple(sparse_parts(_as_arrays(row), fixed)), limit) for row in rows]
+        )
+
+    async def describe(self) -> ModelInfo:
+        """Say what the model is, and how well it does."""
+        model, graph = self.model, self.model.graph
+        pending, pending_bytes, pending_age = model.pending_limits
+        report, _ = await self._read_monitor()
+        reveals = [graph.reveals(action) for action in graph.actions]
+        return ModelInfo(
+            name=self.name,
+            shadows=None if self.champion is None else self.champion.name,
+            learner=model.learner.name,
+            graph=GraphInfo(graph.name, graph.classes, graph.actions, reveals),
+            features=model.features,
+            encoder=None if model.encoder is None else model.encoder.to_dict(),
+            columns=self.columns.to_dict() if self.columns.needed else None,
+            example=self.columns.example() if self.takes_records else example_vector(model.features),
+            rounds=model.rounds,
+            waiting=model.waiting,
+            limits=LimitsInfo(
+                **model.limits.to_dict(),
+                spent=model.spent,
+                pending=pending,
+                pending_bytes=pending_bytes,
+                pending_age=pending_age,
+                max_waiting=self.max_waiting,
+            ),
+            problem=self.problem,
+            versions={"gappletron": __version__, "python": platform.python_version(), "numpy": np.__version__},
+            estimates=report,
+        )
+
+    async def estimate(self) -> Estimates:
+        """Return the monitor's report with its curve, for the page."""
+        report, curve = await self._read_monitor()
+        return Estimates(self.name, self.model.rounds, self.model.waiting, report, curve, self.activity.last(ACTIVITY))
+
+    async def report(self) -> dict[str, Any]:
+        """Return the monitor's report, not older than a second."""
+        return (await self._read_monitor())[0]
+
+    async def _read_monitor(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Return the report and the curve, computed in a thread: the monitor is a copy, so that nothing waits."""
+        async with self._estimating:
+            known = self._estimates
+            if known is None or time.monotonic() - known[0] > ESTIMATES_AGE:
+                monitor = self.model.monitor
+                report, curve = await asyncio.to_thread(lambda: (monitor.report(self.alpha).to_dict(), monitor.curve))
+                known = self._estimates = time.monotonic(), report, curve
+            return known[1], known[2]
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with storing what the model does, in one sentence: a commit that failed, or its journal."""
+        if self.commits.failure is not None:
+            return self.commits.failure
+        trouble = self.model.trouble
+        return None if trouble is None else trouble.sentence
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether decisions can be made durable at present."""
+        trouble = self.model.trouble
+        return self.commits.failure is None and (trouble is None or not trouble.stops_writes)
+
+    # --------------------------------------------------------------------------------------------------------- upkeep
+
+    async def tend(self) -> None:
+        """Do what is due although no request comes: commit again what could not be stored, and let receipts expire
+        that have waited too long. What cannot be done is left as the model's problem.
+        """
+        with contextlib.suppress(UserError, OSError):
+            if self.commits.failure is not None:
+                # Where a proxy sends nothing to a server that is not well, no request would try it again.
+                await self.commits.durable()
+            if self.model.pending_limits[2] is not None and self.model.waiting and self.is_storing:
+                with self.model.hold():  # every call lets them expire, and logs it
+                    pass
+                await self.commits.durable()
+
+    async def close(self) -> None:
+        """Write what is left, and close the model."""
+        try:
+            await asyncio.to_thread(self.model.close)
+        finally:
+            self.commits.close()
+
+
+def host_models(models: Mapping[str, Online], champions: Mapping[str, str], **options: Any) -> list[HostedModel]:
+    """Return the models in their order, each with its shadows, which take what their champions take.
+
+    :param champions: the names of the models that shadow others, and of these others.
+    :param options: those of models that are no shadows.
+    """
+    hosted = {name: HostedModel(name, models[name], alpha=options["alpha"]) for name in champions}
+    for name, model in models.items():
+        if name not in champions:
+            shadows = [hosted[each] for each, champion in champions.items() if champion == name]
+            hosted[name] = HostedModel(name, model, shadows=shadows, **options)
+    return [hosted[name] for name in models]
+
+
+async def look_after(models: Sequence[HostedModel], every: float = EVERY) -> None:
+    """Tend the models again and again, and log their problems, until the task is cancelled."""
+    logged: dict[str, str | None] = {}
+    while True:
+        for hosted in models:
+            try:
+                await hosted.tend()
+                problem = hosted.problem
+            except Exception as error:  # the next look must come all the same
+                problem = f"it cannot be looked after ({type(error).__name__}: {error})"
+            if problem is not None and problem != logged.get(hosted.name):
+                log.warning("the model %r: %s", hosted.name, problem)
+            logged[hosted.name] = problem
+        await asyncio.sleep(every)
+
+
+class Activity:
+    """Counts the decisions in each of the last seconds.
+
+    >>> activity = Activity()
+    >>> activity.count(3, now=100.2), activity.count(1, now=100.9), activity.count(5, now=102.0)
+    (None, None, None)
+    >>> activity.last(3, now=103.5)
+    [4, 0, 5]
+    """
+
+    def __init__(self) -> None:
+        self._seconds: deque[tuple[int, int]] = deque(maxlen=ACTIVITY + 1)
+
+    def count(self, decisions: int, now: float | None = None) -> None:
+        """Add decisions to the present second."""
+        second = int(time.monotonic() if now is None else now)
+        if self._seconds and self._seconds[-1][0] == second:
+            decisions += self._seconds.pop()[1]
+        self._seconds.append((second, decisions))
+
+    def last(self, seconds: int, now: float | None = None) -> list[int]:
+        """Return the decisions in each of the last full seconds, the oldest first."""
+        present = int(time.monotonic() if now is None else now)
+        found = dict(self._seconds)
+        return [found.get(second, 0) for second in range(present - seconds, present)]
+
+
+def _as_arrays(x: Sparse | list[float]) -> Any:
+    """Return a vector as the library takes it; arrays are what it is quickest with."""
+    if type(x) is not Sparse:
+        return x
+    try:
+        return np.array(x.indices, np.int64), np.array(x.values, np.float64)
+    except OverflowError:  # an index beyond 64 bits: the library says what is wrong with it
+        return x.indices, x.values
+
+
+def _join_sparse(rows: Sequence[Sparse | list[float]]) -> csr_array | None:
+    """Return sparse rows as a matrix, which is quicker than many arrays; None where one is dense, or wrong: the library
+    says what is wrong with a single row.
+    """
+    sizes = []
+    for row in rows:
+        if type(row) is not Sparse or len(row.indices) != len(row.values):
+            return None
+        sizes.append(len(row.indices))
+    try:
+        indices = np.array(list(chain.from_iterable(row.indices for row in rows)), np.int32)  # type: ignore[union-attr]
+    except OverflowError:
+        return None
+    if indices.size and indices.min() < 0:
+        return None
+    values = np.array(list(chain.from_iterable(row.values for row in rows)), np.float64)  # type: ignore[union-attr]
+    ends = np.zeros(len(rows) + 1, np.int32)
+    np.cumsum(sizes, out=ends[1:])
+    return csr_array((values, indices, ends), shape=(len(rows), int(indices.max(initial=0)) + 1))
+
+
+def shadow_key(receipt: str) -> Key:
+    """Return the key under which a shadow remembers its own receipt for a decision of the champion."""
+    return Key(f"{receipt} /shadow", b"")
+
+
+def _check_shadow(champion: HostedModel, shadow: HostedModel) -> None:
+    """Raise UserError if a model cannot follow the decisions of another."""
+    mine, other = champion.model, shadow.model
+    same = mine.graph.actions == other.graph.actions and mine.graph.classes == other.graph.classes
+    if not same or not np.array_equal(mine.graph.visible, other.graph.visible):
+        raise UserError(
+            f"the model {shadow.name!r} cannot shadow {champion.name!r}, since their graphs differ: make it with the "
+            "same classes, actions and edges"
+        )
+    if (mine.encoder is None) != (other.encoder is None):
+        raise UserError(
+            f"the model {shadow.name!r} cannot shadow {champion.name!r}, since one takes records and the other "
+            "vectors: make both with an encoder, or both without"
+        )
