@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 
 from gappletron import Budget, FeedbackGraph, Limits, Monitor, Player, UserError, interpreted
 from gappletron.data.stream import frozen
-from gappletron.play.limits import NoLimits, pace_until
+from gappletron.play.limits import Clock, NoLimits, pace
 from problems import GRAPHS, random_graph, small_stream
 
 RNG = np.random.default_rng(4)
@@ -232,7 +232,7 @@ def test_no_probability_is_rounded_above_1():
         others = sum(given[:greedy] + given[greedy + 1 :])
         raw = max(raw, given[greedy] + others)
         limited = SimpleNamespace(asked=np.zeros(1), window=np.zeros(1), spent=np.array([5.0, 5.0]), demand=np.zeros(3))
-        pace_until(limited, np.ones(4), 5.0, 100.0, 3.0, 4.0, greedy, p)
+        pace(limited, np.ones(4), 5.0, Clock(100.0, 3.0, 4.0), greedy, p)
         assert p.max() <= 1.0
         assert p.sum() == pytest.approx(1.0, abs=1e-12)
         assert np.count_nonzero(p) == 1
