@@ -17,7 +17,6 @@ ones are added up in a ninth: a window is the first eight slots, everything is a
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -43,40 +42,33 @@ from gappletron.play.confidence import (
     most_hidden,
 )
 
-__all__ = ["NoWatch", "Watch", "Watching", "watch_of"]
+# The slots: 0 to 7 for the blocks of a window, by the number of the block, and one for all rounds before the window.
+BLOCKS, OLDER, SLOTS = 8, 8, 9
 
-BLOCKS = 8
-"""The blocks of a window; their slots are 0 to 7, by the number of the block."""
-OLDER = 8
-"""The slot of all rounds before the window."""
-SLOTS = 9
-
+# The quantities. Each has two processes: 2 q for the hidden excess, 2 q + 1 for the hidden saving.
 POLICY_ERROR, GREEDY_ERROR, POLICY_COST, GREEDY_COST = range(4)
-"""The quantities. Each has two processes: 2 q for the hidden excess, 2 q + 1 for the hidden saving."""
+# The sums of a quantity: of what is known at least and at most, of X, and of the values in rounds whose label was seen.
 KNOWN_LOW, KNOWN_HIGH, HIDDEN, AMONG_SEEN = range(4)
-"""The sums of a quantity: of what is known at least and at most, of X, and of the values in rounds whose label was
-seen."""
+# The counts of a block.
 DECIDED, JUDGED, SEEN, EXPLORED = range(4)
-"""The counts of a block."""
+# Where a watch is: the present block, its first block, its first round.
 BLOCK, FIRST_BLOCK, SINCE = range(3)
-"""Where a watch is: the present block, its first block, its first round."""
 
+# Whose predictions a class's numbers are about. Each has two values, of labels that were missed and that were hit, and
+# each value has two processes: 2 v for what is hidden of it at least, and 2 v + 1 for at most.
 POLICY, GREEDY = range(2)
-"""Whose predictions a class's numbers are about."""
-MISSED_LOW, MISSED_HIGH, HIT_LOW, HIT_HIGH = range(4)
-"""The processes of a class and a predictor."""
+MISSES, HITS = range(2)
+# The sums of a class and a predictor: how often it was predicted; labels of the class that were seen and missed, or
+# hit; the sums of X of either; predictions of the class whose label was seen.
 PREDICTED, MISSED, HIT, MISSED_HIDDEN, HIT_HIDDEN, SEEN_PREDICTED = range(6)
-"""The sums of a class and a predictor: how often it was predicted; labels of the class that were seen and missed, or
-hit; the sums of X of either; predictions of the class whose label was seen."""
 
+# What may be hidden in rounds that wait is counted in units of 2^-32, and what bets may lose there in units of 2^-20,
+# rounded up: the counts are exact.
 UNIT, DUE_UNIT = 4294967296.0, 1048576.0
-"""What may be hidden in rounds that wait is counted in units of 2^-32, and what bets may lose there in units of 2^-20,
-rounded up: the counts are exact."""
 
-POINTS = 256
-"""The most points of a curve; then every second one is dropped."""
-FIRST_STRIDE = 20
-"""The rounds between two points of a short curve."""
+# A curve: the most points, of which every second one is dropped then; the rounds between two points of a short curve;
+# and its columns.
+POINTS, FIRST_STRIDE = 256, 20
 POINT = (
     "round",
     "time",
@@ -84,10 +76,9 @@ POINT = (
     "labels_seen",
     "explored",
 )
-"""The columns of a curve."""
 
+# What the alarm remembers: the window with the lowest upper bound, the last window, and since when it is on.
 BEST_LOW, BEST_HIGH, BEST_END, LAST_LOW, LAST_HIGH, LAST_END, ALARM_SINCE = range(7)
-"""What the alarm remembers: the window with the lowest upper bound, the last window, and since when it is on."""
 
 
 class Sight(NamedTuple):
@@ -114,7 +105,7 @@ class Played(NamedTuple):
 
 
 class Watching(Piece, abstract=True):
-    """The family of what is written down of every round."""
+    """The family of what is written down of every round; by default nothing."""
 
     def declare(self) -> Layout:
         """What is kept; nothing by default."""
@@ -124,28 +115,21 @@ class Watching(Piece, abstract=True):
         """What the methods below need to know of a graph."""
         return ()
 
-    @abstractmethod
     @compiled
     def open_round(self, watched: Any, at: int, now: float) -> None:
         """Before round number `at`: end a block, and draw a point of the curve, where it is time."""
 
-    @abstractmethod
     @compiled
     def note_action(self, watched: Any, sight: Any, graph: GraphArrays, played: Played) -> None:
-        """The action of a round whose feedback comes later; judges the round if the action shows nothing.
+        """Note the action of a round whose feedback comes later; judge the round if the action shows nothing."""
 
-        `own` is the learner's own distribution where it follows the decisions of another, and else empty.
-        """
-
-    @abstractmethod
     @compiled
     def note_feedback(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
-        """The feedback of a round: its label, or -1 where the action hid it."""
+        """Note the feedback of a round: its label, or -1 where the action hid it."""
 
-    @abstractmethod
     @compiled
     def note_round(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
-        """The action and the feedback of a round at once."""
+        """Note the action and the feedback of a round at once."""
 
 
 class NoWatch(Watching):
@@ -154,18 +138,6 @@ class NoWatch(Watching):
     >>> NoWatch()
     NoWatch()
     """
-
-    def open_round(self, watched: Any, at: int, now: float) -> None:
-        pass
-
-    def note_action(self, watched: Any, sight: Any, graph: GraphArrays, played: Played) -> None:
-        pass
-
-    def note_feedback(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
-        pass
-
-    def note_round(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
-        pass
 
 
 class Watch(Watching):
@@ -247,11 +219,11 @@ class Watch(Watching):
 
     def note_action(self, watched: Any, sight: Any, graph: GraphArrays, played: Played) -> None:
         count_action(watched, sight, graph, played)
-        block = played.at // (self.window // BLOCKS)
+        slot = find_slot(watched, self.window, played.at)
         if sight.shows[played.action]:
-            wait(watched, sight, graph, block, played, 1)
+            wait(watched, sight, graph, slot, played, 1)
         else:
-            judge(watched, sight, graph, block, played, -1)
+            judge(watched, sight, graph, slot, played, -1)
 
     def note_feedback(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
         at, action, since = played.at, played.action, watched.place[SINCE]
@@ -260,17 +232,17 @@ class Watch(Watching):
             return  # of before the watch, or judged when the action was played
         if graph.revealing[action] and not seen:
             return  # the label is of a class that was added since: it is none of the round's
-        block = at // (self.window // BLOCKS)
-        wait(watched, sight, graph, block, played, -1)
-        judge(watched, sight, graph, block, played, label if seen else -1)
+        slot = find_slot(watched, self.window, at)
+        wait(watched, sight, graph, slot, played, -1)
+        judge(watched, sight, graph, slot, played, label if seen else -1)
 
     def note_round(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
         count_action(watched, sight, graph, played)
-        judge(watched, sight, graph, played.at // (self.window // BLOCKS), played, label)
+        judge(watched, sight, graph, find_slot(watched, self.window, played.at), played, label)
 
 
 def watch_of(given: Any) -> Watching:
-    """The watch that an argument means: None and False are none, True is the default one.
+    """Return the watch that an argument means: None and False are none, True is the default one.
 
     >>> watch_of(True), watch_of(None)
     (Watch(window=10000, alpha=0.05), NoWatch())
@@ -301,8 +273,9 @@ def check_saved(watch: Watching, saved: Mapping[str, NDArray[Any]], rounds: int)
 
 
 @helper
-def slot_of(watched: Any, block: int) -> int:
-    """Where the rounds of a block are counted."""
+def find_slot(watched: Any, window: int, at: int) -> int:
+    """Return the slot in which round number `at` is counted."""
+    block = at // (window // BLOCKS)
     return block % BLOCKS if block > watched.place[BLOCK] - BLOCKS else OLDER
 
 
@@ -336,24 +309,27 @@ def note_scale(scales: Floats, scale: float) -> None:
         scales[1] = max(scales[1], scale)
 
 
+@helper
+def copy(source: Floats, target: Floats) -> None:
+    """Copy the entries of one array to another."""
+    for i in range(source.size):
+        target[i] = source[i]
+
+
 @seldom
 def begin_costs(watched: Any) -> None:
-    """So far a cost was a mistake: what is known of one is known of the other."""
+    """Begin to keep costs apart. So far a cost was a mistake: what is known of one is known of the other."""
     watched.costly[0] = 1
     for slot in range(SLOTS):
         for q in range(2):
-            for i in range(4):
-                watched.sums[slot, 2 + q, i] = watched.sums[slot, q, i]
-            for j in range(BETS):
-                watched.losses[slot, 2 + q, j] = watched.losses[slot, q, j]
-                watched.loss_logs[slot, 2 + q, j] = watched.loss_logs[slot, q, j]
-            for j in range(BETS + 1):
-                watched.opened[slot, 2 + q, j] = watched.opened[slot, q, j]
+            copy(watched.sums[slot, q], watched.sums[slot, 2 + q])
+            copy(watched.losses[slot, q], watched.losses[slot, 2 + q])
+            copy(watched.loss_logs[slot, q], watched.loss_logs[slot, 2 + q])
+            copy(watched.opened[slot, q], watched.opened[slot, 2 + q])
             watched.waiting[slot, 2 + q] = watched.waiting[slot, q]
         for process in range(4):
-            for j in range(BETS):
-                watched.wealth[slot, 4 + process, j] = watched.wealth[slot, process, j]
-                watched.logs[slot, 4 + process, j] = watched.logs[slot, process, j]
+            copy(watched.wealth[slot, process], watched.wealth[slot, 4 + process])
+            copy(watched.logs[slot, process], watched.logs[slot, 4 + process])
         if watched.counts[slot, DECIDED] > 0:
             for who in range(2):
                 note_scale(watched.scales[slot, who], 1.0)
@@ -370,32 +346,53 @@ def extremes(graph: GraphArrays, action: int, values: Floats) -> tuple[float, fl
     return least, most
 
 
+class Value(NamedTuple):
+    """What a quantity means in a round: its value at a label y is the expected value at y of the learner's own
+    distribution, or the cost of an action, or its mistake.
+    """
+
+    is_policy: bool
+    by_expected: bool
+    by_cost: bool
+    expected: Floats
+
+
 @helper
-def value_range(
-    graph: GraphArrays, action: int, target: int, expected: Floats, by_expected: bool, by_cost: bool
-) -> tuple[float, float]:
-    """(m_a, M_a) of the value of `target` at the action a: of its expected values, its costs, or its mistakes."""
+def find_value(watched: Any, graph: GraphArrays, q: int, played: Played) -> Value:
+    """Return what quantity q means in this round."""
+    is_policy, by_cost = q % 2 == 0, q >= POLICY_COST and graph.has_costs
+    by_expected = is_policy and played.own.size > 0
     if by_expected:
-        return extremes(graph, action, expected)
-    if by_cost:
+        expect(watched, graph, played.own, by_cost)
+    return Value(is_policy, by_expected, by_cost, watched.expected)
+
+
+@helper
+def range_at(graph: GraphArrays, value: Value, action: int, greedy: int) -> tuple[float, float]:
+    """Return (m_a, M_a) at the action a: the least and the largest value over the labels that it hides."""
+    target = action if value.is_policy else greedy
+    if value.by_expected:
+        return extremes(graph, action, value.expected)
+    if value.by_cost:
         return extremes(graph, action, graph.costs[target])
     surely = target >= graph.visible.shape[1] or graph.visible[action, target]
     return (1.0 if surely else 0.0), 1.0
 
 
 @helper
-def value_at(graph: GraphArrays, target: int, y: int, expected: Floats, by_expected: bool, by_cost: bool) -> float:
-    """The value of `target` at the label y."""
-    if by_expected:
-        return expected[y]
-    if by_cost:
+def value_at(graph: GraphArrays, value: Value, action: int, greedy: int, y: int) -> float:
+    """Return the value at the label y, where `action` is played."""
+    target = action if value.is_policy else greedy
+    if value.by_expected:
+        return value.expected[y]
+    if value.by_cost:
         return graph.costs[target, y]
     return 1.0 * (target != y)
 
 
 @helper
 def expect(watched: Any, graph: GraphArrays, own: Floats, by_cost: bool) -> None:
-    """The expected mistake, or cost, of the learner's own distribution at every label, in `watched.expected`."""
+    """Fill `watched.expected` with the expected mistake, or cost, of the learner's own distribution at every label."""
     for y in range(graph.visible.shape[1]):
         if by_cost:
             total = 0.0
@@ -424,16 +421,16 @@ def largest_x(graph: GraphArrays, probabilities: Floats) -> float:
 
 
 @seldom
-def wait(watched: Any, sight: Any, graph: GraphArrays, block: int, played: Played, sign: int) -> None:
+def wait(watched: Any, sight: Any, graph: GraphArrays, slot: int, played: Played, sign: int) -> None:
     """Add to what may be hidden, or lost, in rounds that wait for feedback; or (sign -1) take it away."""
-    action, slot, largest = played.action, slot_of(watched, block), largest_x(graph, played.probabilities)
+    action, largest = played.action, largest_x(graph, played.probabilities)
     first = first_stake(largest)
     if first < BETS:
         watched.due[slot, first] += sign * math.ceil(largest * DUE_UNIT)
     if graph.revealing[action]:
         return
     for q in range(4 if watched.costly[0] > 0 else 2):
-        low, high = range_played(watched, graph, q, played)
+        low, high = range_at(graph, find_value(watched, graph, q, played), action, played.greedy)
         if high > low:
             scale = scale_of(sight, graph, played.own, q % 2 == 0, q >= POLICY_COST)
             watched.waiting[slot, q] += sign * in_units((high - low) / scale)
@@ -441,19 +438,8 @@ def wait(watched: Any, sight: Any, graph: GraphArrays, block: int, played: Playe
         if not graph.visible[action, k]:
             for who in range(2):
                 share = predicted_share(k, played, who)
-                watched.class_waiting[k, who, 0] += sign * in_units(max(0.0, 1.0 - share))
-                watched.class_waiting[k, who, 1] += sign * in_units(share)
-
-
-@helper
-def range_played(watched: Any, graph: GraphArrays, q: int, played: Played) -> tuple[float, float]:
-    """(m_a, M_a) of a quantity, for the action a that was played."""
-    is_policy, by_cost = q % 2 == 0, q >= POLICY_COST and graph.has_costs
-    by_expected = is_policy and played.own.size > 0
-    if by_expected:
-        expect(watched, graph, played.own, by_cost)
-    target = played.action if is_policy else played.greedy
-    return value_range(graph, played.action, target, watched.expected, by_expected, by_cost)
+                watched.class_waiting[k, who, MISSES] += sign * in_units(max(0.0, 1.0 - share))
+                watched.class_waiting[k, who, HITS] += sign * in_units(share)
 
 
 @helper
@@ -470,63 +456,57 @@ def predicted_share(k: int, played: Played, who: int) -> float:
 
 
 @seldom
-def judge(watched: Any, sight: Any, graph: GraphArrays, block: int, played: Played, label: int) -> None:
+def judge(watched: Any, sight: Any, graph: GraphArrays, slot: int, played: Played, label: int) -> None:
     """Take in what is known of a round: its label, or -1, that the action hid it."""
-    slot = slot_of(watched, block)
     watched.counts[slot, JUDGED] += 1
     watched.counts[slot, SEEN] += label >= 0
     first = first_stake(largest_x(graph, played.probabilities))
     for q in range(4 if watched.costly[0] > 0 else 2):
-        judge_quantity(watched, sight, graph, slot, q, first, played, label)
+        value = find_value(watched, graph, q, played)
+        scale = scale_of(sight, graph, played.own, value.is_policy, value.by_cost)
+        if label >= 0:
+            bet_on_quantity(watched, graph, slot, q, value, scale, first, played, label)
+        else:
+            low, high = range_at(graph, value, played.action, played.greedy)
+            watched.sums[slot, q, KNOWN_LOW] += low
+            watched.sums[slot, q, KNOWN_HIGH] += high
+            if high > low:
+                watched.opened[slot, q, first] += (high - low) / scale
     judge_classes(watched, graph, first, played, label)
 
 
 @helper
-def judge_quantity(
+def bet_on_quantity(
     watched: Any,
-    sight: Any,
     graph: GraphArrays,
     slot: int,
     q: int,
+    value: Value,
+    scale: float,
     first: int,
     played: Played,
     label: int,
 ) -> None:
-    """The known part of a value, and the bets on what stayed hidden of it; those on the excess itself from the first
-    stake on.
+    """Count the value of a round whose label was seen, and bet on what stayed hidden of such values; on the excess
+    itself from the first stake on.
     """
-    expected, sums = watched.expected, watched.sums
-    probabilities, own, greedy = played.probabilities, played.own, played.greedy
-    is_policy, by_cost = q % 2 == 0, q >= POLICY_COST and graph.has_costs
-    by_expected = is_policy and own.size > 0
-    scale = scale_of(sight, graph, own, is_policy, by_cost)
-    if label < 0:
-        low, high = range_played(watched, graph, q, played)
-        sums[slot, q, KNOWN_LOW] += low
-        sums[slot, q, KNOWN_HIGH] += high
-        if high > low:
-            watched.opened[slot, q, first] += (high - low) / scale
-        return
-    if by_expected:
-        expect(watched, graph, own, by_cost)
-    target = played.action if is_policy else greedy
-    value = value_at(graph, target, label, expected, by_expected, by_cost)
-    sums[slot, q, KNOWN_LOW] += value
-    sums[slot, q, KNOWN_HIGH] += value
-    sums[slot, q, AMONG_SEEN] += value
+    probabilities, greedy, sums = played.probabilities, played.greedy, watched.sums[slot, q]
+    known = value_at(graph, value, played.action, greedy, label)
+    sums[KNOWN_LOW] += known
+    sums[KNOWN_HIGH] += known
+    sums[AMONG_SEEN] += known
     propensity = excess = saving = 0.0
     for i in range(probabilities.size):
         p = probabilities[i]
         if graph.observers[label, i]:
             propensity += p
         elif p > 0.0:
-            target = i if is_policy else greedy
-            low, high = value_range(graph, i, target, expected, by_expected, by_cost)
-            value = value_at(graph, target, label, expected, by_expected, by_cost)
-            excess += p * (value - low)
-            saving += p * (high - value)
+            low, high = range_at(graph, value, i, greedy)
+            missed = value_at(graph, value, i, greedy, label)
+            excess += p * (missed - low)
+            saving += p * (high - missed)
     if excess > 0.0:
-        sums[slot, q, HIDDEN] += excess / propensity
+        sums[HIDDEN] += excess / propensity
         bet(watched.wealth[slot, 2 * q], watched.logs[slot, 2 * q], excess / propensity / scale)
         lose(watched.losses[slot, q], watched.loss_logs[slot, q], excess / propensity / scale, first)
     if saving > 0.0:
@@ -550,9 +530,9 @@ def judge_classes(watched: Any, graph: GraphArrays, first: int, played: Played, 
                 for who in range(2):
                     share = predicted_share(k, played, who)
                     if share < 1.0:
-                        watched.class_opened[k, who, 0, first] += 1.0 - share
+                        watched.class_opened[k, who, MISSES, first] += 1.0 - share
                     if share > 0.0:
-                        watched.class_opened[k, who, 1, first] += share
+                        watched.class_opened[k, who, HITS, first] += share
 
 
 @helper
@@ -589,19 +569,16 @@ def bet_on_classes(watched: Any, graph: GraphArrays, first: int, played: Played,
                 else:
                     hit = hiding * predicted_share(k, played, who)
                 missed = max(0.0, hiding - hit)
-                bet_on_class(watched.class_wealth[k, who], watched.class_logs[k, who], missed, hit, k == label)
+                side = 0 if k == label else 1  # that there is more hidden of the class, or less
+                wealth, logs = watched.class_wealth[k, who], watched.class_logs[k, who]
+                bet(wealth[2 * MISSES + side], logs[2 * MISSES + side], missed)
+                bet(wealth[2 * HITS + side], logs[2 * HITS + side], hit)
                 if k == label:
+                    losses, loss_logs = watched.class_losses[k, who], watched.class_loss_logs[k, who]
                     watched.class_sums[k, who, MISSED_HIDDEN] += missed
                     watched.class_sums[k, who, HIT_HIDDEN] += hit
-                    lose(watched.class_losses[k, who, 0], watched.class_loss_logs[k, who, 0], missed, first)
-                    lose(watched.class_losses[k, who, 1], watched.class_loss_logs[k, who, 1], hit, first)
-
-
-@helper
-def bet_on_class(wealth: Floats, logs: Floats, missed: float, hit: float, is_label: bool) -> None:
-    """The bets on one class and predictor: that there is more hidden of it, or less."""
-    bet(wealth[MISSED_LOW if is_label else MISSED_HIGH], logs[MISSED_LOW if is_label else MISSED_HIGH], missed)
-    bet(wealth[HIT_LOW if is_label else HIT_HIGH], logs[HIT_LOW if is_label else HIT_HIGH], hit)
+                    lose(losses[MISSES], loss_logs[MISSES], missed, first)
+                    lose(losses[HITS], loss_logs[HITS], hit, first)
 
 
 @helper
@@ -627,19 +604,8 @@ def hide(watched: Any, graph: GraphArrays, probabilities: Floats, label: int) ->
 
 
 @helper
-def add_logs(watched: Any, process: int, slots: int) -> None:
-    """The logarithms of a process over the first slots, in `watched.total`."""
-    for j in range(BETS):
-        logs, wealth = 0.0, 1.0
-        for slot in range(slots):
-            logs += watched.logs[slot, process, j]
-            wealth *= watched.wealth[slot, process, j]
-        watched.total[j] = logs + math.log(wealth)
-
-
-@helper
 def sum_of(watched: Any, q: int, which: int, slots: int) -> float:
-    """One of the sums of a quantity over the first slots."""
+    """Return one of the sums of a quantity over the first slots."""
     total = 0.0
     for slot in range(slots):
         total += watched.sums[slot, q, which]
@@ -648,7 +614,7 @@ def sum_of(watched: Any, q: int, which: int, slots: int) -> float:
 
 @helper
 def count_of(watched: Any, which: int, slots: int) -> int:
-    """One of the counts over the first slots."""
+    """Return one of the counts over the first slots."""
     total = 0
     for slot in range(slots):
         total += watched.counts[slot, which]
@@ -656,61 +622,113 @@ def count_of(watched: Any, which: int, slots: int) -> int:
 
 
 @helper
-def add_losses(watched: Any, q: int, slots: int) -> None:
-    """Of the bets on the hidden excess over the first slots: their logarithms, with all that rounds that wait may take,
-    in `watched.lost`; and what may be hidden in rounds that they do not cover, in `watched.outside`.
-    """
-    outside = 0.0
-    for j in range(BETS - 1, -1, -1):
-        logs, wealth = 0.0, 1.0
+def add_logs(logs: Floats, wealth: Floats, slots: int, out: Floats) -> None:
+    """Fill `out` with the logarithms of a process over the first slots."""
+    for j in range(BETS):
+        total, product = 0.0, 1.0
         for slot in range(slots):
-            logs += watched.loss_logs[slot, q, j]
-            wealth *= watched.losses[slot, q, j]
-            outside += watched.opened[slot, q, j + 1]
-        watched.lost[j] = logs + math.log(wealth)
-        watched.outside[j] = outside
-    subtract_due(watched, slots)
+            total += logs[slot, j]
+            product *= wealth[slot, j]
+        out[j] = total + math.log(product)
+
+
+class Bets(NamedTuple):
+    """The bets on one value, with a row for each slot: those that much of it is hidden, those that little is, those
+    that lose where something is hidden, and what may be hidden in judged rounds, by the first stake that bets there.
+    """
+
+    logs: Floats
+    wealth: Floats
+    against_logs: Floats
+    against_wealth: Floats
+    loss_logs: Floats
+    losses: Floats
+    opened: Floats
 
 
 @helper
-def subtract_due(watched: Any, slots: int) -> None:
-    """Take from `watched.lost` what rounds of the first slots that wait may take."""
-    due = 0
-    for j in range(BETS):
+def bets_on_quantity(watched: Any, q: int) -> Bets:
+    """Return the bets on a quantity."""
+    logs, wealth = watched.logs, watched.wealth
+    return Bets(
+        logs[:, 2 * q],
+        wealth[:, 2 * q],
+        logs[:, 2 * q + 1],
+        wealth[:, 2 * q + 1],
+        watched.loss_logs[:, q],
+        watched.losses[:, q],
+        watched.opened[:, q],
+    )
+
+
+@helper
+def bets_on_class(watched: Any, k: int, who: int, value: int) -> Bets:
+    """Return the bets on the labels of class k that were missed, or hit, of which all rounds are one slot."""
+    logs, wealth = watched.class_logs[k, who], watched.class_wealth[k, who]
+    return Bets(
+        logs[2 * value : 2 * value + 1],
+        wealth[2 * value : 2 * value + 1],
+        logs[2 * value + 1 : 2 * value + 2],
+        wealth[2 * value + 1 : 2 * value + 2],
+        watched.class_loss_logs[k, who, value : value + 1],
+        watched.class_losses[k, who, value : value + 1],
+        watched.class_opened[k, who, value : value + 1],
+    )
+
+
+@helper
+def opened_of(bets: Bets, slots: int) -> float:
+    """Return what may be hidden in judged rounds of the first slots, the sum of (M_a - m_a) / d over the unseen."""
+    total = 0.0
+    for slot in range(slots):
+        for first in range(BETS + 1):
+            total += bets.opened[slot, first]
+    return total
+
+
+@helper
+def hidden_at_least(watched: Any, bets: Bets, slots: int, level: float) -> float:
+    """Return a lower bound on what is hidden, in units of d, in all rounds of the first slots, also those that wait."""
+    add_logs(bets.logs, bets.wealth, slots, watched.total)
+    return least_hidden(watched.total, level)
+
+
+@helper
+def hidden_at_most(
+    watched: Any, bets: Bets, slots: int, due_slots: int, opened: float, waiting: float, level: float
+) -> float:
+    """Return an upper bound on what is hidden, in units of d, in the judged rounds of the first slots.
+
+    The bets on the hidden sum itself have lost all that rounds that wait may take, and there may be more of it in
+    rounds that they do not cover.
+    """
+    add_logs(bets.against_logs, bets.against_wealth, slots, watched.total)
+    add_logs(bets.loss_logs, bets.losses, slots, watched.lost)
+    outside, due = 0.0, 0
+    for j in range(BETS - 1, -1, -1):
         for slot in range(slots):
+            outside += bets.opened[slot, j + 1]
+        watched.outside[j] = outside
+    for j in range(BETS):
+        for slot in range(due_slots):
             due += watched.due[slot, j]
         watched.lost[j] -= CHORD * STAKES[j] * (due / DUE_UNIT)
+    return most_hidden(watched.total, opened + waiting, watched.lost, watched.outside, opened, level)
 
 
 @helper
-def class_total_between(watched: Any, k: int, who: int, is_hit: int, level: float) -> tuple[float, float]:
-    """How many labels of class k were missed (is_hit 0) or hit (1) in the judged rounds, at least and at most."""
-    known = watched.class_sums[k, who, HIT if is_hit else MISSED]
-    opened = 0.0
-    for first in range(BETS + 1):
-        opened += watched.class_opened[k, who, is_hit, first]
-    waiting = watched.class_waiting[k, who, is_hit] / UNIT
-    low_process, high_process = (HIT_LOW, HIT_HIGH) if is_hit else (MISSED_LOW, MISSED_HIGH)
-    for j in range(BETS):
-        watched.total[j] = watched.class_logs[k, who, low_process, j]
-        watched.total[j] += math.log(watched.class_wealth[k, who, low_process, j])
-    low = known + max(0.0, least_hidden(watched.total, level) - waiting)
-    outside = 0.0
-    for j in range(BETS - 1, -1, -1):
-        watched.total[j] = watched.class_logs[k, who, high_process, j]
-        watched.total[j] += math.log(watched.class_wealth[k, who, high_process, j])
-        watched.lost[j] = watched.class_loss_logs[k, who, is_hit, j]
-        watched.lost[j] += math.log(watched.class_losses[k, who, is_hit, j])
-        outside += watched.class_opened[k, who, is_hit, j + 1]
-        watched.outside[j] = outside
-    subtract_due(watched, SLOTS)
-    high = known + most_hidden(watched.total, opened + waiting, watched.lost, watched.outside, opened, level)
+def class_total_between(watched: Any, k: int, who: int, value: int, level: float) -> tuple[float, float]:
+    """Return how many labels of class k were missed, or hit, in the judged rounds, at least and at most."""
+    known = watched.class_sums[k, who, MISSED + value]
+    bets, waiting = bets_on_class(watched, k, who, value), watched.class_waiting[k, who, value] / UNIT
+    low = known + max(0.0, hidden_at_least(watched, bets, 1, level) - waiting)
+    high = known + hidden_at_most(watched, bets, 1, SLOTS, opened_of(bets, 1), waiting, level)
     return min(low, high), high
 
 
 @helper
 def scale_between(watched: Any, q: int, slots: int) -> tuple[float, float]:
-    """The least and the largest d of a quantity over the first slots; 1 for mistakes, and where there is none."""
+    """Return the least and the largest d of a quantity over the first slots; 1 for mistakes, and where there is none."""
     if q < POLICY_COST:
         return 1.0, 1.0
     least, most = math.inf, 0.0
@@ -722,44 +740,19 @@ def scale_between(watched: Any, q: int, slots: int) -> tuple[float, float]:
 
 
 @helper
-def waiting_of(watched: Any, q: int, slots: int) -> float:
-    """What may be hidden in rounds of the first slots that wait, in units of d."""
-    waiting = 0.0
-    for slot in range(slots):
-        waiting += watched.waiting[slot, q] / UNIT
-    return waiting
-
-
-@helper
-def opened_of(watched: Any, q: int, slots: int) -> float:
-    """What may be hidden in judged rounds of the first slots, the sum of (M_a - m_a) / d over the unseen ones."""
-    total = 0.0
-    for slot in range(slots):
-        for first in range(BETS + 1):
-            total += watched.opened[slot, q, first]
-    return total
-
-
-@helper
-def hidden_at_least(watched: Any, q: int, slots: int, level: float) -> float:
-    """A lower bound on the hidden excess of all rounds of the first slots, those that wait included."""
-    add_logs(watched, 2 * q, slots)
-    return least_hidden(watched.total, level) * scale_between(watched, q, slots)[0]
-
-
-@helper
 def total_between(watched: Any, q: int, slots: int, level: float) -> tuple[float, float]:
-    """The sum of a quantity over the judged rounds of the first slots lies between these two."""
+    """Return two numbers between which the sum of a quantity over the judged rounds of the first slots lies."""
     known_low, known_high = sum_of(watched, q, KNOWN_LOW, slots), sum_of(watched, q, KNOWN_HIGH, slots)
-    opened = opened_of(watched, q, slots)
+    bets = bets_on_quantity(watched, q)
+    opened = opened_of(bets, slots)
     if opened == 0.0:
         return known_low, known_low  # nothing is hidden in rounds that were judged
     least_scale, most_scale = scale_between(watched, q, slots)
-    waiting = waiting_of(watched, q, slots)
-    low = known_low + max(0.0, hidden_at_least(watched, q, slots, level) - waiting * most_scale)
-    add_logs(watched, 2 * q + 1, slots)
-    add_losses(watched, q, slots)
-    hidden = most_hidden(watched.total, opened + waiting, watched.lost, watched.outside, opened, level)
+    waiting = 0.0  # what may be hidden in rounds that wait
+    for slot in range(slots):
+        waiting += watched.waiting[slot, q] / UNIT
+    low = known_low + max(0.0, hidden_at_least(watched, bets, slots, level) * least_scale - waiting * most_scale)
+    hidden = hidden_at_most(watched, bets, slots, slots, opened, waiting, level)
     high = min(known_low + hidden * most_scale, known_high - (opened - hidden) * least_scale)
     high = max(high, known_low)
     return min(low, high), high
@@ -767,7 +760,7 @@ def total_between(watched: Any, q: int, slots: int, level: float) -> tuple[float
 
 @helper
 def estimate_of(watched: Any, q: int, slots: int, low: float, high: float) -> float:
-    """The known part and the inversely weighted hidden part, within the bounds."""
+    """Return the known part and the inversely weighted hidden part, within the bounds."""
     return min(high, max(low, sum_of(watched, q, KNOWN_LOW, slots) + sum_of(watched, q, HIDDEN, slots)))
 
 
@@ -822,31 +815,14 @@ def end_block(watched: Any, at: int, alpha: float) -> None:
         look_for_drift(watched, at, alpha)
     slot = (last + 1) % BLOCKS
     for process in range(8):
-        for j in range(BETS):
-            watched.logs[OLDER, process, j] += watched.logs[slot, process, j] + math.log(
-                watched.wealth[slot, process, j]
-            )
-            watched.logs[slot, process, j] = 0.0
-            watched.wealth[slot, process, j] = 1.0
+        drain_logs(watched.logs[slot, process], watched.wealth[slot, process], watched.logs[OLDER, process])
     for q in range(4):
-        for i in range(4):
-            watched.sums[OLDER, q, i] += watched.sums[slot, q, i]
-            watched.sums[slot, q, i] = 0.0
-        for j in range(BETS):
-            watched.loss_logs[OLDER, q, j] += watched.loss_logs[slot, q, j] + math.log(watched.losses[slot, q, j])
-            watched.loss_logs[slot, q, j] = 0.0
-            watched.losses[slot, q, j] = 1.0
-        for j in range(BETS + 1):
-            watched.opened[OLDER, q, j] += watched.opened[slot, q, j]
-            watched.opened[slot, q, j] = 0.0
-        watched.waiting[OLDER, q] += watched.waiting[slot, q]
-        watched.waiting[slot, q] = 0
-    for j in range(BETS + 1):
-        watched.due[OLDER, j] += watched.due[slot, j]
-        watched.due[slot, j] = 0
-    for i in range(4):
-        watched.counts[OLDER, i] += watched.counts[slot, i]
-        watched.counts[slot, i] = 0
+        drain(watched.sums[slot, q], watched.sums[OLDER, q])
+        drain_logs(watched.loss_logs[slot, q], watched.losses[slot, q], watched.loss_logs[OLDER, q])
+        drain(watched.opened[slot, q], watched.opened[OLDER, q])
+    drain(watched.waiting[slot], watched.waiting[OLDER])
+    drain(watched.due[slot], watched.due[OLDER])
+    drain(watched.counts[slot], watched.counts[OLDER])
     for who in range(2):
         for i in range(2):
             note_scale(watched.scales[OLDER, who], watched.scales[slot, who, i])
@@ -854,8 +830,25 @@ def end_block(watched: Any, at: int, alpha: float) -> None:
 
 
 @helper
+def drain(source: Any, target: Any) -> None:
+    """Move all that one array holds to another."""
+    for i in range(source.size):
+        target[i] += source[i]
+        source[i] = 0
+
+
+@helper
+def drain_logs(logs: Floats, wealth: Floats, target: Floats) -> None:
+    """Move the logarithms of a process to those of another, and let it start anew."""
+    for j in range(logs.size):
+        target[j] += logs[j] + math.log(wealth[j])
+        logs[j] = 0.0
+        wealth[j] = 1.0
+
+
+@helper
 def share_of_window(alpha: float, start: int) -> float:
-    """alpha / ((b + 1)(b + 2)) for the window that starts with block b of a watch: these add up to alpha."""
+    """Return alpha / ((b + 1)(b + 2)) for the window that starts with block b of a watch: these add up to alpha."""
     return alpha / ((start + 1.0) * (start + 2.0))
 
 
@@ -873,7 +866,8 @@ def look_for_drift(watched: Any, at: int, alpha: float) -> None:
     level = math.log(4.0 / share_of_window(alpha, start))
     rounds = 1.0 * count_of(watched, DECIDED, BLOCKS)
     unjudged = rounds - count_of(watched, JUDGED, BLOCKS)
-    least = sum_of(watched, GREEDY_ERROR, KNOWN_LOW, BLOCKS) + hidden_at_least(watched, GREEDY_ERROR, BLOCKS, level)
+    bets = bets_on_quantity(watched, GREEDY_ERROR)  # their d is 1
+    least = sum_of(watched, GREEDY_ERROR, KNOWN_LOW, BLOCKS) + hidden_at_least(watched, bets, BLOCKS, level)
     most = total_between(watched, GREEDY_ERROR, BLOCKS, level)[1] + unjudged
     low = mean_at_least(min(least, rounds), rounds, level)
     high = mean_at_most(most, rounds, level)
