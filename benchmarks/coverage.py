@@ -26,11 +26,11 @@ from gappletron.graphs.graph import open_graph
 from gappletron.kernel.pieces import entry
 from gappletron.kernel.state import Sizes, State
 from gappletron.play.rounds import draw, new_tally
+from gappletron.play.values import Played
 from gappletron.play.watch import (
     ALARM_SINCE,
     BLOCKS,
     SLOTS,
-    Played,
     class_total_between,
     share_of_window,
     total_between,

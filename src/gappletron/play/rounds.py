@@ -27,7 +27,8 @@ from gappletron.kernel.packed import Packed, unpacked
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.learners.learner import Decision, Learner, Round, cost_of
 from gappletron.play.limits import Limiting, NoLimits
-from gappletron.play.watch import NoWatch, Played, Watching
+from gappletron.play.values import Played
+from gappletron.play.watch import NoWatch, Watching
 
 __all__ = [
     "Counts",

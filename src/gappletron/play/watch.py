@@ -31,16 +31,20 @@ from gappletron.kernel.pieces import Piece, compiled, helper, seldom
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.play.confidence import (
     BETS,
-    CHORD,
-    STAKES,
+    DUE_UNIT,
+    LITTLE,
+    MUCH,
+    Bets,
     bet,
     first_stake,
-    least_hidden,
+    hidden_at_least,
+    hidden_at_most,
     lose,
     mean_at_least,
     mean_at_most,
-    most_hidden,
+    opened_in,
 )
+from gappletron.play.values import Played, find_value, largest_x, predicted_share, range_at, value_at, weigh_hidden
 
 # The slots: 0 to 7 for the blocks of a window, by the number of the block, and one for all rounds before the window.
 BLOCKS, OLDER, SLOTS = 8, 8, 9
@@ -62,9 +66,7 @@ MISSES, HITS = range(2)
 # hit; the sums of X of either; predictions of the class whose label was seen.
 PREDICTED, MISSED, HIT, MISSED_HIDDEN, HIT_HIDDEN, SEEN_PREDICTED = range(6)
 
-# What may be hidden in rounds that wait is counted in units of 2^-32, and what bets may lose there in units of 2^-20,
-# rounded up: the counts are exact.
-UNIT, DUE_UNIT = 4294967296.0, 1048576.0
+UNIT = 4294967296.0  # what may be hidden in rounds that wait is counted in units of 2^-32, rounded up: exactly
 
 # A curve: the most points, of which every second one is dropped then; the rounds between two points of a short curve;
 # and its columns.
@@ -90,18 +92,6 @@ class Sight(NamedTuple):
     own_scale: float
     scale: float
     shows: NDArray[np.bool_]
-
-
-class Played(NamedTuple):
-    """A round that was played: its number, the probabilities of the actions, the learner's own distribution where it
-    follows another's decision (else empty), the greedy class, and the action.
-    """
-
-    at: int
-    probabilities: Floats
-    own: Floats
-    greedy: int
-    action: int
 
 
 class Watching(Piece, abstract=True):
@@ -280,6 +270,22 @@ def find_slot(watched: Any, window: int, at: int) -> int:
 
 
 @helper
+def quantity_bets(watched: Any, q: int) -> Bets:
+    """Return the bets on a quantity."""
+    logs, wealth = watched.logs[:, 2 * q : 2 * q + 2], watched.wealth[:, 2 * q : 2 * q + 2]
+    return Bets(logs, wealth, watched.loss_logs[:, q], watched.losses[:, q], watched.opened[:, q])
+
+
+@helper
+def class_bets(watched: Any, k: int, who: int, value: int) -> Bets:
+    """Return the bets on the labels of class k that were missed, or hit; all rounds are one slot."""
+    logs = watched.class_logs[k : k + 1, who, 2 * value : 2 * value + 2]
+    wealth = watched.class_wealth[k : k + 1, who, 2 * value : 2 * value + 2]
+    loss_logs, losses = watched.class_loss_logs[k : k + 1, who, value], watched.class_losses[k : k + 1, who, value]
+    return Bets(logs, wealth, loss_logs, losses, watched.class_opened[k : k + 1, who, value])
+
+
+@helper
 def count_action(watched: Any, sight: Any, graph: GraphArrays, played: Played) -> None:
     """Count the decision of the present round; from the first graph with costs on, costs are kept apart."""
     if graph.has_costs and watched.costly[0] == 0:
@@ -322,102 +328,18 @@ def begin_costs(watched: Any) -> None:
     watched.costly[0] = 1
     for slot in range(SLOTS):
         for q in range(2):
-            copy(watched.sums[slot, q], watched.sums[slot, 2 + q])
-            copy(watched.losses[slot, q], watched.losses[slot, 2 + q])
-            copy(watched.loss_logs[slot, q], watched.loss_logs[slot, 2 + q])
-            copy(watched.opened[slot, q], watched.opened[slot, 2 + q])
-            watched.waiting[slot, 2 + q] = watched.waiting[slot, q]
-        for process in range(4):
-            copy(watched.wealth[slot, process], watched.wealth[slot, 4 + process])
-            copy(watched.logs[slot, process], watched.logs[slot, 4 + process])
+            mistakes, costs = quantity_bets(watched, q), quantity_bets(watched, POLICY_COST + q)
+            for side in (MUCH, LITTLE):
+                copy(mistakes.logs[slot, side], costs.logs[slot, side])
+                copy(mistakes.wealth[slot, side], costs.wealth[slot, side])
+            copy(mistakes.loss_logs[slot], costs.loss_logs[slot])
+            copy(mistakes.losses[slot], costs.losses[slot])
+            copy(mistakes.opened[slot], costs.opened[slot])
+            copy(watched.sums[slot, q], watched.sums[slot, POLICY_COST + q])
+            watched.waiting[slot, POLICY_COST + q] = watched.waiting[slot, q]
         if watched.counts[slot, DECIDED] > 0:
             for who in range(2):
                 note_scale(watched.scales[slot, who], 1.0)
-
-
-@helper
-def extremes(graph: GraphArrays, action: int, values: Floats) -> tuple[float, float]:
-    """The least and the largest of these values over the labels that the action hides."""
-    least, most = math.inf, -math.inf
-    for y in range(graph.visible.shape[1]):
-        if not graph.visible[action, y]:
-            least = min(least, values[y])
-            most = max(most, values[y])
-    return least, most
-
-
-class Value(NamedTuple):
-    """What a quantity means in a round: its value at a label y is the expected value at y of the learner's own
-    distribution, or the cost of an action, or its mistake.
-    """
-
-    is_policy: bool
-    by_expected: bool
-    by_cost: bool
-    expected: Floats
-
-
-@helper
-def find_value(watched: Any, graph: GraphArrays, q: int, played: Played) -> Value:
-    """Return what quantity q means in this round."""
-    is_policy, by_cost = q % 2 == 0, q >= POLICY_COST and graph.has_costs
-    by_expected = is_policy and played.own.size > 0
-    if by_expected:
-        expect(watched, graph, played.own, by_cost)
-    return Value(is_policy, by_expected, by_cost, watched.expected)
-
-
-@helper
-def range_at(graph: GraphArrays, value: Value, action: int, greedy: int) -> tuple[float, float]:
-    """Return (m_a, M_a) at the action a: the least and the largest value over the labels that it hides."""
-    target = action if value.is_policy else greedy
-    if value.by_expected:
-        return extremes(graph, action, value.expected)
-    if value.by_cost:
-        return extremes(graph, action, graph.costs[target])
-    surely = target >= graph.visible.shape[1] or graph.visible[action, target]
-    return (1.0 if surely else 0.0), 1.0
-
-
-@helper
-def value_at(graph: GraphArrays, value: Value, action: int, greedy: int, y: int) -> float:
-    """Return the value at the label y, where `action` is played."""
-    target = action if value.is_policy else greedy
-    if value.by_expected:
-        return value.expected[y]
-    if value.by_cost:
-        return graph.costs[target, y]
-    return 1.0 * (target != y)
-
-
-@helper
-def expect(watched: Any, graph: GraphArrays, own: Floats, by_cost: bool) -> None:
-    """Fill `watched.expected` with the expected mistake, or cost, of the learner's own distribution at every label."""
-    for y in range(graph.visible.shape[1]):
-        if by_cost:
-            total = 0.0
-            for i in range(own.size):
-                total += own[i] * graph.costs[i, y]
-            watched.expected[y] = total
-        else:
-            watched.expected[y] = max(0.0, 1.0 - own[y])
-
-
-@helper
-def largest_x(graph: GraphArrays, probabilities: Floats) -> float:
-    """No X of a round is larger than d times this, whatever its label: (1 - P) / P for the least propensity P."""
-    least = 1.0
-    for y in range(graph.visible.shape[1]):
-        sole = graph.sole_observer[y]
-        if sole >= 0:
-            least = min(least, probabilities[sole])
-        else:
-            shown = 0.0
-            for i in range(probabilities.size):
-                if graph.observers[y, i]:
-                    shown += probabilities[i]
-            least = min(least, shown)
-    return (1.0 - least) / least if least > 0.0 else math.inf
 
 
 @seldom
@@ -430,125 +352,77 @@ def wait(watched: Any, sight: Any, graph: GraphArrays, slot: int, played: Played
     if graph.revealing[action]:
         return
     for q in range(4 if watched.costly[0] > 0 else 2):
-        low, high = range_at(graph, find_value(watched, graph, q, played), action, played.greedy)
+        value = find_value(graph, q % 2 == 0, q >= POLICY_COST and graph.has_costs, played, watched.expected)
+        low, high = range_at(graph, value, action, played.greedy)
         if high > low:
             scale = scale_of(sight, graph, played.own, q % 2 == 0, q >= POLICY_COST)
             watched.waiting[slot, q] += sign * in_units((high - low) / scale)
     for k in range(graph.visible.shape[1]):
         if not graph.visible[action, k]:
             for who in range(2):
-                share = predicted_share(k, played, who)
+                share = predicted_share(k, played, who == GREEDY)
                 watched.class_waiting[k, who, MISSES] += sign * in_units(max(0.0, 1.0 - share))
                 watched.class_waiting[k, who, HITS] += sign * in_units(share)
 
 
 @helper
 def in_units(amount: float) -> int:
+    """Return the number of units, rounded up."""
     return math.ceil(amount * UNIT)
-
-
-@helper
-def predicted_share(k: int, played: Played, who: int) -> float:
-    """How much of the round's prediction is class k: 0 or 1, but for the own policy of one that follows another."""
-    if who == GREEDY:
-        return 1.0 * (played.greedy == k)
-    return played.own[k] if played.own.size > 0 else 1.0 * (played.action == k)
 
 
 @seldom
 def judge(watched: Any, sight: Any, graph: GraphArrays, slot: int, played: Played, label: int) -> None:
-    """Take in what is known of a round: its label, or -1, that the action hid it."""
+    """Take in what is known of a round: its label, or -1, that the action hid it. The bets on the hidden excess itself
+    are from the first stake on.
+    """
     watched.counts[slot, JUDGED] += 1
     watched.counts[slot, SEEN] += label >= 0
     first = first_stake(largest_x(graph, played.probabilities))
     for q in range(4 if watched.costly[0] > 0 else 2):
-        value = find_value(watched, graph, q, played)
+        value = find_value(graph, q % 2 == 0, q >= POLICY_COST and graph.has_costs, played, watched.expected)
+        bets, sums = quantity_bets(watched, q), watched.sums[slot, q]
         scale = scale_of(sight, graph, played.own, value.is_policy, value.by_cost)
-        if label >= 0:
-            bet_on_quantity(watched, graph, slot, q, value, scale, first, played, label)
-        else:
+        if label < 0:
             low, high = range_at(graph, value, played.action, played.greedy)
-            watched.sums[slot, q, KNOWN_LOW] += low
-            watched.sums[slot, q, KNOWN_HIGH] += high
+            sums[KNOWN_LOW] += low
+            sums[KNOWN_HIGH] += high
             if high > low:
-                watched.opened[slot, q, first] += (high - low) / scale
+                bets.opened[slot, first] += (high - low) / scale
+        else:
+            known = value_at(graph, value, played.action, played.greedy, label)
+            sums[KNOWN_LOW] += known
+            sums[KNOWN_HIGH] += known
+            sums[AMONG_SEEN] += known
+            excess, saving = weigh_hidden(graph, value, played, label)
+            if excess > 0.0:
+                sums[HIDDEN] += excess
+                bet(bets.wealth[slot, MUCH], bets.logs[slot, MUCH], excess / scale)
+                lose(bets.losses[slot], bets.loss_logs[slot], excess / scale, first)
+            if saving > 0.0:
+                bet(bets.wealth[slot, LITTLE], bets.logs[slot, LITTLE], saving / scale)
     judge_classes(watched, graph, first, played, label)
-
-
-@helper
-def bet_on_quantity(
-    watched: Any,
-    graph: GraphArrays,
-    slot: int,
-    q: int,
-    value: Value,
-    scale: float,
-    first: int,
-    played: Played,
-    label: int,
-) -> None:
-    """Count the value of a round whose label was seen, and bet on what stayed hidden of such values; on the excess
-    itself from the first stake on.
-    """
-    probabilities, greedy, sums = played.probabilities, played.greedy, watched.sums[slot, q]
-    known = value_at(graph, value, played.action, greedy, label)
-    sums[KNOWN_LOW] += known
-    sums[KNOWN_HIGH] += known
-    sums[AMONG_SEEN] += known
-    propensity = excess = saving = 0.0
-    for i in range(probabilities.size):
-        p = probabilities[i]
-        if graph.observers[label, i]:
-            propensity += p
-        elif p > 0.0:
-            low, high = range_at(graph, value, i, greedy)
-            missed = value_at(graph, value, i, greedy, label)
-            excess += p * (missed - low)
-            saving += p * (high - missed)
-    if excess > 0.0:
-        sums[HIDDEN] += excess / propensity
-        bet(watched.wealth[slot, 2 * q], watched.logs[slot, 2 * q], excess / propensity / scale)
-        lose(watched.losses[slot, q], watched.loss_logs[slot, q], excess / propensity / scale, first)
-    if saving > 0.0:
-        bet(watched.wealth[slot, 2 * q + 1], watched.logs[slot, 2 * q + 1], saving / propensity / scale)
 
 
 @helper
 def judge_classes(watched: Any, graph: GraphArrays, first: int, played: Played, label: int) -> None:
     """The same for the values 1[y = k, missed] and 1[y = k, hit] of every class k. Their least values are 0."""
-    count_predictions(watched, graph, played, label)
-    sums = watched.class_sums
-    if label >= 0:
+    sums, seen = watched.class_sums, 1.0 * (label >= 0)
+    for k in range(graph.visible.shape[1]):
         for who in range(2):
-            share = predicted_share(label, played, who)
-            sums[label, who, MISSED] += max(0.0, 1.0 - share)
-            sums[label, who, HIT] += share
+            share = predicted_share(k, played, who == GREEDY)
+            sums[k, who, PREDICTED] += share
+            sums[k, who, SEEN_PREDICTED] += share * seen
+            if k == label:
+                sums[k, who, MISSED] += max(0.0, 1.0 - share)
+                sums[k, who, HIT] += share
+            elif label < 0 and not graph.visible[played.action, k]:
+                if share < 1.0:
+                    watched.class_opened[k, who, MISSES, first] += 1.0 - share
+                if share > 0.0:
+                    watched.class_opened[k, who, HITS, first] += share
+    if label >= 0:
         bet_on_classes(watched, graph, first, played, label)
-    else:
-        for k in range(graph.visible.shape[1]):
-            if not graph.visible[played.action, k]:
-                for who in range(2):
-                    share = predicted_share(k, played, who)
-                    if share < 1.0:
-                        watched.class_opened[k, who, MISSES, first] += 1.0 - share
-                    if share > 0.0:
-                        watched.class_opened[k, who, HITS, first] += share
-
-
-@helper
-def count_predictions(watched: Any, graph: GraphArrays, played: Played, label: int) -> None:
-    """How often each class was predicted, and how often with a label that was seen."""
-    own, greedy, action = played.own, played.greedy, played.action
-    sums, K, seen = watched.class_sums, graph.visible.shape[1], 1.0 * (label >= 0)
-    sums[greedy, GREEDY, PREDICTED] += 1.0
-    sums[greedy, GREEDY, SEEN_PREDICTED] += seen
-    if own.size > 0:
-        for k in range(K):
-            sums[k, POLICY, PREDICTED] += own[k]
-            sums[k, POLICY, SEEN_PREDICTED] += own[k] * seen
-    elif action < K:
-        sums[action, POLICY, PREDICTED] += 1.0
-        sums[action, POLICY, SEEN_PREDICTED] += seen
 
 
 @helper
@@ -567,18 +441,14 @@ def bet_on_classes(watched: Any, graph: GraphArrays, first: int, played: Played,
                     hides = not graph.visible[k, k] and not graph.visible[k, label]
                     hit = min(hiding, probabilities[k] / propensity) if hides else 0.0
                 else:
-                    hit = hiding * predicted_share(k, played, who)
-                missed = max(0.0, hiding - hit)
-                side = 0 if k == label else 1  # that there is more hidden of the class, or less
-                wealth, logs = watched.class_wealth[k, who], watched.class_logs[k, who]
-                bet(wealth[2 * MISSES + side], logs[2 * MISSES + side], missed)
-                bet(wealth[2 * HITS + side], logs[2 * HITS + side], hit)
-                if k == label:
-                    losses, loss_logs = watched.class_losses[k, who], watched.class_loss_logs[k, who]
-                    watched.class_sums[k, who, MISSED_HIDDEN] += missed
-                    watched.class_sums[k, who, HIT_HIDDEN] += hit
-                    lose(losses[MISSES], loss_logs[MISSES], missed, first)
-                    lose(losses[HITS], loss_logs[HITS], hit, first)
+                    hit = hiding * predicted_share(k, played, who == GREEDY)
+                for value in (MISSES, HITS):
+                    x = hit if value == HITS else max(0.0, hiding - hit)
+                    bets, side = class_bets(watched, k, who, value), MUCH if k == label else LITTLE
+                    bet(bets.wealth[0, side], bets.logs[0, side], x)
+                    if k == label:
+                        watched.class_sums[k, who, MISSED_HIDDEN + value] += x
+                        lose(bets.losses[0], bets.loss_logs[0], x, first)
 
 
 @helper
@@ -622,113 +492,18 @@ def count_of(watched: Any, which: int, slots: int) -> int:
 
 
 @helper
-def add_logs(logs: Floats, wealth: Floats, slots: int, out: Floats) -> None:
-    """Fill `out` with the logarithms of a process over the first slots."""
-    for j in range(BETS):
-        total, product = 0.0, 1.0
-        for slot in range(slots):
-            total += logs[slot, j]
-            product *= wealth[slot, j]
-        out[j] = total + math.log(product)
-
-
-class Bets(NamedTuple):
-    """The bets on one value, with a row for each slot: those that much of it is hidden, those that little is, those
-    that lose where something is hidden, and what may be hidden in judged rounds, by the first stake that bets there.
-    """
-
-    logs: Floats
-    wealth: Floats
-    against_logs: Floats
-    against_wealth: Floats
-    loss_logs: Floats
-    losses: Floats
-    opened: Floats
-
-
-@helper
-def bets_on_quantity(watched: Any, q: int) -> Bets:
-    """Return the bets on a quantity."""
-    logs, wealth = watched.logs, watched.wealth
-    return Bets(
-        logs[:, 2 * q],
-        wealth[:, 2 * q],
-        logs[:, 2 * q + 1],
-        wealth[:, 2 * q + 1],
-        watched.loss_logs[:, q],
-        watched.losses[:, q],
-        watched.opened[:, q],
-    )
-
-
-@helper
-def bets_on_class(watched: Any, k: int, who: int, value: int) -> Bets:
-    """Return the bets on the labels of class k that were missed, or hit, of which all rounds are one slot."""
-    logs, wealth = watched.class_logs[k, who], watched.class_wealth[k, who]
-    return Bets(
-        logs[2 * value : 2 * value + 1],
-        wealth[2 * value : 2 * value + 1],
-        logs[2 * value + 1 : 2 * value + 2],
-        wealth[2 * value + 1 : 2 * value + 2],
-        watched.class_loss_logs[k, who, value : value + 1],
-        watched.class_losses[k, who, value : value + 1],
-        watched.class_opened[k, who, value : value + 1],
-    )
-
-
-@helper
-def opened_of(bets: Bets, slots: int) -> float:
-    """Return what may be hidden in judged rounds of the first slots, the sum of (M_a - m_a) / d over the unseen."""
-    total = 0.0
-    for slot in range(slots):
-        for first in range(BETS + 1):
-            total += bets.opened[slot, first]
-    return total
-
-
-@helper
-def hidden_at_least(watched: Any, bets: Bets, slots: int, level: float) -> float:
-    """Return a lower bound on what is hidden, in units of d, in all rounds of the first slots, also those that wait."""
-    add_logs(bets.logs, bets.wealth, slots, watched.total)
-    return least_hidden(watched.total, level)
-
-
-@helper
-def hidden_at_most(
-    watched: Any, bets: Bets, slots: int, due_slots: int, opened: float, waiting: float, level: float
-) -> float:
-    """Return an upper bound on what is hidden, in units of d, in the judged rounds of the first slots.
-
-    The bets on the hidden sum itself have lost all that rounds that wait may take, and there may be more of it in
-    rounds that they do not cover.
-    """
-    add_logs(bets.against_logs, bets.against_wealth, slots, watched.total)
-    add_logs(bets.loss_logs, bets.losses, slots, watched.lost)
-    outside, due = 0.0, 0
-    for j in range(BETS - 1, -1, -1):
-        for slot in range(slots):
-            outside += bets.opened[slot, j + 1]
-        watched.outside[j] = outside
-    for j in range(BETS):
-        for slot in range(due_slots):
-            due += watched.due[slot, j]
-        watched.lost[j] -= CHORD * STAKES[j] * (due / DUE_UNIT)
-    return most_hidden(watched.total, opened + waiting, watched.lost, watched.outside, opened, level)
-
-
-@helper
 def class_total_between(watched: Any, k: int, who: int, value: int, level: float) -> tuple[float, float]:
     """Return how many labels of class k were missed, or hit, in the judged rounds, at least and at most."""
     known = watched.class_sums[k, who, MISSED + value]
-    bets, waiting = bets_on_class(watched, k, who, value), watched.class_waiting[k, who, value] / UNIT
-    low = known + max(0.0, hidden_at_least(watched, bets, 1, level) - waiting)
-    high = known + hidden_at_most(watched, bets, 1, SLOTS, opened_of(bets, 1), waiting, level)
+    bets, waiting = class_bets(watched, k, who, value), watched.class_waiting[k, who, value] / UNIT
+    low = known + max(0.0, hidden_at_least(bets, 1, level, watched) - waiting)
+    high = known + hidden_at_most(bets, 1, watched.due, opened_in(bets, 1), waiting, level, watched)
     return min(low, high), high
 
 
 @helper
 def scale_between(watched: Any, q: int, slots: int) -> tuple[float, float]:
-    """Return the least and the largest d of a quantity over the first slots; 1 for mistakes, and where there is none."""
+    """Return the least and the largest d of a quantity over the first slots; 1 for mistakes, or where there is none."""
     if q < POLICY_COST:
         return 1.0, 1.0
     least, most = math.inf, 0.0
@@ -743,16 +518,16 @@ def scale_between(watched: Any, q: int, slots: int) -> tuple[float, float]:
 def total_between(watched: Any, q: int, slots: int, level: float) -> tuple[float, float]:
     """Return two numbers between which the sum of a quantity over the judged rounds of the first slots lies."""
     known_low, known_high = sum_of(watched, q, KNOWN_LOW, slots), sum_of(watched, q, KNOWN_HIGH, slots)
-    bets = bets_on_quantity(watched, q)
-    opened = opened_of(bets, slots)
+    bets = quantity_bets(watched, q)
+    opened = opened_in(bets, slots)
     if opened == 0.0:
         return known_low, known_low  # nothing is hidden in rounds that were judged
     least_scale, most_scale = scale_between(watched, q, slots)
     waiting = 0.0  # what may be hidden in rounds that wait
     for slot in range(slots):
         waiting += watched.waiting[slot, q] / UNIT
-    low = known_low + max(0.0, hidden_at_least(watched, bets, slots, level) * least_scale - waiting * most_scale)
-    hidden = hidden_at_most(watched, bets, slots, slots, opened, waiting, level)
+    low = known_low + max(0.0, hidden_at_least(bets, slots, level, watched) * least_scale - waiting * most_scale)
+    hidden = hidden_at_most(bets, slots, watched.due[:slots], opened, waiting, level, watched)
     high = min(known_low + hidden * most_scale, known_high - (opened - hidden) * least_scale)
     high = max(high, known_low)
     return min(low, high), high
@@ -814,12 +589,13 @@ def end_block(watched: Any, at: int, alpha: float) -> None:
     if last - watched.place[FIRST_BLOCK] >= BLOCKS - 1:
         look_for_drift(watched, at, alpha)
     slot = (last + 1) % BLOCKS
-    for process in range(8):
-        drain_logs(watched.logs[slot, process], watched.wealth[slot, process], watched.logs[OLDER, process])
     for q in range(4):
+        bets = quantity_bets(watched, q)
+        for side in (MUCH, LITTLE):
+            drain_logs(bets.logs[slot, side], bets.wealth[slot, side], bets.logs[OLDER, side])
+        drain_logs(bets.loss_logs[slot], bets.losses[slot], bets.loss_logs[OLDER])
+        drain(bets.opened[slot], bets.opened[OLDER])
         drain(watched.sums[slot, q], watched.sums[OLDER, q])
-        drain_logs(watched.loss_logs[slot, q], watched.losses[slot, q], watched.loss_logs[OLDER, q])
-        drain(watched.opened[slot, q], watched.opened[OLDER, q])
     drain(watched.waiting[slot], watched.waiting[OLDER])
     drain(watched.due[slot], watched.due[OLDER])
     drain(watched.counts[slot], watched.counts[OLDER])
@@ -866,8 +642,8 @@ def look_for_drift(watched: Any, at: int, alpha: float) -> None:
     level = math.log(4.0 / share_of_window(alpha, start))
     rounds = 1.0 * count_of(watched, DECIDED, BLOCKS)
     unjudged = rounds - count_of(watched, JUDGED, BLOCKS)
-    bets = bets_on_quantity(watched, GREEDY_ERROR)  # their d is 1
-    least = sum_of(watched, GREEDY_ERROR, KNOWN_LOW, BLOCKS) + hidden_at_least(watched, bets, BLOCKS, level)
+    hidden = hidden_at_least(quantity_bets(watched, GREEDY_ERROR), BLOCKS, level, watched)
+    least = sum_of(watched, GREEDY_ERROR, KNOWN_LOW, BLOCKS) + hidden
     most = total_between(watched, GREEDY_ERROR, BLOCKS, level)[1] + unjudged
     low = mean_at_least(min(least, rounds), rounds, level)
     high = mean_at_most(most, rounds, level)
