@@ -47,11 +47,9 @@ def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], array
     """
     members = _add_header(kind, header, arrays, f"in {os.fspath(path)!r}")
     if files.is_special(path):  # a pipe: it may block, and the sizes stand in front of the members
-        whole = io.BytesIO()
-        with held_back():
-            write_archive(whole, members)
+        whole = to_bytes(kind, header, arrays)
         with files.replacing(path) as file:
-            file.write(whole.getbuffer())
+            file.write(whole)
     else:
         with held_back(), files.replacing(path) as file:
             write_archive(file, members)
