@@ -37,7 +37,8 @@ from gappletron import (
 )
 from gappletron.kernel.spelling import parsed, rebuilt, spelled
 from gappletron.kernel.state import Sizes, State
-from gappletron.learners.exploration.minimax import ANY, BANDIT, REVEALING, game_of, least_play, work_space
+from gappletron.learners.exploration.barrier import work_space
+from gappletron.learners.exploration.minimax import ANY, BANDIT, REVEALING, game_of, least_play
 from problems import (
     CONTRACT_GRAPHS,
     LOSSES,
@@ -133,7 +134,7 @@ def solved(graph, C, losses, s, floor, kind=None, greedy=0):
     game = game_of(graph.visible, C)
     game = game if kind is None else game._replace(kind=kind)
     out, work = np.full(graph.n_actions, np.nan), State(work_space(), Sizes(1, graph.n_classes, graph.n_actions)).tuple
-    level = least_play(game, graph.arrays.observers, graph.arrays.revealing, losses, s, greedy, floor, work, out)
+    level = least_play(game, losses, s, greedy, floor, work, out)
     return level, out
 
 

@@ -12,6 +12,7 @@ from scipy import optimize
 from gappletron import FeedbackGraph, OneAgainstAll, PartialLikelihood, Player, SquareCB, interpreted, play
 from gappletron.graphs.graph import Plan
 from gappletron.kernel.state import Sizes, State
+from gappletron.learners.exploration.barrier import work_space
 from gappletron.learners.exploration.decision_estimation import (
     ANY,
     BANDIT,
@@ -20,8 +21,8 @@ from gappletron.learners.exploration.decision_estimation import (
     best_play,
     program_of,
     regret,
-    work_space,
 )
+from gappletron.learners.exploration.rule import Outlook
 from problems import GRAPHS, random_graph, small_stream, state_of
 from storms import chunk_of
 
@@ -59,10 +60,10 @@ def value(graph, q, gamma, p):
 def solved(graph, q, gamma):
     c, work = costs_of(graph, q), State(work_space(), Sizes(1, graph.n_classes, graph.n_actions)).tuple
     program, out = program_of(graph.visible, graph.costs), np.full(graph.n_actions, np.nan)
-    best_play(program, graph.arrays.observers, gamma * (c - c.min()), work, out)
+    best_play(program, gamma * (c - c.min()), work, out)
     assert (out >= 0.0).all()
     assert out.sum() == pytest.approx(1.0, abs=1e-12)
-    assert regret(program, graph.arrays.observers, gamma * (c - c.min()), out, work) == pytest.approx(
+    assert regret(program, gamma * (c - c.min()), out, work) == pytest.approx(
         value(graph, q, gamma, out), rel=1e-9, abs=1e-9
     )
     return out
@@ -182,7 +183,7 @@ def test_what_reveals_is_played_alone_where_the_gap_is_clear():
     for graph in (FeedbackGraph.full(3), FeedbackGraph.filtering(3), FeedbackGraph([[1, 1, 1], [0, 1, 0], [0, 0, 1]])):
         state, out = state_of(rule, 1, 3), np.zeros(3)
         plan = Plan(graph.arrays, rule.table(graph))
-        rule.appraise(state.tuple, plan, None, None, None, np.array([0.9, 0.1, 0.0]), 1.0, 0)
+        rule.appraise(state.tuple, plan, Outlook(None, None, None, 0), np.array([0.9, 0.1, 0.0]), 1.0)
         assert rule.explore(state.tuple, plan, 0, 0.0, out) == pytest.approx(0.0, abs=1e-9)
         assert out[0] == pytest.approx(1.0, abs=1e-9)
 
@@ -191,7 +192,7 @@ def test_it_explores_less_from_round_to_round():
     rule, graph, rates = SquareCB(2.0), FeedbackGraph.bandit(3), []
     state, out, plan = state_of(rule, 1, 3), np.zeros(3), Plan(graph.arrays, rule.table(graph))
     for _ in range(50):
-        rule.appraise(state.tuple, plan, None, None, None, np.array([0.2, 0.7, 0.1]), 1.0, 1)
+        rule.appraise(state.tuple, plan, Outlook(None, None, None, 1), np.array([0.2, 0.7, 0.1]), 1.0)
         rates.append(rule.explore(state.tuple, plan, 1, 0.0, out))
         rule.count_round(state.tuple, plan, 1)
     assert rates == sorted(rates, reverse=True)

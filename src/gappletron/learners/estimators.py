@@ -16,7 +16,7 @@ from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import Floats, Row, argmax, is_followed, rival, sharpened_softmax
 from gappletron.kernel.pieces import compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
-from gappletron.learners.exploration.rule import Exploration
+from gappletron.learners.exploration.rule import Exploration, Outlook
 from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.learners.optimizers import Optimizer
 
@@ -128,9 +128,8 @@ class Estimator(Learner, abstract=True):
             sharpened_softmax(scores, sharpness, state.estimates)
         else:
             self.estimate(scores, state.estimates)
-        self.exploration.appraise(
-            state.exploration, plan, self.optimizer, state.optimizer, x, state.estimates, sharpness, greedy
-        )
+        outlook = Outlook(self.optimizer, state.optimizer, x, greedy)
+        self.exploration.appraise(state.exploration, plan, outlook, state.estimates, sharpness)
         r = rival(state.estimates, greedy)
         gap = min(1.0, max(0.0, 1.0 - (state.estimates[greedy] - state.estimates[r])))
         return Decision(greedy, self.exploration.explore(state.exploration, plan, greedy, gap, out))

@@ -12,7 +12,7 @@ from gappletron.kernel.numerics import Floats, Row, argmax
 from gappletron.kernel.spelling import in_kebab_case
 from gappletron.kernel.state import Layout, Scratch
 from gappletron.learners.exploration.gap_rules import TopUp
-from gappletron.learners.exploration.rule import Exploration
+from gappletron.learners.exploration.rule import Exploration, Outlook
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 from gappletron.learners.losses import Hinge, LogisticBase2, LogisticBaseK, Loss, SmoothHinge
 from gappletron.learners.optimizers import AdaptiveOGD, Optimizer
@@ -70,9 +70,8 @@ class Composed(Learner, abstract=True):
     def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
         gap = self.loss.gap_with(scores, greedy, state.work)
-        self.exploration.prepare(
-            state.exploration, plan, self.loss, self.optimizer, state.optimizer, x, scores, greedy, state.work
-        )
+        outlook = Outlook(self.optimizer, state.optimizer, x, greedy)
+        self.exploration.prepare(state.exploration, plan, outlook, self.loss, scores, state.work)
         rate = self.exploration.explore(state.exploration, plan, greedy, gap, out)
         return Decision(greedy, rate)
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from gappletron.base.checks import number
 from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan
-from gappletron.kernel.numerics import Floats, Row
+from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.state import Field, Layout, Scratch
-from gappletron.learners.exploration.rule import Exploration
+from gappletron.learners.exploration.rule import Exploration, Outlook
 
 __all__ = ["InverseGap"]
 
@@ -71,24 +71,15 @@ class InverseGap(Exploration):
     def table(self, graph: FeedbackGraph) -> Shown:
         return shown_by(graph)
 
-    def appraise(
-        self,
-        state: Any,
-        plan: Plan,
-        optimizer: Any,
-        memory: Any,
-        x: Row,
-        estimates: Floats,
-        sharpness: float,
-        greedy: int,
-    ) -> None:
-        graph = plan.graph
+    def appraise(self, state: Any, plan: Plan, outlook: Outlook, estimates: Floats, sharpness: float) -> None:
+        graph, greedy = plan.graph, outlook.greedy
         if not graph.revealing[greedy]:
             if graph.has_costs:
                 compare_costs(graph, estimates, sharpness, greedy, state.gaps, state.prices)
             else:
                 compare_mistakes(estimates, greedy, state.gaps, state.prices)
-            state.doubt[0] = optimizer.uncertainty(memory, x, greedy, closest_class(state.gaps, greedy))
+            closest = closest_class(state.gaps, greedy)
+            state.doubt[0] = outlook.optimizer.uncertainty(outlook.memory, outlook.x, greedy, closest)
 
     def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
         graph = plan.graph

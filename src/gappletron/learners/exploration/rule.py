@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import Floats, Row
 from gappletron.kernel.pieces import Piece, compiled
 from gappletron.kernel.state import Layout
 
-__all__ = ["Exploration"]
+
+class Outlook(NamedTuple):
+    """What any rule may look at before the action: the optimizer with its state (`memory`), the row, and y*."""
+
+    optimizer: Any
+    memory: Any
+    x: Row
+    greedy: int
 
 
 class Exploration(Piece, abstract=True):
@@ -50,35 +57,14 @@ class Exploration(Piece, abstract=True):
     """Whether :meth:`tuned` sets anything."""
 
     @compiled
-    def prepare(
-        self,
-        state: Any,
-        plan: Plan,
-        loss: Any,
-        optimizer: Any,
-        memory: Any,
-        x: Row,
-        scores: Floats,
-        greedy: int,
-        work: Floats,
-    ) -> None:
+    def prepare(self, state: Any, plan: Plan, outlook: Outlook, loss: Any, scores: Floats, work: Floats) -> None:
         """Write into the state's scratch what :meth:`explore` needs to know beyond the gap; nothing by default.
 
-        `memory` is the state of the optimizer, and `work` what ``loss.gap_with`` has left there.
+        `work` is what ``loss.gap_with`` has left there.
         """
 
     @compiled
-    def appraise(
-        self,
-        state: Any,
-        plan: Plan,
-        optimizer: Any,
-        memory: Any,
-        x: Row,
-        estimates: Floats,
-        sharpness: float,
-        greedy: int,
-    ) -> None:
+    def appraise(self, state: Any, plan: Plan, outlook: Outlook, estimates: Floats, sharpness: float) -> None:
         """As :meth:`prepare`, for a learner that estimates how likely each label is; nothing by default.
 
         With costs the estimates are ``softmax(sharpness * scores)``.
