@@ -122,7 +122,7 @@ class Comparison:
         """Under partial feedback, and with every label shown."""
         from gappletron.graphs.graph import FeedbackGraph
         from gappletron.learners.exploration.simple_rules import BurnIn, Greedy
-        from gappletron.learners.one_against_all import OneAgainstAll
+        from gappletron.learners.estimators import OneAgainstAll
         from gappletron.play.runs import Runs
 
         hidden: dict[str, Learner] = {

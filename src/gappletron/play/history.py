@@ -155,8 +155,9 @@ def curve_of(tally: Tally, with_losses: bool) -> Curve:
     counts, sums, at = tally.counts_at[:passed], tally.sums_at[:passed], tally.marks[:passed]
     if rounds and (passed == 0 or at[-1] != rounds):
         counts, sums, at = np.vstack([counts, tally.counts]), np.vstack([sums, tally.sums]), np.append(at, rounds)
-    rates, losses, costs = sums.T.copy()  # in the order of the tally, which is that of a curve
-    return Curve(at.copy(), *counts.T.copy(), rates, losses if with_losses else None, costs)
+    mistakes, seen, explored, blind = counts.T.copy()  # in the order of the tally
+    rates, losses, costs = sums.T.copy()
+    return Curve(at.copy(), mistakes, seen, explored, blind, rates, losses if with_losses else None, costs)
 
 
 class Histories(Sequence[History]):

@@ -6,9 +6,8 @@ The letters are those of the docs, page Monitoring, as in :mod:`gappletron.play.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from gappletron.graphs.graph import GraphArrays
 from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import helper
 
@@ -37,7 +36,7 @@ class Value(NamedTuple):
 
 
 @helper
-def expect(graph: GraphArrays, own: Floats, by_cost: bool, out: Floats) -> None:
+def expect(graph: Any, own: Floats, by_cost: bool, out: Floats) -> None:
     """Fill `out` with the expected mistake, or cost, of the learner's own distribution at every label."""
     for y in range(graph.visible.shape[1]):
         if by_cost:
@@ -50,7 +49,7 @@ def expect(graph: GraphArrays, own: Floats, by_cost: bool, out: Floats) -> None:
 
 
 @helper
-def find_value(graph: GraphArrays, is_policy: bool, by_cost: bool, played: Played, expected: Floats) -> Value:
+def find_value(graph: Any, is_policy: bool, by_cost: bool, played: Played, expected: Floats) -> Value:
     """Return what a quantity means in this round; `expected` is room for a number per class."""
     by_expected = is_policy and played.own.size > 0
     if by_expected:
@@ -59,7 +58,7 @@ def find_value(graph: GraphArrays, is_policy: bool, by_cost: bool, played: Playe
 
 
 @helper
-def extremes(graph: GraphArrays, action: int, values: Floats) -> tuple[float, float]:
+def extremes(graph: Any, action: int, values: Floats) -> tuple[float, float]:
     """Return the least and the largest of these values over the labels that the action hides."""
     least, most = math.inf, -math.inf
     for y in range(graph.visible.shape[1]):
@@ -70,7 +69,7 @@ def extremes(graph: GraphArrays, action: int, values: Floats) -> tuple[float, fl
 
 
 @helper
-def range_at(graph: GraphArrays, value: Value, action: int, greedy: int) -> tuple[float, float]:
+def range_at(graph: Any, value: Value, action: int, greedy: int) -> tuple[float, float]:
     """Return (m_a, M_a) at the action a: the least and the largest value over the labels that it hides."""
     target = action if value.is_policy else greedy
     if value.by_expected:
@@ -82,7 +81,7 @@ def range_at(graph: GraphArrays, value: Value, action: int, greedy: int) -> tupl
 
 
 @helper
-def value_at(graph: GraphArrays, value: Value, action: int, greedy: int, y: int) -> float:
+def value_at(graph: Any, value: Value, action: int, greedy: int, y: int) -> float:
     """Return the value at the label y, where `action` is played."""
     target = action if value.is_policy else greedy
     if value.by_expected:
@@ -93,7 +92,7 @@ def value_at(graph: GraphArrays, value: Value, action: int, greedy: int, y: int)
 
 
 @helper
-def weigh_hidden(graph: GraphArrays, value: Value, played: Played, label: int) -> tuple[float, float]:
+def weigh_hidden(graph: Any, value: Value, played: Played, label: int) -> tuple[float, float]:
     """Return X of the excess and of the saving, in a round whose label was seen: what other actions would have hidden
     of it, over the propensity of the label.
     """
@@ -119,7 +118,7 @@ def predicted_share(k: int, played: Played, is_greedy: bool) -> float:
 
 
 @helper
-def largest_x(graph: GraphArrays, probabilities: Floats) -> float:
+def largest_x(graph: Any, probabilities: Floats) -> float:
     """Return a number r such that no X of a round is larger than d r: (1 - P) / P for the least propensity P."""
     least = 1.0
     for y in range(graph.visible.shape[1]):

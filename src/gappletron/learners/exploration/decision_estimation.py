@@ -34,8 +34,8 @@ from gappletron.kernel.pieces import seldom
 from gappletron.learners.exploration import barrier
 from gappletron.learners.exploration.barrier import PLAY, STEP, Flags
 
+# Kinds of programs: each action shows its own class; all show everything; one shows everything, the others nothing.
 BANDIT, FULL, SOLE, ANY = range(4)
-"""Kinds of programs: each action shows its own class; all show everything; one shows everything, the others nothing."""
 
 NEWTON_STEPS = 100  # at most so many, for the bandit graph: about six are needed
 SEARCH_STEPS = 52  # golden sections of ln q: then it is known to 4e-10

@@ -16,13 +16,9 @@ from gappletron.kernel.pieces import helper
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.learners.exploration.rule import Exploration, Outlook
 
-__all__ = ["InverseGap"]
-
-LEAST_PRICE = 0.05
-"""An action that explores is never taken for cheaper than this; the unit is the cost of the worst class."""
-
-LEAST_COST = 1e-12
-"""What every action costs at least, in expectation and in units of the worst class."""
+# In units of the cost of the worst class: an action that explores is never taken for cheaper, and every action costs at
+# least this much in expectation.
+LEAST_PRICE, LEAST_COST = 0.05, 1e-12
 
 
 class InverseGap(Exploration):
@@ -54,7 +50,6 @@ class InverseGap(Exploration):
     scale: float = 2.4
 
     needs_estimates = True
-    has_gamma = False
 
     def check(self) -> None:
         number(self.scale, "InverseGap's scale", least=0.0)

@@ -26,8 +26,8 @@ from gappletron.kernel.pieces import helper, seldom
 from gappletron.learners.exploration import barrier
 from gappletron.learners.exploration.barrier import PLAY, STEP, Flags
 
+# Kinds of games: each action shows its own class; all or nothing; any other.
 BANDIT, REVEALING, ANY = range(3)
-"""Kinds of games: each action shows its own class; all or nothing; any other."""
 
 NEWTON_STEPS = 100  # at most so many, in V or in q: about ten are needed, more for numbers of very different sizes
 BARRIER_STEPS = 120  # at most so many steps of the interior point method: about thirty are needed
@@ -57,10 +57,12 @@ class Game(NamedTuple):
     """K x N: whether the action (column) shows the label (row)."""
     revealing: Flags
     """N: the action shows every label."""
+    revealer: int
+    """The first of them, where there is one."""
 
 
 def game_of(visible: Flags, costs: Floats) -> Game:
-    """The game of a graph (N x K) with these costs (N x K)."""
+    """Return the game of a graph (N x K) with these costs (N x K)."""
     N, K = visible.shape
     top = np.ascontiguousarray(costs.max(axis=0))
     saved = np.ascontiguousarray((top - costs).T)
@@ -72,8 +74,10 @@ def game_of(visible: Flags, costs: Floats) -> Game:
         elif (visible.all(axis=1) == visible.any(axis=1)).all():
             kind = REVEALING
     unit = np.divide(1.0, top, out=np.zeros(K), where=top > 0.0)
-    game = Game(kind, top, unit, saved, always, np.ascontiguousarray(visible.T), visible.all(axis=1))
-    for array in game[1:]:
+    revealing = np.logical_and.reduce(visible, axis=1)
+    observers = np.ascontiguousarray(visible.T)
+    game = Game(kind, top, unit, saved, always, observers, revealing, int(np.argmax(revealing)))
+    for array in game[1:-1]:
         array.setflags(write=False)
     return game
 
@@ -83,7 +87,7 @@ WANTS, PRICES, SLACK = range(barrier.OWN, barrier.OWN + 3)
 
 @seldom
 def worst(game: Game, losses: Floats, prices: Floats, p: Floats) -> float:
-    """V(p), the maximum over the labels; `prices` are s_y."""
+    """Return V(p), the maximum over the labels; `prices` are s_y."""
     found = -math.inf
     for y in range(losses.size):
         cost, seen = game.top[y] - losses[y], 0.0
@@ -136,7 +140,7 @@ def least_play(game: Game, losses: Floats, prices: Floats, greedy: int, floor: f
 
 @helper
 def fill_up(greedy: int, out: Floats) -> None:
-    """What is left of the probability goes to the greedy class; a sum above 1 is scaled down to it."""
+    """Give what is left of the probability to the greedy class; a sum above 1 is scaled down to it."""
     total = 0.0
     for i in range(out.size):
         total += out[i]
@@ -172,7 +176,7 @@ def rise(game: Game, V: float, greedy: int, work: Any, out: Floats) -> float:
 
 @helper
 def bandit_root(b: float, s: float) -> float:
-    """The p >= 0 with ``p = b + s/p``; for s = 0 the larger of b and 0."""
+    """Return the p >= 0 with ``p = b + s/p``; for s = 0 the larger of b and 0."""
     root = math.sqrt(b * b + 4.0 * s)
     if b >= 0.0:
         return 0.5 * (b + root)
@@ -181,7 +185,7 @@ def bandit_root(b: float, s: float) -> float:
 
 @helper
 def bandit_mass(game: Game, V: float, work: Any, out: Floats) -> tuple[float, float]:
-    """m(V) and -m'(V) on the bandit graph, and the least p: the roots for ``b_y = (w_y - V) / c_y``."""
+    """Return m(V) and -m'(V) on the bandit graph, and the least p: the roots for ``b_y = (w_y - V) / c_y``."""
     wants, prices = work.labels[WANTS], work.labels[PRICES]
     mass = slope = 0.0
     for y in range(out.size):
@@ -236,13 +240,14 @@ def revealing_mass(game: Game, V: float, greedy: int, work: Any, out: Floats) ->
             pull += pull_at(q, s)
     if bound:
         slope += max(0.0, 1.0 - pull) * own_slope / own_pull
-    out[home(game.revealing, greedy)] += max(0.0, q - own)
+    # What no class asks for is revealed by the greedy class, if it reveals, else by the first action that does.
+    out[greedy if game.revealing[greedy] else game.revealer] += max(0.0, q - own)
     return mass, slope
 
 
 @helper
 def blind_optimum(game: Game, V: float, work: Any) -> tuple[float, float]:
-    """The q that minimises ``q + sum max(0, b_y + s_y / q)`` over the classes that do not reveal.
+    """Return the q that minimises ``q + sum max(0, b_y + s_y / q)`` over the classes that do not reveal.
 
     A class with b_y < 0 is active below its edge s_y / -b_y. So q is the root of the sum of s_y over the active
     classes, or an edge; then the second number is the multiplier in [0, 1] of the classes whose edge it is.
@@ -270,19 +275,8 @@ def blind_optimum(game: Game, V: float, work: Any) -> tuple[float, float]:
 
 
 @helper
-def home(revealing: Flags, greedy: int) -> int:
-    """The action that reveals what no class asks for: the greedy class, if it reveals, else the first that does."""
-    if revealing[greedy]:
-        return greedy
-    i = 0
-    while not revealing[i]:
-        i += 1
-    return i
-
-
-@helper
 def revealing_root(game: Game, V: float, q: float, work: Any) -> float:
-    """The least number from `q` on that is at least ``sum max(0, b_y + s_y / q)`` over the classes that reveal.
+    """Return the least number from `q` on that is at least ``sum max(0, b_y + s_y / q)`` over the classes that reveal.
 
     Newton's steps from the left, since the sum is convex and falls; for one class the start is the solution.
     """
@@ -336,8 +330,8 @@ def solve(game: Game, floor: float, work: Any, out: Floats) -> float:
 
 @helper
 def enough(game: Game, V: float, work: Any) -> float:
-    """A number that is strictly feasible for this V if every action is played with it; infinite where m(V) >= 1, since
-    one label alone asks for that, or where V has no lower bound.
+    """Return a number that is strictly feasible for this V if every action is played with it; infinite where
+    m(V) >= 1, since one label alone asks for that, or where V has no lower bound.
     """
     wants, prices = work.labels[WANTS], work.labels[PRICES]
     start = 0.0
@@ -356,7 +350,7 @@ def enough(game: Game, V: float, work: Any) -> float:
 
 @helper
 def above(game: Game, work: Any) -> float:
-    """A V for which the p in the row PLAY is strictly feasible."""
+    """Return a V for which the p in the row PLAY is strictly feasible."""
     find_slacks(game, 0.0, work)
     highest = -math.inf
     for y in range(game.top.size):
@@ -438,7 +432,7 @@ def follow(game: Game, V: float, free: bool, work: Any) -> float:
 
 @helper
 def eliminated(bent: float, free: bool, work: Any) -> float:
-    """The second derivative by V that is left where p follows V; the derivative of p by V goes to the row SOLVED."""
+    """Return the second derivative by V that is left where p follows V; that of p by V goes to the row SOLVED."""
     column, solved = work.actions[barrier.COLUMN], work.actions[barrier.SOLVED]
     for i in range(column.size):
         solved[i] = column[i] if free else 0.0
@@ -517,7 +511,7 @@ def add_label(game: Game, y: int, work: Any) -> None:
 
 @seldom
 def step_size(game: Game, dV: float, tau: float, decrement: float, free: bool, work: Any) -> float:
-    """The length of a Newton step: at most 1, feasible, and not far behind the minimum along it; 0 where none is."""
+    """Return the length of a Newton step: at most 1, feasible, and not far behind the minimum along it; or 0."""
     labels, p, step = work.labels, work.actions[PLAY], work.actions[STEP]
     size, total, room = barrier.longest_step(work), 0.0, 1.0
     for i in range(p.size):
@@ -530,11 +524,8 @@ def step_size(game: Game, dV: float, tau: float, decrement: float, free: bool, w
         slope = tau * (dV if free else total) + (total / (room - size * total) if free else 0.0)
         slope = barrier.add_slopes(work, size, slope)
         for y in range(game.top.size):
-            s, slack, pull = (
-                labels[PRICES, y],
-                labels[barrier.SAVED, y] + size * labels[barrier.SAVED_STEP, y],
-                labels[barrier.SAVED_STEP, y],
-            )
+            s, pull = labels[PRICES, y], labels[barrier.SAVED_STEP, y]
+            slack = labels[barrier.SAVED, y] + size * pull
             if s > 0.0:
                 P = labels[barrier.SEEN, y] + size * labels[barrier.SEEN_STEP, y]
                 slack -= s / P

@@ -38,7 +38,6 @@ class Optimised(Exploration):
     caution: float = 0.1
 
     needs_stability = True
-    has_gamma = False
     uses_costs = True
 
     def check(self) -> None:

@@ -33,7 +33,6 @@ class SquareCB(Exploration):
     scale: float = 10.0
 
     needs_estimates = True
-    has_gamma = False
 
     def check(self) -> None:
         number(self.scale, "SquareCB's scale", least=0.0)
