@@ -19,7 +19,7 @@ from gappletron.learners.exploration.decision_estimation import (
     FULL,
     SOLE,
     best_play,
-    program_of,
+    make_program,
     regret,
 )
 from gappletron.learners.exploration.rule import Outlook
@@ -59,7 +59,7 @@ def value(graph, q, gamma, p):
 
 def solved(graph, q, gamma):
     c, work = costs_of(graph, q), State(work_space(), Sizes(1, graph.n_classes, graph.n_actions)).tuple
-    program, out = program_of(graph.visible, graph.costs), np.full(graph.n_actions, np.nan)
+    program, out = make_program(graph.visible, graph.costs), np.full(graph.n_actions, np.nan)
     best_play(program, gamma * (c - c.min()), work, out)
     assert (out >= 0.0).all()
     assert out.sum() == pytest.approx(1.0, abs=1e-12)
@@ -101,12 +101,12 @@ def estimates(rng, K):
 
 
 def test_kinds():
-    kinds = {name: program_of(graph.visible, graph.costs).kind for name, graph in GRAPHS.items()}
+    kinds = {name: make_program(graph.visible, graph.costs).kind for name, graph in GRAPHS.items()}
     full = {"full", "bandit of two", "disease prevention"}
     assert kinds == {name: BANDIT if name == "bandit" else FULL if name in full else SOLE for name in GRAPHS}
-    assert program_of(np.eye(3, dtype=bool), 2.0 - 2.0 * np.eye(3)).kind == BANDIT  # in units of the largest cost
-    assert program_of(np.eye(3, dtype=bool), np.random.default_rng(0).random((3, 3))).kind == ANY
-    assert program_of(np.ones((4, 3), dtype=bool), np.vstack([1 - np.eye(3), np.ones((1, 3))])).kind == ANY
+    assert make_program(np.eye(3, dtype=bool), 2.0 - 2.0 * np.eye(3)).kind == BANDIT  # in units of the largest cost
+    assert make_program(np.eye(3, dtype=bool), np.random.default_rng(0).random((3, 3))).kind == ANY
+    assert make_program(np.ones((4, 3), dtype=bool), np.vstack([1 - np.eye(3), np.ones((1, 3))])).kind == ANY
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=str)
@@ -173,9 +173,9 @@ def test_a_known_cost_is_not_estimated():
     """A query costs 1 whatever the estimates add up to, and nobody's regret is measured against it."""
     graph = FeedbackGraph.label_efficient(3)
     np.testing.assert_allclose(costs_of(graph, np.array([0.9, 0.8, 0.1])), [0.1, 0.2, 0.9, 1.0])
-    assert list(program_of(graph.visible, graph.costs).rivals) == [0, 1, 2]
+    assert list(make_program(graph.visible, graph.costs).rivals) == [0, 1, 2]
     cheap = FeedbackGraph.label_efficient(3, costs=np.vstack([1 - np.eye(3), np.full((1, 3), 0.3)]))
-    assert list(program_of(cheap.visible, cheap.costs).rivals) == [0, 1, 2, 3]
+    assert list(make_program(cheap.visible, cheap.costs).rivals) == [0, 1, 2, 3]
 
 
 def test_what_reveals_is_played_alone_where_the_gap_is_clear():

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 import naive_monitor as naive
 from gappletron import FeedbackGraph, Limits, Monitor, Online, Player, UserError, Watch, interpreted
 from gappletron.data.stream import frozen
-from gappletron.play.watch import total_between
+from gappletron.play.watch import bound_total
 from problems import GRAPHS, random_graph, small_stream
 
 WINDOW = 80
@@ -401,4 +401,4 @@ def test_online_keeps_the_watch_of_its_player(tmp_path):
         again.learn(receipt.id, receipt.action)
     report = Monitor(again.player).report()
     assert (report.rounds, report.judged, report.labels_seen) == (1, 1, 1)
-    assert total_between(again.player.watched().tuple, 0, 9, 1.0) == (0.0, 0.0)
+    assert bound_total(again.player.watched().tuple, 0, 9, 1.0) == (0.0, 0.0)

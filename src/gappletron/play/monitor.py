@@ -244,7 +244,7 @@ class Monitor:
         return self._rates(q, SLOTS, math.log(2.0 / number(alpha, "alpha", above=0.0, most=0.5)))
 
     def _count(self, which: int, slots: int) -> int:
-        return int(watch.count_of(self._state.tuple, which, slots))
+        return int(watch.count_slots(self._state.tuple, which, slots))
 
     def _rates(self, q: int, slots: int, level: float, classes: dict[Label, ClassRates] | None = None) -> Rates:
         """Return the error, and the cost where there is one, of the policy or the greedy class over the first slots."""
@@ -256,9 +256,9 @@ class Monitor:
     def _quantity(self, q: int, slots: int, level: float, most: float) -> Estimate:
         """Return the mean of a quantity, which is at most `most`, over the judged rounds of the first slots."""
         watched, judged = self._state.tuple, self._count(JUDGED, slots)
-        low, high = watch.total_between(watched, q, slots, level)
-        value = watch.estimate_of(watched, q, slots, low, high)
-        naive = _ratio(watch.sum_of(watched, q, watch.AMONG_SEEN, slots), self._count(SEEN, slots))
+        low, high = watch.bound_total(watched, q, slots, level)
+        value = watch.estimate_total(watched, q, slots, low, high)
+        naive = _ratio(watch.sum_slots(watched, q, watch.AMONG_SEEN, slots), self._count(SEEN, slots))
         return _estimate(_ratio(value, judged), _ratio(low, judged, 0.0), _ratio(high, judged, most), naive)
 
     def _window(self, alpha: float) -> WindowRates | None:
@@ -266,7 +266,7 @@ class Monitor:
         if block < 0:
             return None
         start = max(first, block - (BLOCKS - 1))
-        level = math.log(2.0 / watch.share_of_window(alpha, start - first))
+        level = math.log(2.0 / watch.share_alpha(alpha, start - first))
         return WindowRates(
             first=max(since, start * (self._watch.window // BLOCKS)),
             last=self._rounds - 1,
@@ -292,8 +292,8 @@ class Monitor:
             k, who
         ].tolist()
         missed, hit, labels = seen_missed + hidden_missed, seen_hit + hidden_hit, seen_missed + seen_hit
-        missed_low, missed_high = watch.class_total_between(watched, k, who, 0, math.log(4.0 / alpha))
-        hit_low, hit_high = watch.class_total_between(watched, k, who, 1, math.log(4.0 / alpha))
+        missed_low, missed_high = watch.bound_class_total(watched, k, who, 0, math.log(4.0 / alpha))
+        hit_low, hit_high = watch.bound_class_total(watched, k, who, 1, math.log(4.0 / alpha))
         share = _estimate(
             _ratio(missed + hit, judged),
             _ratio(missed_low + hit_low, judged, 0.0),
@@ -308,7 +308,7 @@ class Monitor:
         )
         precision = Estimate(None, 0.0, 1.0, None)
         if predicted > 0.0:
-            hit_low, hit_high = watch.class_total_between(watched, k, who, 1, math.log(2.0 / alpha))
+            hit_low, hit_high = watch.bound_class_total(watched, k, who, 1, math.log(2.0 / alpha))
             naive = 1.0 - seen_hit / seen_predicted if seen_predicted else None
             precision = _estimate(1.0 - hit / predicted, 1.0 - hit_high / predicted, 1.0 - hit_low / predicted, naive)
         return ClassRates(share, error, precision)
@@ -344,17 +344,13 @@ class Monitor:
         rounds = [point["round"] for point in points]
         for who, colour in (("policy", COLOURS[0]), ("greedy", COLOURS[1])):
             value, low, high, naive = ([point[who][i] for point in points] for i in range(4))
-            ax.plot(rounds, _with_gaps(value), color=colour, linewidth=1.8, label=f"{who}, estimate and interval")
+            ax.plot(rounds, value, color=colour, linewidth=1.8, label=f"{who}, estimate and interval")
             draw_band(ax, rounds, low, high, colour)
-            ax.plot(rounds, _with_gaps(naive), color=colour, linewidth=1.2, linestyle=":", label=f"{who}, seen labels")
+            ax.plot(rounds, naive, color=colour, linewidth=1.2, linestyle=":", label=f"{who}, seen labels")
         label_axes(ax, "round", "error rate so far", as_percent=True)
         if path is not None:
             files.save_figure(figure, path)
         return figure
-
-
-def _with_gaps(values: list[float | None]) -> list[float]:
-    return [math.nan if value is None else value for value in values]
 
 
 @overload

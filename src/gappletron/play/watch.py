@@ -68,16 +68,10 @@ PREDICTED, MISSED, HIT, MISSED_HIDDEN, HIT_HIDDEN, SEEN_PREDICTED = range(6)
 
 UNIT = 4294967296.0  # what may be hidden in rounds that wait is counted in units of 2^-32, rounded up: exactly
 
-# A curve: the most points, of which every second one is dropped then; the rounds between two points of a short curve;
-# and its columns.
-POINTS, FIRST_STRIDE = 256, 20
-POINT = (
-    "round",
-    "time",
-    *(f"{who}_{what}" for who in ("policy", "greedy") for what in ("value", "low", "high", "naive")),
-    "labels_seen",
-    "explored",
-)
+# A curve: the most points, of which every second one is dropped then, and the rounds between two points of a short one.
+# A point has the round, its time, the value, low, high and naive of the policy's and of the greedy class's error, the
+# labels seen and the rounds explored.
+POINTS, FIRST_STRIDE, COLUMNS = 256, 20, 12
 
 # What the alarm remembers: the window with the lowest upper bound, the last window, and since when it is on.
 BEST_LOW, BEST_HIGH, BEST_END, LAST_LOW, LAST_HIGH, LAST_END, ALARM_SINCE = range(7)
@@ -173,7 +167,7 @@ class Watch(Watching):
             "class_opened": Field("classes", 2, 2, BETS + 1, least=0.0),
             "class_sums": Field("classes", 2, 6, least=0.0),
             "class_waiting": Field("classes", 2, 2, **whole_numbers),
-            "curve": Field(POINTS, len(POINT)),
+            "curve": Field(POINTS, COLUMNS),
             "drawn": Field(2, **whole_numbers),
             "earlier": Field(BLOCKS, 3, fill=2.0),
             "alarm": Field(7, fill=-1.0),
@@ -296,11 +290,11 @@ def count_action(watched: Any, sight: Any, graph: GraphArrays, played: Played) -
     watched.actions[played.action] += 1
     if watched.costly[0] > 0:
         for who in range(2):
-            note_scale(watched.scales[slot, who], scale_of(sight, graph, played.own, who == POLICY, True))
+            note_scale(watched.scales[slot, who], find_scale(sight, graph, played.own, who == POLICY, True))
 
 
 @helper
-def scale_of(sight: Any, graph: GraphArrays, own: Floats, is_policy: bool, by_cost: bool) -> float:
+def find_scale(sight: Any, graph: GraphArrays, own: Floats, is_policy: bool, by_cost: bool) -> float:
     """d: no two values of a round that look the same from the action played differ by more."""
     if not by_cost or not graph.has_costs:
         return 1.0
@@ -355,18 +349,18 @@ def wait(watched: Any, sight: Any, graph: GraphArrays, slot: int, played: Played
         value = find_value(graph, q % 2 == 0, q >= POLICY_COST and graph.has_costs, played, watched.expected)
         low, high = range_at(graph, value, action, played.greedy)
         if high > low:
-            scale = scale_of(sight, graph, played.own, q % 2 == 0, q >= POLICY_COST)
-            watched.waiting[slot, q] += sign * in_units((high - low) / scale)
+            scale = find_scale(sight, graph, played.own, q % 2 == 0, q >= POLICY_COST)
+            watched.waiting[slot, q] += sign * count_units((high - low) / scale)
     for k in range(graph.visible.shape[1]):
         if not graph.visible[action, k]:
             for who in range(2):
                 share = predicted_share(k, played, who == GREEDY)
-                watched.class_waiting[k, who, MISSES] += sign * in_units(max(0.0, 1.0 - share))
-                watched.class_waiting[k, who, HITS] += sign * in_units(share)
+                watched.class_waiting[k, who, MISSES] += sign * count_units(max(0.0, 1.0 - share))
+                watched.class_waiting[k, who, HITS] += sign * count_units(share)
 
 
 @helper
-def in_units(amount: float) -> int:
+def count_units(amount: float) -> int:
     """Return the number of units, rounded up."""
     return math.ceil(amount * UNIT)
 
@@ -382,7 +376,7 @@ def judge(watched: Any, sight: Any, graph: GraphArrays, slot: int, played: Playe
     for q in range(4 if watched.costly[0] > 0 else 2):
         value = find_value(graph, q % 2 == 0, q >= POLICY_COST and graph.has_costs, played, watched.expected)
         bets, sums = quantity_bets(watched, q), watched.sums[slot, q]
-        scale = scale_of(sight, graph, played.own, value.is_policy, value.by_cost)
+        scale = find_scale(sight, graph, played.own, value.is_policy, value.by_cost)
         if label < 0:
             low, high = range_at(graph, value, played.action, played.greedy)
             sums[KNOWN_LOW] += low
@@ -474,7 +468,7 @@ def hide(watched: Any, graph: GraphArrays, probabilities: Floats, label: int) ->
 
 
 @helper
-def sum_of(watched: Any, q: int, which: int, slots: int) -> float:
+def sum_slots(watched: Any, q: int, which: int, slots: int) -> float:
     """Return one of the sums of a quantity over the first slots."""
     total = 0.0
     for slot in range(slots):
@@ -483,7 +477,7 @@ def sum_of(watched: Any, q: int, which: int, slots: int) -> float:
 
 
 @helper
-def count_of(watched: Any, which: int, slots: int) -> int:
+def count_slots(watched: Any, which: int, slots: int) -> int:
     """Return one of the counts over the first slots."""
     total = 0
     for slot in range(slots):
@@ -492,7 +486,7 @@ def count_of(watched: Any, which: int, slots: int) -> int:
 
 
 @helper
-def class_total_between(watched: Any, k: int, who: int, value: int, level: float) -> tuple[float, float]:
+def bound_class_total(watched: Any, k: int, who: int, value: int, level: float) -> tuple[float, float]:
     """Return how many labels of class k were missed, or hit, in the judged rounds, at least and at most."""
     known = watched.class_sums[k, who, MISSED + value]
     bets, waiting = class_bets(watched, k, who, value), watched.class_waiting[k, who, value] / UNIT
@@ -502,7 +496,7 @@ def class_total_between(watched: Any, k: int, who: int, value: int, level: float
 
 
 @helper
-def scale_between(watched: Any, q: int, slots: int) -> tuple[float, float]:
+def bound_scale(watched: Any, q: int, slots: int) -> tuple[float, float]:
     """Return the least and the largest d of a quantity over the first slots; 1 for mistakes, or where there is none."""
     if q < POLICY_COST:
         return 1.0, 1.0
@@ -515,14 +509,14 @@ def scale_between(watched: Any, q: int, slots: int) -> tuple[float, float]:
 
 
 @helper
-def total_between(watched: Any, q: int, slots: int, level: float) -> tuple[float, float]:
+def bound_total(watched: Any, q: int, slots: int, level: float) -> tuple[float, float]:
     """Return two numbers between which the sum of a quantity over the judged rounds of the first slots lies."""
-    known_low, known_high = sum_of(watched, q, KNOWN_LOW, slots), sum_of(watched, q, KNOWN_HIGH, slots)
+    known_low, known_high = sum_slots(watched, q, KNOWN_LOW, slots), sum_slots(watched, q, KNOWN_HIGH, slots)
     bets = quantity_bets(watched, q)
     opened = opened_in(bets, slots)
     if opened == 0.0:
         return known_low, known_low  # nothing is hidden in rounds that were judged
-    least_scale, most_scale = scale_between(watched, q, slots)
+    least_scale, most_scale = bound_scale(watched, q, slots)
     waiting = 0.0  # what may be hidden in rounds that wait
     for slot in range(slots):
         waiting += watched.waiting[slot, q] / UNIT
@@ -534,9 +528,9 @@ def total_between(watched: Any, q: int, slots: int, level: float) -> tuple[float
 
 
 @helper
-def estimate_of(watched: Any, q: int, slots: int, low: float, high: float) -> float:
+def estimate_total(watched: Any, q: int, slots: int, low: float, high: float) -> float:
     """Return the known part and the inversely weighted hidden part, within the bounds."""
-    return min(high, max(low, sum_of(watched, q, KNOWN_LOW, slots) + sum_of(watched, q, HIDDEN, slots)))
+    return min(high, max(low, sum_slots(watched, q, KNOWN_LOW, slots) + sum_slots(watched, q, HIDDEN, slots)))
 
 
 # ------------------------------------------------------------------------------------ at the end of a block, and points
@@ -554,18 +548,18 @@ def draw_point(watched: Any, at: int, now: float, alpha: float) -> None:
 @helper
 def fill_point(watched: Any, point: int, at: int, now: float, alpha: float) -> None:
     """What is known before round `at`, as a point of the curve; what is not known is -1."""
-    judged, seen = count_of(watched, JUDGED, SLOTS), count_of(watched, SEEN, SLOTS)
+    judged, seen = count_slots(watched, JUDGED, SLOTS), count_slots(watched, SEEN, SLOTS)
     watched.curve[point, 0] = at
     watched.curve[point, 1] = now
     for q in range(2):
-        low, high = total_between(watched, q, SLOTS, math.log(2.0 / alpha))
-        value = estimate_of(watched, q, SLOTS, low, high)
+        low, high = bound_total(watched, q, SLOTS, math.log(2.0 / alpha))
+        value = estimate_total(watched, q, SLOTS, low, high)
         watched.curve[point, 2 + 4 * q] = value / judged if judged else -1.0
         watched.curve[point, 3 + 4 * q] = low / judged if judged else 0.0
         watched.curve[point, 4 + 4 * q] = high / judged if judged else 1.0
-        watched.curve[point, 5 + 4 * q] = sum_of(watched, q, AMONG_SEEN, SLOTS) / seen if seen else -1.0
+        watched.curve[point, 5 + 4 * q] = sum_slots(watched, q, AMONG_SEEN, SLOTS) / seen if seen else -1.0
     watched.curve[point, 10] = seen
-    watched.curve[point, 11] = count_of(watched, EXPLORED, SLOTS)
+    watched.curve[point, 11] = count_slots(watched, EXPLORED, SLOTS)
 
 
 @helper
@@ -623,7 +617,7 @@ def drain_logs(logs: Floats, wealth: Floats, target: Floats) -> None:
 
 
 @helper
-def share_of_window(alpha: float, start: int) -> float:
+def share_alpha(alpha: float, start: int) -> float:
     """Return alpha / ((b + 1)(b + 2)) for the window that starts with block b of a watch: these add up to alpha."""
     return alpha / ((start + 1.0) * (start + 2.0))
 
@@ -639,12 +633,12 @@ def look_for_drift(watched: Any, at: int, alpha: float) -> None:
     """
     last = watched.place[BLOCK]
     start = last - (BLOCKS - 1) - watched.place[FIRST_BLOCK]
-    level = math.log(4.0 / share_of_window(alpha, start))
-    rounds = 1.0 * count_of(watched, DECIDED, BLOCKS)
-    unjudged = rounds - count_of(watched, JUDGED, BLOCKS)
+    level = math.log(4.0 / share_alpha(alpha, start))
+    rounds = 1.0 * count_slots(watched, DECIDED, BLOCKS)
+    unjudged = rounds - count_slots(watched, JUDGED, BLOCKS)
     hidden = hidden_at_least(quantity_bets(watched, GREEDY_ERROR), BLOCKS, level, watched)
-    least = sum_of(watched, GREEDY_ERROR, KNOWN_LOW, BLOCKS) + hidden
-    most = total_between(watched, GREEDY_ERROR, BLOCKS, level)[1] + unjudged
+    least = sum_slots(watched, GREEDY_ERROR, KNOWN_LOW, BLOCKS) + hidden
+    most = bound_total(watched, GREEDY_ERROR, BLOCKS, level)[1] + unjudged
     low = mean_at_least(min(least, rounds), rounds, level)
     high = mean_at_most(most, rounds, level)
 

@@ -49,7 +49,7 @@ GROWTH = 15.0  # the factor by which the weight of the objective, against the ba
 class Program(NamedTuple):
     """A graph and its costs, for :func:`best_play`.
 
-    >>> program_of(np.eye(3, dtype=bool), 1.0 - np.eye(3)).kind == BANDIT
+    >>> make_program(np.eye(3, dtype=bool), 1.0 - np.eye(3)).kind == BANDIT
     True
     """
 
@@ -66,7 +66,7 @@ class Program(NamedTuple):
     """K x N: whether the action (column) shows the class (row)."""
 
 
-def program_of(visible: Flags, costs: Floats) -> Program:
+def make_program(visible: Flags, costs: Floats) -> Program:
     """Return the program of a graph (N x K) with these costs (N x K)."""
     N, K = visible.shape
     costs = costs / (costs.max() or 1.0)
@@ -111,7 +111,7 @@ def best_play(program: Program, gaps: Floats, work: Any, out: Floats) -> None:
     >>> from gappletron.learners.exploration.barrier import work_space
     >>> seen, out = np.eye(3, dtype=bool), np.zeros(3)
     >>> work = State(work_space(), Sizes(1, 3, 3)).tuple
-    >>> best_play(program_of(seen, 1.0 - np.eye(3)), np.array([0.0, 1.0, 4.0]), work, out)
+    >>> best_play(make_program(seen, 1.0 - np.eye(3)), np.array([0.0, 1.0, 4.0]), work, out)
     >>> out.round(3), (1 / out - 1 / out[0]).round(3)
     (array([0.5  , 0.333, 0.167]), array([0., 1., 4.]))
     """

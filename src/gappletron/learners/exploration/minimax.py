@@ -40,7 +40,7 @@ GROWTH = 12.0  # the factor by which the weight of the objective, against the ba
 class Game(NamedTuple):
     """A graph and its costs, for :func:`least_play`.
 
-    >>> game_of(np.eye(3, dtype=bool), 1.0 - np.eye(3)).kind == BANDIT
+    >>> make_game(np.eye(3, dtype=bool), 1.0 - np.eye(3)).kind == BANDIT
     True
     """
 
@@ -61,7 +61,7 @@ class Game(NamedTuple):
     """The first of them, where there is one."""
 
 
-def game_of(visible: Flags, costs: Floats) -> Game:
+def make_game(visible: Flags, costs: Floats) -> Game:
     """Return the game of a graph (N x K) with these costs (N x K)."""
     N, K = visible.shape
     top = np.ascontiguousarray(costs.max(axis=0))
@@ -112,7 +112,7 @@ def least_play(game: Game, losses: Floats, prices: Floats, greedy: int, floor: f
 
     >>> from gappletron.kernel.state import Sizes, State
     >>> from gappletron.learners.exploration.barrier import work_space
-    >>> game, out = game_of(np.eye(3, dtype=bool), 1.0 - np.eye(3)), np.zeros(3)
+    >>> game, out = make_game(np.eye(3, dtype=bool), 1.0 - np.eye(3)), np.zeros(3)
     >>> work = State(work_space(), Sizes(1, 3, 3)).tuple
     >>> l, s = np.array([0.5, 3.0, 3.0]), np.array([0.0, 0.02, 0.02])
     >>> float(least_play(game, l, s, 0, 0.0, work, out)), out.round(2)

@@ -11,7 +11,7 @@ from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import seldom
 from gappletron.kernel.state import Layout, Scratch
 from gappletron.learners.exploration.barrier import work_space
-from gappletron.learners.exploration.minimax import ANY, Game, game_of, least_play, worst
+from gappletron.learners.exploration.minimax import ANY, Game, least_play, make_game, worst
 from gappletron.learners.exploration.rule import Exploration, Outlook
 
 GOLDEN = 0.6180339887498949  # the golden section, (sqrt(5) - 1) / 2
@@ -81,7 +81,7 @@ class Optimised(Exploration):
 @functools.lru_cache(maxsize=32)
 def game_on(graph: FeedbackGraph) -> Game:
     """Return what :class:`Optimised` needs to know of a graph."""
-    return game_of(graph.visible, graph.costs)
+    return make_game(graph.visible, graph.costs)
 
 
 @seldom

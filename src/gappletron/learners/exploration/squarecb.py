@@ -11,7 +11,7 @@ from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import Floats
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.learners.exploration.barrier import work_space
-from gappletron.learners.exploration.decision_estimation import Program, best_play, program_of
+from gappletron.learners.exploration.decision_estimation import Program, best_play, make_program
 from gappletron.learners.exploration.rule import Exploration, Outlook
 
 
@@ -70,4 +70,4 @@ class SquareCB(Exploration):
 @functools.lru_cache(maxsize=32)
 def program_on(graph: FeedbackGraph) -> Program:
     """Return what :class:`SquareCB` needs to know of a graph."""
-    return program_of(graph.visible, graph.costs)
+    return make_program(graph.visible, graph.costs)
