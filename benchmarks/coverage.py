@@ -26,14 +26,14 @@ from gappletron.graphs.open import open_graph
 from gappletron.kernel.compiling import entry
 from gappletron.kernel.state import Sizes, State
 from gappletron.play.rounds import draw, new_tally
+from gappletron.play.values import Played
 from gappletron.play.watch import (
     ALARM_SINCE,
     BLOCKS,
     SLOTS,
-    Played,
-    class_total_between,
-    share_of_window,
-    total_between,
+    bound_class_total,
+    bound_total,
+    share_alpha,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -107,13 +107,13 @@ def add_truth(graph, action, greedy, y, truth, recent):
 def check_totals(watched, graph, alpha, start, truth, recent, missed):
     """The totals so far and those of the window, which starts with block `start`; and the alarm."""
     for q in range(4 if graph.has_costs else 2):
-        low, high = total_between(watched, q, SLOTS, math.log(2.0 / alpha))
+        low, high = bound_total(watched, q, SLOTS, math.log(2.0 / alpha))
         missed[q] |= is_outside(truth[q], low, high)
     for q in range(2):
         total = 0.0
         for slot in range(BLOCKS):
             total += recent[slot, q]
-        low, high = total_between(watched, q, BLOCKS, math.log(2.0 / share_of_window(alpha, start)))
+        low, high = bound_total(watched, q, BLOCKS, math.log(2.0 / share_alpha(alpha, start)))
         missed[4 + q] |= is_outside(total, low, high)
     missed[6] |= watched.alarm[ALARM_SINCE] >= 0.0
 
@@ -123,7 +123,7 @@ def check_classes(watched, graph, alpha, truth, missed):
     for k in range(graph.visible.shape[1]):
         for who in range(2):
             for is_hit in range(2):
-                low, high = class_total_between(watched, k, who, is_hit, math.log(2.0 / alpha))
+                low, high = bound_class_total(watched, k, who, is_hit, math.log(2.0 / alpha))
                 place = 4 * k + 2 * who + is_hit
                 missed[CHECKS + place] |= is_outside(truth[4 + place], low, high)
 
@@ -218,7 +218,7 @@ class Coverage:
             )  # fmt: skip
             kernel = kernel or entry(cover, *arguments)
             kernel(*arguments)
-            low, high = total_between(state.tuple, 1, SLOTS, math.log(2.0 / alpha))
+            low, high = bound_total(state.tuple, 1, SLOTS, math.log(2.0 / alpha))
             judged, seen = (state.arrays["counts"][:, i].sum() for i in (1, 2))
             self.widths[run] = (high - low) / judged
             if seen:

@@ -26,7 +26,12 @@ from .kernel.compiling import interpreted as interpreted
 from .kernel.pieces import Piece as Piece, compiled as compiled, helper as helper
 from .kernel.state import Field as Field, Scratch as Scratch
 from .learners.banditron import Banditron as Banditron, BanditronIW as BanditronIW
-from .learners.estimators import Estimator as Estimator
+from .learners.estimators import (
+    Estimator as Estimator,
+    OneAgainstAll as OneAgainstAll,
+    PartialLikelihood as PartialLikelihood,
+    SquareCBG as SquareCBG,
+)
 from .learners.exp3 import Exp3G as Exp3G
 from .learners.exploration.gap_rules import Paper as Paper, TopUp as TopUp
 from .learners.exploration.inverse_gap import InverseGap as InverseGap
@@ -50,7 +55,6 @@ from .learners.losses import (
     SmoothHinge as SmoothHinge,
 )
 from .learners.newtron import Newtron as Newtron, PNewtron as PNewtron
-from .learners.one_against_all import OneAgainstAll as OneAgainstAll
 from .learners.optimizers import (
     AdaGrad as AdaGrad,
     AdaptiveOGD as AdaptiveOGD,
@@ -60,7 +64,6 @@ from .learners.optimizers import (
     ProjectedOGD as ProjectedOGD,
     ScaleFreeFTRL as ScaleFreeFTRL,
 )
-from .learners.partial_likelihood import PartialLikelihood as PartialLikelihood
 from .learners.perceptron import (
     LabelEfficientPerceptron as LabelEfficientPerceptron,
     PassiveAggressive as PassiveAggressive,
@@ -73,7 +76,6 @@ from .learners.second_order import (
     SecondOrderPerceptronDiag as SecondOrderPerceptronDiag,
 )
 from .learners.soba import AdaptiveRate as AdaptiveRate, FixedRate as FixedRate, Soba as Soba, SobaDiag as SobaDiag
-from .learners.squarecb import SquareCBG as SquareCBG
 from .online.decisions import read_decisions as read_decisions
 from .online.model import Online as Online
 from .online.off_policy import (

@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_wine
 
 from gappletron import ArrayStream, BurnIn, FeedbackGraph, Greedy, Online, SvmlightFile, named, play
-from gappletron.learners.one_against_all import OneAgainstAll
+from gappletron.learners.estimators import OneAgainstAll
 
 
 def errors(stream, graph, learner="auto", **options):

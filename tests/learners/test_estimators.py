@@ -40,6 +40,7 @@ from gappletron import (
     play,
 )
 from gappletron.graphs.graph import Plan
+from gappletron.learners.exploration.rule import Outlook
 from problems import GRAPHS, play_one_at_a_time, random_graph, row_of, small_stream, state_of
 from storms import extreme_numbers
 
@@ -306,7 +307,7 @@ def explored(graph, q, doubt=1.0, informed=0, scale=2.4, greedy=None, sharpness=
             return doubt
 
     plan = Plan(graph.arrays, rule.table(graph))
-    rule.appraise(state.tuple, plan, Known(), None, None, np.asarray(q, float), sharpness, greedy)
+    rule.appraise(state.tuple, plan, Outlook(Known(), None, None, greedy), np.asarray(q, float), sharpness)
     rate = rule.explore(state.tuple, plan, greedy, 0.0, out)
     assert rate == pytest.approx(1.0 - out[greedy])
     return out

@@ -37,7 +37,8 @@ from gappletron import (
 )
 from gappletron.kernel.spelling import decode_piece, encode_piece, read_piece
 from gappletron.kernel.state import Sizes, State
-from gappletron.learners.exploration.minimax import ANY, BANDIT, REVEALING, game_of, least_play, work_space
+from gappletron.learners.exploration.barrier import work_space
+from gappletron.learners.exploration.minimax import ANY, BANDIT, REVEALING, least_play, make_game
 from problems import (
     CONTRACT_GRAPHS,
     LOSSES,
@@ -130,10 +131,10 @@ def cutting_planes(A, C, losses, s, level=None):
 
 
 def solved(graph, C, losses, s, floor, kind=None, greedy=0):
-    game = game_of(graph.visible, C)
+    game = make_game(graph.visible, C)
     game = game if kind is None else game._replace(kind=kind)
     out, work = np.full(graph.n_actions, np.nan), State(work_space(), Sizes(1, graph.n_classes, graph.n_actions)).tuple
-    level = least_play(game, graph.arrays.observers, graph.arrays.revealing, losses, s, greedy, floor, work, out)
+    level = least_play(game, losses, s, greedy, floor, work, out)
     return level, out
 
 
@@ -159,7 +160,7 @@ def test_the_minimiser_on_the_presets(graph):
     for trial in range(4):
         C = zero_one(graph) if trial % 2 else own_costs(rng, graph)
         losses, s = random_numbers(rng, graph.n_classes)
-        assert game_of(graph.visible, C).kind in (BANDIT, REVEALING)
+        assert make_game(graph.visible, C).kind in (BANDIT, REVEALING)
         best = cutting_planes(graph.visible, C, losses, s)
         level, p = solved(graph, C, losses, s, -math.inf)
         assert (p >= 0).all()
@@ -206,11 +207,11 @@ def test_where_V_can_be_0_the_smallest_play(graph):
 
 
 def test_all_the_kinds_are_met():
-    kinds = {game_of(graph.visible, zero_one(graph)).kind for graph in [*PRESETS, *CONTRACT_GRAPHS]}
+    kinds = {make_game(graph.visible, zero_one(graph)).kind for graph in [*PRESETS, *CONTRACT_GRAPHS]}
     assert kinds == {BANDIT, REVEALING, ANY}
     graph = FeedbackGraph.bandit(3)
-    assert game_of(graph.visible, zero_one(graph) + np.diag([0.1, 0.0, 0.0])).kind == ANY
-    assert game_of(graph.visible, zero_one(graph) * [1.0, 0.0, 1.0]).kind == ANY
+    assert make_game(graph.visible, zero_one(graph) + np.diag([0.1, 0.0, 0.0])).kind == ANY
+    assert make_game(graph.visible, zero_one(graph) * [1.0, 0.0, 1.0]).kind == ANY
 
 
 # -------------------------------------------------------------------------------------------------------- stabilities
@@ -417,7 +418,7 @@ def test_the_inequality_of_one_round(seed, loss, name, kind):
     graph = PRESETS[seed % len(PRESETS)] if seed % 4 == 0 else random_graph(rng, int(rng.integers(2, 6)), seed % 3)
     C = {"zero-one": zero_one(graph), "own": own_costs(rng, graph), "any": rng.uniform(0, 3, graph.visible.shape)}[kind]
     learner, plan = Gappletron(LOSSES[loss], PROVED[name], Optimised(1.0)), None
-    plan = Plan(graph.arrays, game_of(graph.visible, C))
+    plan = Plan(graph.arrays, make_game(graph.visible, C))
     for x, scores, p, _, rate, state in positions(rng, learner, graph, plan, 8):
         arrays = optimizer_arrays(state)
         losses, _, gradients = naive_round(loss, PROVED[name], arrays, scores, x, C.max(axis=0))

@@ -12,16 +12,17 @@ from scipy import optimize
 from gappletron import FeedbackGraph, OneAgainstAll, PartialLikelihood, Player, SquareCB, interpreted, play
 from gappletron.graphs.graph import Plan
 from gappletron.kernel.state import Sizes, State
+from gappletron.learners.exploration.barrier import work_space
 from gappletron.learners.exploration.decision_estimation import (
     ANY,
     BANDIT,
     FULL,
     SOLE,
     best_play,
-    program_of,
+    make_program,
     regret,
-    work_space,
 )
+from gappletron.learners.exploration.rule import Outlook
 from problems import GRAPHS, random_graph, small_stream, state_of
 from storms import chunk_of
 
@@ -58,11 +59,11 @@ def value(graph, q, gamma, p):
 
 def solved(graph, q, gamma):
     c, work = costs_of(graph, q), State(work_space(), Sizes(1, graph.n_classes, graph.n_actions)).tuple
-    program, out = program_of(graph.visible, graph.costs), np.full(graph.n_actions, np.nan)
-    best_play(program, graph.arrays.observers, gamma * (c - c.min()), work, out)
+    program, out = make_program(graph.visible, graph.costs), np.full(graph.n_actions, np.nan)
+    best_play(program, gamma * (c - c.min()), work, out)
     assert (out >= 0.0).all()
     assert out.sum() == pytest.approx(1.0, abs=1e-12)
-    assert regret(program, graph.arrays.observers, gamma * (c - c.min()), out, work) == pytest.approx(
+    assert regret(program, gamma * (c - c.min()), out, work) == pytest.approx(
         value(graph, q, gamma, out), rel=1e-9, abs=1e-9
     )
     return out
@@ -100,12 +101,12 @@ def estimates(rng, K):
 
 
 def test_kinds():
-    kinds = {name: program_of(graph.visible, graph.costs).kind for name, graph in GRAPHS.items()}
+    kinds = {name: make_program(graph.visible, graph.costs).kind for name, graph in GRAPHS.items()}
     full = {"full", "bandit of two", "disease prevention"}
     assert kinds == {name: BANDIT if name == "bandit" else FULL if name in full else SOLE for name in GRAPHS}
-    assert program_of(np.eye(3, dtype=bool), 2.0 - 2.0 * np.eye(3)).kind == BANDIT  # in units of the largest cost
-    assert program_of(np.eye(3, dtype=bool), np.random.default_rng(0).random((3, 3))).kind == ANY
-    assert program_of(np.ones((4, 3), dtype=bool), np.vstack([1 - np.eye(3), np.ones((1, 3))])).kind == ANY
+    assert make_program(np.eye(3, dtype=bool), 2.0 - 2.0 * np.eye(3)).kind == BANDIT  # in units of the largest cost
+    assert make_program(np.eye(3, dtype=bool), np.random.default_rng(0).random((3, 3))).kind == ANY
+    assert make_program(np.ones((4, 3), dtype=bool), np.vstack([1 - np.eye(3), np.ones((1, 3))])).kind == ANY
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=str)
@@ -172,9 +173,9 @@ def test_a_known_cost_is_not_estimated():
     """A query costs 1 whatever the estimates add up to, and nobody's regret is measured against it."""
     graph = FeedbackGraph.label_efficient(3)
     np.testing.assert_allclose(costs_of(graph, np.array([0.9, 0.8, 0.1])), [0.1, 0.2, 0.9, 1.0])
-    assert list(program_of(graph.visible, graph.costs).rivals) == [0, 1, 2]
+    assert list(make_program(graph.visible, graph.costs).rivals) == [0, 1, 2]
     cheap = FeedbackGraph.label_efficient(3, costs=np.vstack([1 - np.eye(3), np.full((1, 3), 0.3)]))
-    assert list(program_of(cheap.visible, cheap.costs).rivals) == [0, 1, 2, 3]
+    assert list(make_program(cheap.visible, cheap.costs).rivals) == [0, 1, 2, 3]
 
 
 def test_what_reveals_is_played_alone_where_the_gap_is_clear():
@@ -182,7 +183,7 @@ def test_what_reveals_is_played_alone_where_the_gap_is_clear():
     for graph in (FeedbackGraph.full(3), FeedbackGraph.filtering(3), FeedbackGraph([[1, 1, 1], [0, 1, 0], [0, 0, 1]])):
         state, out = state_of(rule, 1, 3), np.zeros(3)
         plan = Plan(graph.arrays, rule.table(graph))
-        rule.appraise(state.tuple, plan, None, None, None, np.array([0.9, 0.1, 0.0]), 1.0, 0)
+        rule.appraise(state.tuple, plan, Outlook(None, None, None, 0), np.array([0.9, 0.1, 0.0]), 1.0)
         assert rule.explore(state.tuple, plan, 0, 0.0, out) == pytest.approx(0.0, abs=1e-9)
         assert out[0] == pytest.approx(1.0, abs=1e-9)
 
@@ -191,7 +192,7 @@ def test_it_explores_less_from_round_to_round():
     rule, graph, rates = SquareCB(2.0), FeedbackGraph.bandit(3), []
     state, out, plan = state_of(rule, 1, 3), np.zeros(3), Plan(graph.arrays, rule.table(graph))
     for _ in range(50):
-        rule.appraise(state.tuple, plan, None, None, None, np.array([0.2, 0.7, 0.1]), 1.0, 1)
+        rule.appraise(state.tuple, plan, Outlook(None, None, None, 1), np.array([0.2, 0.7, 0.1]), 1.0)
         rates.append(rule.explore(state.tuple, plan, 1, 0.0, out))
         rule.count_round(state.tuple, plan, 1)
     assert rates == sorted(rates, reverse=True)

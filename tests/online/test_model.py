@@ -937,10 +937,10 @@ def test_nothing_in_a_file_is_executed(saved, folder):
 
 def test_a_newer_file(saved, folder):
     newer = repacked(folder, saved[0], lambda header, arrays: header | {"version": 4})
-    assert "newer gappletron (format 4, this one reads up to 3): upgrade" in refusal(folder, newer)
-    between = repacked(folder, saved[0], lambda header, arrays: header | {"version": 2})
-    assert "a development version of gappletron (format 2)" in refusal(folder, between)
-    for version in (0, -1, 1, "3", 3.0, True, None, [3]):
+    assert "newer gappletron (format 4, this one reads 3): upgrade" in refusal(folder, newer)
+    older = repacked(folder, saved[0], lambda header, arrays: header | {"version": 1})
+    assert "an older gappletron (format 1, this one reads 3): use that version" in refusal(folder, older)
+    for version in (0, -1, "3", 3.0, True, None, [3]):
         wrong = repacked(folder, saved[0], lambda header, arrays, version=version: header | {"version": version})
         assert DAMAGED in refusal(folder, wrong)
     foreign = repacked(folder, saved[0], lambda header, arrays: header | {"format": "another"})

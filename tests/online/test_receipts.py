@@ -78,7 +78,7 @@ def test_a_copy_is_another_model_with_the_same_bits(copied):
         learned(running, 10)
         waiting = running.act(X)
         twin = copied(running)
-        assert twin._player._engine.state == running._player._engine.state
+        assert twin._player._state == running._player._state
         before = running.weights.copy()
         twin.learn(waiting.id, waiting.action)
         learned(twin, 5)
@@ -219,7 +219,7 @@ def test_a_receipt_keeps_the_graph_of_its_round_also_in_a_file(tmp_path):
         with pytest.raises(UserError, match="does not reveal the label"):
             copy.learn(plain.id, next(name for name in GRAPH.classes if name != plain.action))
         copy.learn(plain.id, UNSEEN)
-    assert running._player._engine.state == copy._player._engine.state
+    assert running._player._state == copy._player._state
 
 
 def test_receipts_of_before_a_class_was_added(tmp_path):
@@ -234,7 +234,7 @@ def test_receipts_of_before_a_class_was_added(tmp_path):
         copy.learn(early[0].id, UNSEEN)
         copy.learn(early[1].id, early[1].action)
         copy.learn(late.id, late.action)
-    assert running._player._engine.state == copy._player._engine.state
+    assert running._player._state == copy._player._state
     assert running.predict(X) == copy.predict(X)
 
 
@@ -286,64 +286,6 @@ def test_features_that_grow(tmp_path):
         assert again.act(x).probabilities.tobytes() == grown.act(x).probabilities.tobytes()
     with pytest.raises(UserError, match="neither a number nor 'grow'"):
         Online("gapsmh", GRAPH, features="many")
-
-
-# --------------------------------------------------------------------------------------------- files of version 0.1
-
-
-def as_version_1(path, to, closed=False) -> None:
-    """The same model as gappletron 0.1 wrote it: one session, one graph, states under their old names."""
-    with np.load(path) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    header = json.loads(bytes(arrays.pop("header")))
-    old = {
-        "format": "gappletron.Online",
-        "version": 1,
-        "learner": header["learner"],
-        "features": header["features"],
-        "graph": {key: header["graph"][key] for key in ("classes", "actions", "name", "dominating_set")},
-        "id": header["sessions"][0][0],
-        "rounds": header["rounds"],
-        "random": header["random"],
-        "pending_limit": header["pending_limit"],
-        "expired": arrays.pop("expired").tolist(),
-        "pending": [
-            [serial, action, greedy, rate, size]
-            for (serial, action, greedy, size, _), rate in zip(
-                arrays.pop("receipts").tolist(), arrays.pop("rates").tolist(), strict=True
-            )
-        ],
-    }
-    del arrays["checksum"]
-    arrays["visible"] = arrays.pop("edges") | closed  # version 0.1 kept the edges of the closure too
-    np.savez(to, header=np.frombuffer(json.dumps(old).encode(), np.uint8), **arrays)
-
-
-def test_files_of_version_0_1_are_loaded(tmp_path):
-    running = model()
-    for _ in range(20):
-        receipt = running.act(X)
-        running.learn(receipt, receipt.action)
-    waiting = running.act(X)
-    running.save(tmp_path / "new.npz")
-    as_version_1(tmp_path / "new.npz", tmp_path / "old.npz")
-    old = Online.load(tmp_path / "old.npz")
-    assert old._player._engine.state == running._player._engine.state
-    old.learn(waiting.id, waiting.action)
-    running.learn(waiting, waiting.action)
-    assert [old.act(X).action for _ in range(30)] == [running.act(X).action for _ in range(30)]
-
-
-def test_a_bandit_graph_of_two_classes_stays_one_that_can_grow(tmp_path):
-    for name in ("gapsmh", "banditron"):
-        running = Online(name, FeedbackGraph.bandit(["a", "b"]), features=2, seed=3)
-        running.act(X)
-        running.save(tmp_path / "new.npz")
-        as_version_1(tmp_path / "new.npz", tmp_path / "old.npz", closed=True)
-        old = Online.load(tmp_path / "old.npz")
-        old.add_class("c")
-        assert old.graph == FeedbackGraph.bandit(["a", "b", "c"])
-        assert not old.graph.dominating_set_is_given
 
 
 def test_a_file_of_a_newer_version_is_refused_in_one_sentence(tmp_path):

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 from gappletron import FeedbackGraph, Online, Player, UserError, interpreted
-from gappletron.graphs import cover, graph as graphs
+from gappletron.graphs import domination, graph as graphs
 from gappletron.kernel.compiling import source_hash
 from gappletron.paper.store import COLUMNS, Result, Store, _checksum, read_results
 from gappletron.paper.sweeps import selected
-from gappletron.play import saved
+from gappletron.play import player, saved
 from storms import flipped_bytes, killed_saves, stored_result
 
 GRAPH = FeedbackGraph.label_efficient(["a", "b", "c"])
@@ -103,9 +103,36 @@ def test_a_member_that_claims_more_than_the_file_has_is_refused(tmp_path):
     for claim in (b"(2**40,", b"(40000, 30000)"):
         path.write_bytes(data[:shape] + claim + data[shape + len(claim) :])
         refusal(path)
-    sizes = data.index(struct.pack("<HH", 1, 16)) + 4
-    path.write_bytes(data[:sizes] + struct.pack("<QQ", 2**50, 2**50) + data[sizes + 16 :])
+    sizes = data.index(b"PK\x01\x02") + 20  # in the directory: of the first member, packed and unpacked
+    for claim in (2**20, 2**31, 2**32 - 1):
+        path.write_bytes(data[:sizes] + struct.pack("<LL", claim, claim) + data[sizes + 8 :])
+        refusal(path)
+
+
+@pytest.mark.parametrize("size", [2**20, 2**31])
+def test_a_directory_that_claims_more_than_the_file_has_takes_no_memory(tmp_path, size):
+    path = tmp_path / "model.npz"
+    a_model(1).save(path)
+    data = path.read_bytes()
+    path.write_bytes(data[:-10] + struct.pack("<L", size) + data[-6:])
+    tracemalloc.start()
     refusal(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**22
+
+
+def test_a_directory_without_end_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "model.npz"
+    entry = b"PK\x03\x04" + bytes(26)
+    directory = b"\0" * (2**24 + 46)
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 9, 9, len(directory), len(entry), 0)
+    path.write_bytes(entry + directory + end)
+    tracemalloc.start()
+    refusal(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**22
 
 
 def sealed(path, change):
@@ -127,7 +154,7 @@ def test_no_memory_is_taken_for_what_the_file_does_not_hold(tmp_path, features, 
     def never(*_):
         raise AssertionError("a state was made")
 
-    monkeypatch.setattr("gappletron.play.player.State", never)
+    monkeypatch.setattr(player, "State", never)
     assert "does not fit the learner" in refusal(path)
 
 
@@ -169,17 +196,12 @@ def hard_graph(seed=0):
     return FeedbackGraph(edges, dominating_set=[*range(50, 110)], actions=[*range(110)])
 
 
-@pytest.mark.parametrize("version", [1, 3])
-def test_loading_never_searches_for_a_dominating_set(tmp_path, version, monkeypatch):
+def test_loading_never_searches_for_a_dominating_set(tmp_path, monkeypatch):
     path = tmp_path / "model.npz"
     graph = hard_graph()
     model = Online("gapsmh", graph, features=2)
     model.save(path)
-    if version == 1:
-        from test_receipts import as_version_1
-
-        as_version_1(path, path)
-    for module, name in ((graphs, "find_dominating_set"), (cover, "find_dominating_set")):
+    for module, name in ((graphs, "find_dominating_set"), (domination, "minimum_dominating_set")):
         monkeypatch.setattr(module, name, lambda *_: pytest.fail("the exact search was run"))
     loaded = Online.load(path)
     assert loaded.graph == graph
@@ -201,7 +223,7 @@ def test_a_model_saved_through_a_pipe_can_be_loaded(tmp_path):
     model.save(tmp_path / "pipe")
     reader.join()
     (tmp_path / "model.npz").write_bytes(received[0])
-    assert Online.load(tmp_path / "model.npz")._player._state == model._player._engine.state
+    assert Online.load(tmp_path / "model.npz")._player._state == model._player._state
 
 
 def test_a_header_or_a_list_of_members_without_end_is_refused(tmp_path):
@@ -231,9 +253,9 @@ def test_names_that_no_file_could_hold_are_refused_by_save(tmp_path):
 
 
 def test_the_same_model_gives_the_same_bytes(tmp_path):
-    player = Player("gapsmh", GRAPH, features=2)
-    player.save(tmp_path / "one.npz")
-    player.save(tmp_path / "two.npz")
+    saver = Player("gapsmh", GRAPH, features=2)
+    saver.save(tmp_path / "one.npz")
+    saver.save(tmp_path / "two.npz")
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
 
 
@@ -244,9 +266,9 @@ def test_arrays_in_another_order_are_written_by_rows(tmp_path):
         assert archive["a"].tolist() == [[0, 3], [1, 4], [2, 5]]
         assert archive["b"].tolist() == np.arange(24).reshape(4, 6)[:, 1:4].tolist()
     with (tmp_path / "file.npz").open("rb") as file:
-        arrays, digest = saved._arrays(file, (tmp_path / "file.npz").stat().st_size)
+        arrays, is_sound = saved.read_archive(file, (tmp_path / "file.npz").stat().st_size)
     assert arrays["a"].tolist() == [[0, 3], [1, 4], [2, 5]]
-    assert arrays["checksum"].tobytes() == digest
+    assert is_sound
 
 
 # ---------------------------------------------------------------------------------------------------------------- store

@@ -10,8 +10,8 @@ from scipy.sparse import csr_matrix
 from scipy.stats import chisquare
 
 from gappletron import Budget, FeedbackGraph, Limits, Monitor, Player, UserError, interpreted
-from gappletron.data.stream import make_chunk
-from gappletron.play.limits import NoLimits, pace_until
+from gappletron.data.stream import frozen
+from gappletron.play.limits import Clock, NoLimits, pace
 from problems import GRAPHS, random_graph, small_stream
 
 RNG = np.random.default_rng(4)
@@ -20,7 +20,7 @@ CASES = {**GRAPHS, "random": random_graph(RNG, 4), "random with extra actions": 
 
 def chunk_of(X, y):
     rows = csr_matrix(X)
-    return make_chunk(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.copy(), y.astype(np.int64))
+    return frozen(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.copy(), y.astype(np.int64))
 
 
 # ------------------------------------------------------------------------------------------------- the least propensity
@@ -33,7 +33,7 @@ def test_the_mixture_is_the_smallest_that_reaches_the_propensity(name):
     with interpreted():
         free = Player("auto", graph, 4, seed=2)
         for least in (0.01, 0.5 / graph.rho, 1 / graph.rho):
-            bound = Player("auto", graph, 4, seed=2, min_propensity=least)
+            bound = Player("auto", graph, 4, seed=2, limits=Limits(min_propensity=least))
             for player in (free, bound):
                 player.advance(chunk_of(X, y))
             rows = X[:20]
@@ -57,9 +57,9 @@ def test_the_mixture_is_the_smallest_that_reaches_the_propensity(name):
 def test_more_than_a_graph_can_give_is_refused():
     graph = FeedbackGraph.bandit(["a", "b", "c"])
     with pytest.raises(UserError, match=r"needs 3 actions to show every label: give at most 0.333"):
-        Player("auto", graph, 2, min_propensity=0.34)
+        Player("auto", graph, 2, limits=Limits(min_propensity=0.34))
     with interpreted():
-        player = Player("auto", graph, 2, min_propensity=1 / 3)
+        player = Player("auto", graph, 2, limits=Limits(min_propensity=1 / 3))
         with pytest.raises(UserError, match=r"give at most 0.25"):
             player.add_class("d")
         assert player.graph is graph
@@ -109,7 +109,7 @@ def test_the_budget_is_that_of_the_reference(name, by_time):
     budget = Budget(3.0, per="hour" if by_time else 50, prices=prices)
     X, y = small_stream(rng, 240, 4, graph.n_classes)
     with interpreted():
-        player = Player("exp3-g", graph, 4, seed=1, budget=budget)
+        player = Player("exp3-g", graph, 4, seed=1, limits=Limits(budget=budget))
         purse = Purse(3.0, 3600.0 if by_time else 50.0, by_time)
         listed, now, spent = budget.prices_on(graph), 7e5, {}
         for t, (x, label) in enumerate(zip(X, y.tolist(), strict=True)):
@@ -117,8 +117,8 @@ def test_the_budget_is_that_of_the_reference(name, by_time):
             player.now = now
             free = Player.from_bytes(player.to_bytes())
             free.limits = Limits()
-            free._engine.limited = Player("exp3-g", graph, 4)._limited
-            free._bind(free.graph, free._engine.state, free._engine.watched, free._plan)
+            free._limited = Player("exp3-g", graph, 4)._limited
+            free._bind(free.graph, free._state, free._watched, free._plan)
             asked = free.probabilities([x])[0]
             shown = player.probabilities([x])[0]
             turn = player.act(x)
@@ -156,11 +156,11 @@ def test_propensities_are_frequencies():
     alarm in one of a million runs."""
     graph = GRAPHS["label efficient"]
     with interpreted():
-        first = Player("gapsmh", graph, 2, seed=0, min_propensity=0.3, budget=Budget(5, per=40))
+        first = Player("gapsmh", graph, 2, seed=0, limits=Limits(0.3, Budget(5, per=40)))
         blob, counts = first.to_bytes(), np.zeros(graph.n_actions)
         expected = first.probabilities([[1.0, 0.5]])[0]
         for seed in range(1500):
-            other = Player("gapsmh", graph, 2, seed=seed, min_propensity=0.3, budget=Budget(5, per=40))
+            other = Player("gapsmh", graph, 2, seed=seed, limits=Limits(0.3, Budget(5, per=40)))
             counts[other.act([1.0, 0.5]).action] += 1
     assert Player.from_bytes(blob).limits == first.limits
     kept = expected > 0
@@ -181,7 +181,7 @@ def test_teaching_knows_no_limits():
 
 def test_limits_and_the_monitor_agree():
     with interpreted():
-        player = Player("auto", GRAPHS["filtering"], 4, monitor=True, min_propensity=0.1, budget=Budget(10, per=100))
+        player = Player("auto", GRAPHS["filtering"], 4, watch=True, limits=Limits(0.1, Budget(10, per=100)))
         X, y = small_stream(np.random.default_rng(2), 300, 4, 4)
         player.advance(chunk_of(X, y))
     report = Monitor(player).report()
@@ -232,7 +232,7 @@ def test_no_probability_is_rounded_above_1():
         others = sum(given[:greedy] + given[greedy + 1 :])
         raw = max(raw, given[greedy] + others)
         limited = SimpleNamespace(asked=np.zeros(1), window=np.zeros(1), spent=np.array([5.0, 5.0]), demand=np.zeros(3))
-        pace_until(limited, np.ones(4), 5.0, 100.0, 3.0, 4.0, greedy, p)
+        pace(limited, np.ones(4), 5.0, Clock(100.0, 3.0, 4.0), greedy, p)
         assert p.max() <= 1.0
         assert p.sum() == pytest.approx(1.0, abs=1e-12)
         assert np.count_nonzero(p) == 1

@@ -10,9 +10,9 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import naive_monitor as naive
-from gappletron import FeedbackGraph, Monitor, Online, Player, UserError, Watch, interpreted
-from gappletron.data.stream import make_chunk
-from gappletron.play.watch import total_between
+from gappletron import FeedbackGraph, Limits, Monitor, Online, Player, UserError, Watch, interpreted
+from gappletron.data.stream import frozen
+from gappletron.play.watch import bound_total
 from problems import GRAPHS, random_graph, small_stream
 
 WINDOW = 80
@@ -24,7 +24,7 @@ class Logged:
 
     def __init__(self, graph: FeedbackGraph, seed: int, alpha: float = 0.2) -> None:
         with interpreted():
-            self.player = Player("auto", graph, 5, seed=seed, monitor=Watch(window=WINDOW, alpha=alpha))
+            self.player = Player("auto", graph, 5, seed=seed, watch=Watch(window=WINDOW, alpha=alpha))
         self.rounds: list[naive.Played] = []
         self.rng = np.random.default_rng(seed)
         self.waiting: list = []
@@ -184,7 +184,7 @@ def test_what_waits_could_hide_everything():
 
 def test_a_turn_that_is_learned_from_twice_is_judged_once():
     with interpreted():
-        player = Player("auto", FeedbackGraph.bandit(3), 2, monitor=True)
+        player = Player("auto", FeedbackGraph.bandit(3), 2, watch=True)
         turn = player.act([1.0, 0.5])
         player.learn(turn, turn.action)
         player.learn(turn, turn.action)
@@ -215,7 +215,7 @@ def test_a_watch_that_begins_later_knows_nothing_of_before():
 
 def chunk_of(X, y, start, stop):
     rows = csr_matrix(X[start:stop])
-    return make_chunk(
+    return frozen(
         rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.copy(), y[start:stop].astype(np.int64)
     )
 
@@ -232,7 +232,7 @@ def test_every_way_of_playing_gives_the_same_bits(name, tmp_path):
     X, y = small_stream(np.random.default_rng(2), 400, 5, graph.n_classes)
 
     def new():
-        return Player("auto", graph, 5, seed=7, monitor=Watch(window=WINDOW), min_propensity=0.05)
+        return Player("auto", graph, 5, seed=7, watch=Watch(window=WINDOW), limits=Limits(min_propensity=0.05))
 
     whole = new()
     whole.advance(chunk_of(X, y, 0, 400))
@@ -254,7 +254,7 @@ def test_every_way_of_playing_gives_the_same_bits(name, tmp_path):
 
 def test_files_of_before_and_damaged_ones(tmp_path):
     with interpreted():
-        player = Player("auto", FeedbackGraph.bandit(3), 2, monitor=Watch(window=16))
+        player = Player("auto", FeedbackGraph.bandit(3), 2, watch=Watch(window=16))
         for _ in range(20):
             player.act([1.0, 0.5])
     header, arrays = player.snapshot()
@@ -276,7 +276,7 @@ def test_files_of_before_and_damaged_ones(tmp_path):
 def test_the_curve_is_thinned_and_holds_what_was_known():
     graph = GRAPHS["filtering"]
     X, y = small_stream(np.random.default_rng(4), 7000, 5, 4)
-    player = Player("auto", graph, 5, seed=1, monitor=Watch(window=WINDOW), min_propensity=0.05)
+    player = Player("auto", graph, 5, seed=1, watch=Watch(window=WINDOW), limits=Limits(min_propensity=0.05))
     counts = {}
     for start in range(0, 7000, 500):
         player.now = float(start)
@@ -314,7 +314,7 @@ def test_the_alarm_follows_the_formulas():
     """Full information: only chance is between what happened and the probabilities."""
     graph, rng = FeedbackGraph.full(3), np.random.default_rng(0)
     with interpreted():
-        player = Player("gapsmh", graph, 1, monitor=Watch(window=800, alpha=0.05))
+        player = Player("gapsmh", graph, 1, watch=Watch(window=800, alpha=0.05))
         alarms = drifting(player, graph, rng, (0.05, 0.05, 0.3, 0.05), 1600)
     on = [place for place, alarm in enumerate(alarms) if alarm is not None]
     assert on
@@ -351,7 +351,7 @@ def test_the_bounds_of_a_window_for_the_alarm():
 
 def test_a_report_is_json_and_prints():
     with interpreted():
-        player = Player("auto", FeedbackGraph.apple_tasting(costs=COSTS), 2, monitor=Watch(window=16))
+        player = Player("auto", FeedbackGraph.apple_tasting(costs=COSTS), 2, watch=Watch(window=16))
         X, y = small_stream(np.random.default_rng(0), 60, 2, 2)
         player.advance(chunk_of(X, y, 0, 60))
     report = Monitor(player).report(0.1)
@@ -368,7 +368,7 @@ def test_a_report_is_json_and_prints():
 
 def test_the_plot_is_drawn(tmp_path):
     with interpreted():
-        player = Player("auto", GRAPHS["filtering"], 5, monitor=True)
+        player = Player("auto", GRAPHS["filtering"], 5, watch=True)
         X, y = small_stream(np.random.default_rng(0), 60, 5, 4)
         player.advance(chunk_of(X, y, 0, 60))
     figure = Monitor(player).plot(tmp_path / "error.svg")
@@ -382,9 +382,9 @@ def test_the_plot_is_drawn(tmp_path):
         (lambda: Watch(window=100), "give a multiple of 8"),
         (lambda: Watch(window=0), "at least 8"),
         (lambda: Watch(alpha=0.0), "above 0"),
-        (lambda: Player("auto", FeedbackGraph.bandit(3), 2, monitor="yes"), "is not a watch"),
-        (lambda: Monitor(Player("auto", FeedbackGraph.bandit(3), 2)), "make it with monitor=True"),
-        (lambda: Monitor(Player("auto", FeedbackGraph.bandit(3), 2, monitor=True)).report(0.9), "at most 0.5"),
+        (lambda: Player("auto", FeedbackGraph.bandit(3), 2, watch="yes"), "is not a watch"),
+        (lambda: Monitor(Player("auto", FeedbackGraph.bandit(3), 2)), "make it with watch=True"),
+        (lambda: Monitor(Player("auto", FeedbackGraph.bandit(3), 2, watch=True)).report(0.9), "at most 0.5"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, message):
@@ -394,11 +394,11 @@ def test_what_makes_no_sense_is_refused(make, message):
 
 def test_online_keeps_the_watch_of_its_player(tmp_path):
     with interpreted():
-        model = Online.from_player(Player("auto", FeedbackGraph.bandit(3), 2, monitor=True))
+        model = Online.from_player(Player("auto", FeedbackGraph.bandit(3), 2, watch=True))
         receipt = model.act([1.0, 0.5])
         model.save(tmp_path / "model.npz")
         again = Online.load(tmp_path / "model.npz")
         again.learn(receipt.id, receipt.action)
     report = Monitor(again.player).report()
     assert (report.rounds, report.judged, report.labels_seen) == (1, 1, 1)
-    assert total_between(again.player.watched().tuple, 0, 9, 1.0) == (0.0, 0.0)
+    assert bound_total(again.player.watched().tuple, 0, 9, 1.0) == (0.0, 0.0)

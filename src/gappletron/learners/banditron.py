@@ -7,6 +7,7 @@ from typing import Any
 from gappletron.base.checks import number
 from gappletron.graphs.graph import Plan
 from gappletron.kernel.numerics import Floats, Row, argmax, margin
+from gappletron.learners.exploration.rule import mix_in_dominating
 from gappletron.learners.learner import Decision, Learner, Problem, Round, action_probability, propensity
 from gappletron.learners.linear import (
     BanditFeedback,
@@ -16,8 +17,6 @@ from gappletron.learners.linear import (
     exchange,
     explore_uniformly,
 )
-
-__all__ = ["Banditron", "BanditronIW"]
 
 
 class Banditron(BanditFeedback):
@@ -97,13 +96,7 @@ class BanditronIW(Linear):
 
     def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
-        dominating = plan.graph.dominating
-        rho = dominating.size
-        for i in range(out.size):
-            out[i] = 0.0
-        out[greedy] = 1.0 - self.gamma
-        for s in range(rho):
-            out[dominating[s]] += self.gamma / rho
+        mix_in_dominating(plan.graph, greedy, self.gamma, out)
         return Decision(greedy, self.gamma)
 
     def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:

@@ -9,38 +9,40 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from gappletron.base.errors import UserError
-from gappletron.graphs.graph import FeedbackGraph, Plan
-from gappletron.kernel.numerics import Floats, Row, argmax, is_followed, rival, sharpened_softmax
+from gappletron.base.text import to_kebab_case
+from gappletron.graphs.graph import Plan
+from gappletron.kernel.numerics import Floats, Row, argmax, is_followed, log_partition, rival, sharpened_softmax
 from gappletron.kernel.pieces import compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
-from gappletron.learners.exploration.rule import Exploration
+from gappletron.learners.composed import Composed
+from gappletron.learners.exploration.inverse_gap import InverseGap
+from gappletron.learners.exploration.rule import Exploration, Outlook
+from gappletron.learners.exploration.squarecb import SquareCB
 from gappletron.learners.learner import Decision, Learner, Round
-from gappletron.learners.optimizers import Optimizer
+from gappletron.learners.optimizers import ConfidenceWeighted, Optimizer
 
-__all__ = ["Estimator"]
-
-
+# The probabilities of the labels are ``softmax(b s)``, with b of these, from 1/2 to 16. With costs it is that b under
+# which what was shown so far was most likely, each round weighted by what was at stake: the largest cost of a class at
+# the label, or that of the action at the labels that are left. Each but the first two is twice the one before the last.
 SHARPNESS = tuple(2.0 ** (0.5 * power) for power in range(-2, 9))
-"""The probabilities of the labels are ``softmax(b s)``, with b of these, from 1/2 to 16. With costs it is that b under
-which what was shown so far was most likely, each round weighted by what was at stake: the largest cost of a class at
-the label, or that of the action at the labels that are left. Each but the first two is twice the one before the last.
-"""
 
+# What was shown is never taken for less likely than this when the values of b are compared.
 LEAST_CHANCE = 1e-9
-"""What was shown is never taken for less likely than this when the values of b are compared."""
+
+# The classes that an action does not show are never taken for less likely than this, all together.
+LEAST_REST = 1e-6
 
 
-class Estimator(Learner, abstract=True):
+class Estimator(Composed, abstract=True):
     """What the estimators share: the optimizer, the exploration rule, and the choice of least expected cost."""
 
     optimizer: Optimizer
     exploration: Exploration
 
     setting = "any graph, any costs"
-    knows_classes = True
     new_class = "weights 0, as uncertain as at the start; exploration uses the new K"
     default_normalize = "columns"
     default_bias = True
@@ -56,14 +58,15 @@ class Estimator(Learner, abstract=True):
                 "(gapsmh), or choose another exploration rule, for example InverseGap() (inverse-gap)"
             )
 
-    @property
-    def has_gamma(self) -> bool:
-        return self.exploration.has_gamma
+    default_name: ClassVar[str]
+    loss_name: ClassVar[str]
 
-    def with_gamma(self, gamma: float) -> Estimator:
-        if not self.has_gamma:
-            raise UserError(f"{self.exploration!r} has no gamma to set: leave it out")
-        return self.replace(exploration=self.exploration.tuned(gamma))
+    @property
+    def name(self) -> str:
+        """The name of the default, else that of the loss and of the exploration rule."""
+        if self == type(self)():  # type: ignore[call-arg]
+            return self.default_name
+        return f"{self.loss_name}-{to_kebab_case(type(self.exploration).__name__)}"
 
     def declare(self) -> Layout:
         return {
@@ -74,12 +77,6 @@ class Estimator(Learner, abstract=True):
             "estimates": Scratch("classes"),
             "direction": Scratch("classes"),
         }
-
-    def table(self, graph: FeedbackGraph) -> Any:
-        return self.exploration.table(graph)
-
-    def scores(self, state: Any, x: Row, out: Floats) -> None:
-        self.optimizer.scores(state.optimizer, x, out)
 
     def choice(self, state: Any, plan: Plan, scores: Floats) -> int:
         top = argmax(scores)
@@ -128,15 +125,11 @@ class Estimator(Learner, abstract=True):
             sharpened_softmax(scores, sharpness, state.estimates)
         else:
             self.estimate(scores, state.estimates)
-        self.exploration.appraise(
-            state.exploration, plan, self.optimizer, state.optimizer, x, state.estimates, sharpness, greedy
-        )
+        outlook = Outlook(self.optimizer, state.optimizer, x, greedy)
+        self.exploration.appraise(state.exploration, plan, outlook, state.estimates, sharpness)
         r = rival(state.estimates, greedy)
         gap = min(1.0, max(0.0, 1.0 - (state.estimates[greedy] - state.estimates[r])))
         return Decision(greedy, self.exploration.explore(state.exploration, plan, greedy, gap, out))
-
-    def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
-        self.exploration.count_round(state.exploration, plan, greedy)
 
     def recall(self, state: Any, x: Row, played: Round) -> None:
         # Late feedback is learned at the scores of today. The optimizer is made for the loss at its own weights: a step
@@ -155,9 +148,6 @@ class Estimator(Learner, abstract=True):
     @compiled
     def differentiate(self, plan: Plan, played: Round, out: Floats) -> bool:
         """Fill `out` with the derivatives of the loss of what the round showed; False where it showed nothing."""
-
-    def weights(self, state: Any) -> Floats:
-        return self.optimizer.weights(state.optimizer)
 
 
 @helper
@@ -206,3 +196,144 @@ def at_stake(plan: Plan, played: Round) -> float:
         elif not plan.graph.visible[played.action, k]:
             stake = max(stake, plan.graph.costs[played.action, k])
     return stake
+
+
+# --------------------------------------------------------------------------------------------------------- the learners
+
+
+class ByClass(Estimator, abstract=True):
+    """Estimators with a scorer for each class whose target is 1 for the label, and -1 for all other classes."""
+
+    def estimate(self, scores: Floats, out: Floats) -> None:
+        for k in range(scores.size):
+            out[k] = 0.5 + 0.5 * scores[k]
+
+
+class OneAgainstAll(ByClass):
+    """A linear scorer for each class with the squared hinge ``max(0, 1 - z_k s_k)^2 / 2``, where z_k is 1 for the label
+    and -1 for all other classes.
+
+    After action i the scorers of all classes with ``A[i, k]`` are updated: of each of them it is known whether it was
+    the label, also when it was not. With the optimizer :class:`~gappletron.ConfidenceWeighted` this is AROW (Crammer,
+    Kulesza, Dredze 2009), one against all; the estimate of class k is ``(1 + s_k) / 2``.
+
+    >>> OneAgainstAll().name
+    'auto'
+    """
+
+    optimizer: Optimizer = ConfidenceWeighted()
+    exploration: Exploration = InverseGap()
+
+    reference = "ours; the update is that of Crammer, Kulesza, Dredze: Adaptive regularization of weight vectors (2009)"
+
+    default_name, loss_name = "auto", "one-against-all"
+
+    def differentiate(self, plan: Plan, played: Round, out: Floats) -> bool:
+        learned = False
+        for k in range(out.size):
+            out[k] = 0.0
+            if plan.graph.visible[played.action, k]:
+                z = 1.0 if k == played.label else -1.0
+                short = 1.0 - z * played.scores[k]
+                if short > 0.0:
+                    out[k] = -z * short
+                    learned = True
+        return learned
+
+    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
+        total = 0.0
+        for k in range(scores.size):
+            z = 1.0 if k == y else -1.0
+            short = max(0.0, 1.0 - z * scores[k])
+            total += 0.5 * short * short
+        return total
+
+
+class PartialLikelihood(Estimator):
+    """Maximises the likelihood of what a round shows, with ``q = softmax(s)`` as the probabilities of the labels.
+
+    Where the label y is seen the loss is ``-ln q_y``, with the derivatives ``q - e_y``. Where it is not, it is none of
+    the classes that action i shows. With their probability ``Q = sum_{k: A[i, k]} q_k`` the loss is ``-ln(1 - Q)``.
+    Its derivatives are ``q_k`` for the classes that i shows and ``-q_k Q / (1 - Q)`` for the others, where 1 - Q counts
+    as at least 1e-6. An action that shows no class teaches nothing. The second loss is not convex unless only one class
+    is left, so there is no theorem. Every round changes every class a little, so the optimizer becomes certain more
+    slowly than that of :class:`~gappletron.OneAgainstAll`.
+
+    >>> from gappletron import play
+    >>> play(PartialLikelihood(), "synthetic:K=3,d=40,noise=0,T=3000", "bandit")[0].error_rate < 0.2
+    True
+    """
+
+    optimizer: Optimizer = ConfidenceWeighted(noise=0.01, shrink=0.01)
+    exploration: Exploration = InverseGap()
+
+    reference = (
+        "ours; the likelihood of partial labels is that of Jin, Ghahramani: Learning with multiple labels (2002)"
+    )
+
+    default_name, loss_name = "partial-likelihood", "partial-likelihood"
+
+    def estimate(self, scores: Floats, out: Floats) -> None:
+        sharpened_softmax(scores, 1.0, out)
+
+    def differentiate(self, plan: Plan, played: Round, out: Floats) -> bool:
+        self.estimate(played.scores, out)
+        if played.label >= 0:
+            out[played.label] -= 1.0
+            return True
+        Q, shows = 0.0, False
+        for k in range(out.size):
+            if plan.graph.visible[played.action, k]:
+                Q += out[k]
+                shows = True
+        if not shows:
+            return False
+        odds = Q / max(LEAST_REST, 1.0 - Q)
+        for k in range(out.size):
+            if not plan.graph.visible[played.action, k]:
+                out[k] *= -odds
+        return True
+
+    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
+        top = argmax(scores)
+        return log_partition(scores, top) + (scores[top] - scores[y])
+
+
+class SquareCBG(ByClass):
+    """A linear regression for each class with the squared error ``(s_k - z_k)^2 / 2``, where z_k is 1 for the label and
+    -1 for all other classes; it explores by :class:`~gappletron.SquareCB`.
+
+    After action i the regressions of all classes with ``A[i, k]`` are updated. The estimate of class k is
+    ``(1 + s_k) / 2``.
+
+    >>> SquareCBG().name
+    'squarecb-g'
+    """
+
+    optimizer: Optimizer = ConfidenceWeighted()
+    exploration: Exploration = SquareCB()
+
+    reference = "Zhang, Zhang, Vrousgou, Luo, Mineiro: Practical contextual bandits with feedback graphs (2023)"
+
+    default_name, loss_name = "squarecb-g", "squares"
+
+    def differentiate(self, plan: Plan, played: Round, out: Floats) -> bool:
+        learned = False
+        for k in range(out.size):
+            out[k] = 0.0
+            if plan.graph.visible[played.action, k]:
+                out[k] = played.scores[k] - (1.0 if k == played.label else -1.0)
+                learned = True
+        return learned
+
+    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
+        total = 0.0
+        for k in range(scores.size):
+            off = scores[k] - (1.0 if k == y else -1.0)
+            total += 0.5 * off * off
+        return total
+
+
+LEARNERS: dict[str, Learner] = {
+    learner.name: learner for learner in (OneAgainstAll(), PartialLikelihood(), SquareCBG())
+}

@@ -11,8 +11,6 @@ from gappletron.kernel.numerics import Floats, Row, argmax
 from gappletron.kernel.state import Field, Layout
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 
-__all__ = ["Exp3G"]
-
 
 class Exp3G(Learner):
     """Exp3.G plays the best fixed class: the floor for learners that look at the features.

@@ -12,19 +12,15 @@ of 700,000.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from gappletron.kernel.numerics import Floats, Row, squared_length
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.state import Field
 
-LONGEST = 1e12
-"""The largest ``weight |g|^2 * first`` of a step, with `first` on the diagonal of A^-1 at the start."""
-
-FAINTEST = 1e-13
-"""Where ``<g, A^-1 g>`` is below this part of ``|g|^2 * first``, it consists of rounding errors."""
-
-LARGEST_MISS = 1e20
-"""What a step corrects, such as ``1 - <g, W>``, is far below this but for rounding errors."""
+LONGEST = 1e12  # the largest ``weight |g|^2 * first`` of a step, with `first` on the diagonal of A^-1 at the start
+FAINTEST = 1e-13  # where ``<g, A^-1 g>`` is below this part of ``|g|^2 * first``, it consists of rounding errors
+LARGEST_MISS = 1e20  # what a step corrects, such as ``1 - <g, W>``, is far below this but for rounding errors
 
 
 def scaled_identity(scale: float) -> Field:
@@ -45,26 +41,22 @@ def shorten(x: Row, direction: Floats, weight: float, first: float) -> float:
 
 
 @helper
-def is_sound(inverse: Floats, vector: Floats, factor: float, share: float, miss: float) -> bool:
-    """Whether :func:`deflate` leaves a positive diagonal, and the step is not made of rounding errors.
+def is_sound(state: Any, x: Row, direction: Floats, quadratic: float, first: float, factor: float, miss: float) -> bool:
+    """Whether :func:`take_step` leaves a positive diagonal, and is not made of rounding errors.
 
-    :param share: ``<g, A^-1 g>`` over ``|g|^2 * first``.
+    :param quadratic: ``<g, A^-1 g>``.
     :param miss: what the step corrects.
     """
+    length = squared_length(direction, x) * x.squared * first
+    share = quadratic / length if length > 0.0 else 1.0  # where g is so short that its square is 0
     if not (share >= FAINTEST and abs(miss) < LARGEST_MISS):
         return False
+    inverse, vector = state.inverse, state.solution
     for j in range(inverse.shape[0]):
         for k in range(inverse.shape[1]):
             if not factor * (vector[j, k] * vector[j, k]) < inverse[j, k, j, k]:
                 return False
     return True
-
-
-@helper
-def share_of(quadratic: float, x: Row, direction: Floats, first: float) -> float:
-    """``<g, A^-1 g>`` over its value with the first A; 1 where g is so short that its square is 0."""
-    length = squared_length(direction, x) * x.squared * first
-    return quadratic / length if length > 0.0 else 1.0
 
 
 @helper
@@ -93,18 +85,6 @@ def solve(inverse: Floats, x: Row, direction: Floats, out: Floats) -> float:
 
 
 @helper
-def deflate(inverse: Floats, vector: Floats, factor: float) -> None:
-    """A^-1 -= factor * vector vector^T, which leaves it exactly symmetric."""
-    d, K = inverse.shape[0], inverse.shape[1]
-    for j in range(d):
-        for k in range(K):
-            if vector[j, k] != 0.0:
-                for m in range(d):
-                    for n in range(K):
-                        inverse[j, k, m, n] -= factor * (vector[j, k] * vector[m, n])
-
-
-@helper
 def inner(weights: Floats, x: Row, direction: Floats) -> float:
     """<W, x (x) direction>."""
     total = 0.0
@@ -115,8 +95,16 @@ def inner(weights: Floats, x: Row, direction: Floats) -> float:
 
 
 @helper
-def add_solution(weights: Floats, inverse: Floats, solution: Floats, factor: float) -> None:
-    """W += factor * solution, for all classes of A."""
-    for j in range(inverse.shape[0]):
-        for k in range(inverse.shape[1]):
-            weights[j, k] += factor * solution[j, k]
+def take_step(state: Any, along: float, factor: float) -> None:
+    """W += along * u and A^-1 -= factor * u u^T, which leaves it exactly symmetric, for the solution u = A^-1 g."""
+    inverse, u = state.inverse, state.solution
+    d, K = inverse.shape[0], inverse.shape[1]
+    for j in range(d):
+        for k in range(K):
+            state.weights[j, k] += along * u[j, k]
+    for j in range(d):
+        for k in range(K):
+            if u[j, k] != 0.0:
+                for m in range(d):
+                    for n in range(K):
+                        inverse[j, k, m, n] -= factor * (u[j, k] * u[m, n])

@@ -8,19 +8,18 @@ from typing import Any, NamedTuple
 
 from gappletron.base.errors import UserError
 from gappletron.base.text import to_kebab_case
-from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.graphs.graph import Plan
 from gappletron.kernel.numerics import Floats, Row, argmax
 from gappletron.kernel.state import Layout, Scratch
+from gappletron.learners.composed import Composed
 from gappletron.learners.exploration.gap_rules import TopUp
-from gappletron.learners.exploration.rule import Exploration
+from gappletron.learners.exploration.rule import Exploration, Outlook
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 from gappletron.learners.losses import Hinge, LogisticBase2, LogisticBaseK, Loss, SmoothHinge
 from gappletron.learners.optimizers import AdaptiveOGD, Optimizer
 
-__all__ = ["Composed", "Gappletron"]
 
-
-class Composed(Learner, abstract=True):
+class WithLoss(Composed, abstract=True):
     """Learners that are a loss with its gap map, an optimizer, and an exploration rule.
 
     In round t they play ``i ~ p_t``, see y iff ``A[i, y]``, and send the gradient of ``v_t l_t`` to the optimizer, with
@@ -32,7 +31,6 @@ class Composed(Learner, abstract=True):
     optimizer: Optimizer
     exploration: Exploration
 
-    knows_classes = True
     new_class = (
         "weights 0; the uniform part of exploration, and losses that depend on K, use the new K; gamma and n_t stay"
     )
@@ -61,23 +59,13 @@ class Composed(Learner, abstract=True):
             "direction": Scratch("classes"),
         }
 
-    def table(self, graph: FeedbackGraph) -> Any:
-        return self.exploration.table(graph)
-
-    def scores(self, state: Any, x: Row, out: Floats) -> None:
-        self.optimizer.scores(state.optimizer, x, out)
-
     def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
         gap = self.loss.gap_with(scores, greedy, state.work)
-        self.exploration.prepare(
-            state.exploration, plan, self.loss, self.optimizer, state.optimizer, x, scores, greedy, state.work
-        )
+        outlook = Outlook(self.optimizer, state.optimizer, x, greedy)
+        self.exploration.prepare(state.exploration, plan, outlook, self.loss, scores, state.work)
         rate = self.exploration.explore(state.exploration, plan, greedy, gap, out)
         return Decision(greedy, rate)
-
-    def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
-        self.exploration.count_round(state.exploration, plan, greedy)
 
     def recall(self, state: Any, x: Row, played: Round) -> None:
         self.loss.gap_with(played.scores, played.greedy, state.work)
@@ -90,52 +78,6 @@ class Composed(Learner, abstract=True):
 
     def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
         return self.loss.value(scores, greedy, y)
-
-    def weights(self, state: Any) -> Floats:
-        return self.optimizer.weights(state.optimizer)
-
-    @property
-    def has_gamma(self) -> bool:
-        return self.exploration.has_gamma
-
-    def with_gamma(self, gamma: float) -> Composed:
-        if not self.has_gamma:
-            raise UserError(f"{self.exploration!r} has no gamma to set: leave it out")
-        return self.replace(exploration=self.exploration.tuned(gamma))
-
-
-class Gappletron(Composed):
-    """Algorithm 1: a regular loss, any optimizer, and an exploration rule that follows the graph.
-
-    >>> Gappletron()
-    Gappletron(loss=SmoothHinge(), optimizer=AdaptiveOGD(scale=1.0), exploration=TopUp(gamma=1.0))
-    """
-
-    loss: Loss = SmoothHinge()
-    optimizer: Optimizer = AdaptiveOGD()
-    exploration: Exploration = TopUp()
-
-    setting = "any graph"
-    reference = "van der Hoeven, Fusco, Cesa-Bianchi: Beyond bandit feedback in online multiclass classification (2021)"
-    tunings = (
-        "expectation",
-        "expectation-separable",
-        "high-probability",
-        "high-probability-separable",
-        "theory",
-        "only-t",
-    )
-
-    @property
-    def name(self) -> str:
-        """The paper's name (``gapsmh``), which the loss knows, or that of the loss's class (``gappletron-my-loss``)."""
-        return self.loss.gappletron_name or f"gappletron-{to_kebab_case(type(self.loss).__name__)}"
-
-    def tuned(self, tuning: str, problem: Problem) -> Gappletron:
-        """Gamma as the paper's theorems choose it; see :data:`TUNINGS`. A rule without gamma stays as it is."""
-        if not self.has_gamma:
-            return self
-        return self.replace(exploration=self.exploration.tuned(TUNINGS[tuning](self, problem)))
 
 
 class Constants(NamedTuple):
@@ -150,7 +92,7 @@ class Constants(NamedTuple):
 
 
 def constants(learner: Gappletron, problem: Problem) -> Constants:
-    """The constants of a learner on a problem.
+    """Return the constants of a learner on a problem.
 
     Where the optimizer has no guarantee and none is given, h = B = 1, as in the paper's experiments.
     """
@@ -170,31 +112,31 @@ def constants(learner: Gappletron, problem: Problem) -> Constants:
 
 
 def gamma_expectation(learner: Gappletron, problem: Problem) -> float:
-    """h sqrt(K rho L) / 2: Theorem "expectation bound", first part."""
+    """Return h sqrt(K rho L) / 2: Theorem "expectation bound", first part."""
     c = constants(learner, problem)
     return c.h * math.sqrt(c.K * c.rho * c.L) / 2.0
 
 
 def gamma_expectation_separable(learner: Gappletron, problem: Problem) -> float:
-    """h sqrt(rho L): Theorem "expectation bound", second part."""
+    """Return h sqrt(rho L): Theorem "expectation bound", second part."""
     c = constants(learner, problem)
     return c.h * math.sqrt(c.rho * c.L)
 
 
 def gamma_high_probability(learner: Gappletron, problem: Problem) -> float:
-    """sqrt(K rho (L h^2 + 5 lmax ln(2/delta))): Theorem "high probability", first part."""
+    """Return sqrt(K rho (L h^2 + 5 lmax ln(2/delta))): Theorem "high probability", first part."""
     c = constants(learner, problem)
     return math.sqrt(c.K * c.rho * (c.L * c.h * c.h + 5.0 * c.lmax * math.log(2.0 / problem.delta)))
 
 
 def gamma_high_probability_separable(learner: Gappletron, problem: Problem) -> float:
-    """sqrt(rho ((K+2) lmax ln(2/delta) + L h^2)): Theorem "high probability", second part."""
+    """Return sqrt(rho ((K+2) lmax ln(2/delta) + L h^2)): Theorem "high probability", second part."""
     c = constants(learner, problem)
     return math.sqrt(c.rho * ((c.K + 2.0) * c.lmax * math.log(2.0 / problem.delta) + c.L * c.h * c.h))
 
 
 def gamma_only_t(learner: Gappletron, problem: Problem) -> float:  # noqa: ARG001 - as its neighbours
-    """1: the paper's figures "tuned with all parameters set to 1, except for T"."""
+    """Return 1: the paper's figures "tuned with all parameters set to 1, except for T"."""
     return 1.0
 
 
@@ -207,6 +149,34 @@ TUNINGS = {
     "only-t": gamma_only_t,
 }
 """gamma by the name of the tuning; "theory" is what the paper's figures call the first."""
+
+
+class Gappletron(WithLoss):
+    """Algorithm 1: a regular loss, any optimizer, and an exploration rule that follows the graph.
+
+    >>> Gappletron()
+    Gappletron(loss=SmoothHinge(), optimizer=AdaptiveOGD(scale=1.0), exploration=TopUp(gamma=1.0))
+    """
+
+    loss: Loss = SmoothHinge()
+    optimizer: Optimizer = AdaptiveOGD()
+    exploration: Exploration = TopUp()
+
+    setting = "any graph"
+    reference = "van der Hoeven, Fusco, Cesa-Bianchi: Beyond bandit feedback in online multiclass classification (2021)"
+    tunings = tuple(TUNINGS)
+
+    @property
+    def name(self) -> str:
+        """The paper's name (``gapsmh``), which the loss knows, or that of the loss's class (``gappletron-my-loss``)."""
+        return self.loss.gappletron_name or f"gappletron-{to_kebab_case(type(self.loss).__name__)}"
+
+    def tuned(self, tuning: str, problem: Problem) -> Gappletron:
+        """Gamma as the paper's theorems choose it; see :data:`TUNINGS`. A rule without gamma stays as it is."""
+        if not self.has_gamma:
+            return self
+        return self.replace(exploration=self.exploration.tuned(TUNINGS[tuning](self, problem)))
+
 
 LEARNERS: dict[str, Learner] = {
     learner.name: learner for learner in map(Gappletron, (SmoothHinge(), Hinge(), LogisticBaseK(), LogisticBase2()))

@@ -14,12 +14,10 @@ from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import Floats
 from gappletron.learners.exploration.rule import Exploration
-from gappletron.learners.gappletron import Composed
+from gappletron.learners.gappletron import WithLoss
 from gappletron.learners.learner import Learner, Problem
 from gappletron.learners.losses import Hinges, InBase2, Loss, Plane, SmoothHinge, hinge_plane
 from gappletron.learners.optimizers import FixedOGD, Optimizer
-
-__all__ = ["Gaptron", "GaptronHinge", "GaptronLogistic", "GaptronMix"]
 
 
 class GaptronLogistic(InBase2):
@@ -59,17 +57,12 @@ class GaptronHinge(Hinges):
     has_case_split = True
 
     def value_of(self, m: float, right: bool, classes: int) -> float:
-        if right and m > 1.0 / classes:
-            return 0.0
+        if right:
+            return 0.0 if m > 1.0 / classes else 1.0 - m
         return max(0.0, 1.0 - m)
 
     def slope(self, m: float, right: bool, classes: int) -> float:
         return 0.0 if right and m > 1.0 / classes else 1.0
-
-    def gap_of(self, m: float, classes: int) -> float:
-        if m > 1.0 / classes:
-            return 0.0
-        return 1.0 - m
 
     def is_regular(self, classes: int) -> bool:
         return False  # as above
@@ -109,11 +102,8 @@ class GaptronMix(Exploration):
         out[greedy] += 1.0 - uniform
         return self.gamma
 
-    def tuned(self, gamma: float) -> GaptronMix:
-        return GaptronMix(gamma)
 
-
-class Gaptron(Composed):
+class Gaptron(WithLoss):
     """Gaptron: projected gradient descent with a fixed rate on the importance-weighted loss, for bandit or full
     feedback.
 

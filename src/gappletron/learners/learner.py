@@ -13,8 +13,6 @@ from gappletron.kernel.numerics import LEAST_PROBABILITY, Floats, Row, argmax, s
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Layout
 
-__all__ = ["Decision", "Learner", "Problem", "Round"]
-
 
 @dataclass(frozen=True)
 class Problem:

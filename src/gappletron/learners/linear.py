@@ -8,9 +8,8 @@ from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import Floats, Row, argmax, dot, margin
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.state import Field, Layout
+from gappletron.learners.exploration.rule import mix_in_dominating
 from gappletron.learners.learner import Decision, Learner
-
-__all__ = ["BanditFeedback", "FullInformation", "Linear"]
 
 
 class Linear(Learner, abstract=True):
@@ -43,9 +42,7 @@ class FullInformation(Linear, abstract=True):
 
     def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
-        for i in range(out.size):
-            out[i] = 0.0
-        out[greedy] = 1.0
+        mix_in_dominating(plan.graph, greedy, 0.0, out)
         return Decision(greedy, 0.0)
 
 

@@ -27,8 +27,6 @@ from gappletron.kernel.numerics import (
 )
 from gappletron.kernel.pieces import Piece, compiled, helper
 
-__all__ = ["Hinge", "LogisticBase2", "LogisticBaseK", "Loss", "Plane", "SmoothHinge", "hinge_plane"]
-
 
 class Plane(NamedTuple):
     """What :meth:`Loss.plane` returns: the loss at some scores, the smoothed loss there, and the constant of a plane
@@ -178,12 +176,14 @@ def hinge_plane(scores: Floats, y: int, mu: float, out: Floats) -> Plane:
 
 
 class Hinges(Loss, abstract=True):
-    """Losses of the margin, whose gradient has two entries: y and its rival, the largest of the other scores."""
+    """Losses of the margin, whose gradient has two entries: y and its rival, the largest of the other scores. The gap
+    map is the loss of y*, which is at most 1.
+    """
 
     def gap_with(self, scores: Floats, greedy: int, work: Floats) -> float:
         r = rival(scores, greedy)
         work[0] = r
-        return self.gap_of(scores[greedy] - scores[r], scores.size)
+        return self.value_of(scores[greedy] - scores[r], True, scores.size)
 
     def gradient_with(self, scores: Floats, greedy: int, y: int, work: Floats, out: Floats) -> None:
         r = greedy if y != greedy else int(work[0])
@@ -198,7 +198,7 @@ class Hinges(Loss, abstract=True):
         return self.value_of(margin(scores, y), y == greedy, scores.size)
 
     def gap(self, scores: Floats, greedy: int) -> float:
-        return self.gap_of(margin(scores, greedy), scores.size)
+        return self.value_of(margin(scores, greedy), True, scores.size)
 
     def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
         r = greedy if y != greedy else rival(scores, y)
@@ -208,11 +208,6 @@ class Hinges(Loss, abstract=True):
     @compiled
     def value_of(self, m: float, right: bool, classes: int) -> float:
         """The loss of a class with the margin m; `right`: the class is y*."""
-
-    @abstractmethod
-    @compiled
-    def gap_of(self, m: float, classes: int) -> float:
-        """The gap map where y* has the margin m."""
 
     @abstractmethod
     @compiled
@@ -242,11 +237,6 @@ class SmoothHinge(Hinges):
         if right:
             return 2.0 * max(0.0, 1.0 - m)
         return 2.0
-
-    def gap_of(self, m: float, classes: int) -> float:
-        if m < 1.0:
-            return (1.0 - m) * (1.0 - m)
-        return 0.0
 
     def is_regular(self, classes: int) -> bool:
         return True
@@ -289,17 +279,12 @@ class Hinge(Hinges):
             raise UserError(f"Hinge's kappa must be between 0 and 1 (the paper uses 1/2), not {self.kappa:g}")
 
     def value_of(self, m: float, right: bool, classes: int) -> float:
-        if right and m >= self.kappa:
-            return 0.0
+        if right:
+            return 1.0 - m if m < self.kappa else 0.0
         return max(0.0, 1.0 - m)
 
     def slope(self, m: float, right: bool, classes: int) -> float:
         return 0.0 if right and m >= self.kappa else 1.0
-
-    def gap_of(self, m: float, classes: int) -> float:
-        if m < self.kappa:
-            return 1.0 - m
-        return 0.0
 
     def is_regular(self, classes: int) -> bool:
         return classes >= (1.0 + self.kappa) / self.kappa
@@ -315,6 +300,16 @@ class Hinge(Hinges):
 
     def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
         return hinge_plane(scores, y, mu, out)
+
+
+@helper
+def sum_logarithm(exponentials: Floats, greedy: int) -> float:
+    """Return ``-ln softmax(s)_{y*}`` from the exponentials of ``s - s_{y*}``."""
+    total = 0.0
+    for k in range(exponentials.size):
+        if k != greedy:
+            total += exponentials[k]
+    return math.log1p(total)
 
 
 class Logistic(Loss, abstract=True):
@@ -342,18 +337,10 @@ class Logistic(Loss, abstract=True):
 
     def gap_with(self, scores: Floats, greedy: int, work: Floats) -> float:
         exponentials(scores, greedy, work)
-        total = 0.0
-        for k in range(work.size):
-            if k != greedy:
-                total += work[k]
-        return self.gap_of(math.log1p(total), scores.size)
+        return self.gap_of(sum_logarithm(work, greedy), scores.size)
 
     def values_with(self, scores: Floats, greedy: int, work: Floats, out: Floats) -> None:
-        total = 0.0
-        for k in range(work.size):
-            if k != greedy:
-                total += work[k]
-        m = math.log1p(total)
+        m = sum_logarithm(work, greedy)
         for y in range(out.size):
             out[y] = (m + scores[greedy] - scores[y]) / self.log_base(scores.size)
 

@@ -15,20 +15,9 @@ from gappletron.kernel.lanes import divide_rows
 from gappletron.kernel.numerics import Floats, Row, are_doubles, argmax, dot, has_width, sharpened_softmax, squared_norm
 from gappletron.kernel.pieces import compiled_by, helper
 from gappletron.kernel.state import Field, Layout, Scratch
-from gappletron.learners.full_matrix import (
-    add_solution,
-    deflate,
-    inner,
-    is_sound,
-    scaled_identity,
-    share_of,
-    shorten,
-    solve,
-)
+from gappletron.learners.full_matrix import inner, is_sound, scaled_identity, shorten, solve, take_step
 from gappletron.learners.learner import Decision, Learner, Problem, Round, action_probability
 from gappletron.learners.linear import BanditFeedback, cube_root_rate
-
-__all__ = ["Newtron", "PNewtron"]
 
 
 @helper
@@ -80,8 +69,7 @@ def into_ball(squared: float, radius: float) -> float:
 
 DECADES = 4.0 * math.log(10.0)
 
-MEASURED_BEYOND = 1e8
-"""In squared radii: a squared norm of V below this is kept by adding up its changes alone."""
+MEASURED_BEYOND = 1e8  # in squared radii: a squared norm of V below this is kept by adding up its changes alone
 
 
 @helper
@@ -277,10 +265,8 @@ class Newtron(NewtonStep):
         quadratic = solve(state.inverse, x, direction, state.solution)
         width = 1.0 + bend * quadratic
         miss = push + bend * inner(state.weights, x, direction)
-        share = share_of(quadratic, x, direction, self.radius)
-        if is_sound(state.inverse, state.solution, bend / width, share, miss):
-            add_solution(state.weights, state.inverse, state.solution, -miss / width)
-            deflate(state.inverse, state.solution, bend / width)
+        if is_sound(state, x, direction, quadratic, self.radius, bend / width, miss):
+            take_step(state, -miss / width, bend / width)
             state.scale[0] = into_ball(squared_norm(state.weights), self.radius)
 
 

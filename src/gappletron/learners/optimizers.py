@@ -26,30 +26,20 @@ from gappletron.kernel.numerics import Floats, Row, add_outer, dot, squared_leng
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
 
-__all__ = ["AdaGrad", "AdaptiveOGD", "ConfidenceWeighted", "FixedOGD", "Optimizer", "ProjectedOGD", "ScaleFreeFTRL"]
+DELTA = 1e-8  # what is added to a sum of squares before its root is divided by
 
-DELTA = 1e-8
-"""What is added to a sum of squares before its root is divided by."""
+SMALLEST_SCALE = 1e-100  # below this the scale is multiplied into V, long before V's squared norm could overflow
 
-SMALLEST_SCALE = 1e-100
-"""Below this the scale is multiplied into V, long before V's squared norm could overflow."""
-
+# While the squared gradient norms add up to less than this, nothing is learned: their reciprocal could overflow.
 SMALLEST_TOTAL = 1e-200
-"""While the squared gradient norms add up to less than this, nothing is learned: their reciprocal could overflow."""
 
+# For a radius below the root of this: a sum of gradients whose squared norm is less than this part of their squared
+# norms is measured again, since the norm that is kept has the rounding errors of the longest sum so far.
 CANCELLED = 1e-6
-"""For a radius below the root of this: a sum of gradients whose squared norm is less than this part of their squared
-norms is measured again, since the norm that is kept has the rounding errors of the longest sum so far.
-"""
 
-SAFE_FACTOR = 1e80
-"""With a factor below this no step on V is as long as LONGEST_STEP."""
-
-SMALLEST_VARIANCE = 1e-100
-"""No weight of :class:`ConfidenceWeighted` becomes more certain than this."""
-
-LONGEST_STEP = 1e140
-"""Where a step on V is longer than this, or its factor larger, the scale is multiplied into V first."""
+SAFE_FACTOR = 1e80  # with a factor below this no step on V is as long as LONGEST_STEP
+LONGEST_STEP = 1e140  # where a step on V is longer, or its factor larger, the scale is multiplied into V first
+SMALLEST_VARIANCE = 1e-100  # no weight of :class:`ConfidenceWeighted` becomes more certain than this
 
 
 class Optimizer(Piece, abstract=True):
@@ -64,23 +54,23 @@ class Optimizer(Piece, abstract=True):
     def declare(self) -> Layout:
         """The fields of the state; W must be 0 at the start."""
 
-    @abstractmethod
     @compiled
     def scores(self, state: Any, x: Row, out: Floats) -> None:
-        """Fill `out` with <W^k, x> for every class k."""
+        """Fill `out` with <W^k, x> for every class k; by default W is the field `weights`."""
+        dot(state.weights, x, out)
 
     @abstractmethod
     @compiled
     def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
         """Take in the gradient ``weight * x (x) direction``."""
 
-    @abstractmethod
     def weights(self, state: Any) -> Floats:
-        """W as a d x K matrix."""
+        """W as a d x K matrix; by default the field `weights`."""
+        return state.weights
 
-    @abstractmethod
     def guarantee(self) -> float | None:
         """The h with ``regret <= h sqrt(sum ||g||^2)`` against every U that the optimizer can reach, or None."""
+        return None
 
     def reach(self) -> float:
         """The radius of the ball that W never leaves."""
@@ -146,21 +136,12 @@ class AdaptiveOGD(Optimizer):
         """W, and the sum of the squared gradient norms."""
         return {"weights": Field("features", "classes"), "total": Field(least=0)}
 
-    def scores(self, state: Any, x: Row, out: Floats) -> None:
-        dot(state.weights, x, out)
-
     def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
         squared = squared_length(direction, x)
         if squared > 0.0:  # where the label is right by a margin there is no gradient: most rounds, in the end
             state.total[0] += weight * weight * squared * x.squared
             eta = self.scale / math.sqrt(DELTA + state.total[0])
             add_outer(state.weights, x, direction, -eta * weight)
-
-    def weights(self, state: Any) -> Floats:
-        return state.weights
-
-    def guarantee(self) -> None:
-        return None
 
     def stability(self, state: Any, total: float) -> float:
         """``eta_t/2 ||g||^2``, a heuristic: without a projection B_T depends on the run."""
@@ -307,9 +288,6 @@ class FixedOGD(InBall):
         move(state, x, direction, -self.rate * weight)
         project(state, self.radius)
 
-    def guarantee(self) -> None:
-        return None
-
     def stability(self, state: Any, total: float) -> float:
         """``rate/2 ||g||^2``."""
         return 0.5 * self.rate * total
@@ -339,9 +317,6 @@ class AdaGrad(Optimizer):
         """W, and the sum of the squared gradients, coordinate by coordinate."""
         return {"weights": Field("features", "classes"), "totals": Field("features", "classes", least=0)}
 
-    def scores(self, state: Any, x: Row, out: Floats) -> None:
-        dot(state.weights, x, out)
-
     def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
         for p in range(x.start, x.stop):
             j = x.indices[p]
@@ -354,12 +329,6 @@ class AdaGrad(Optimizer):
                 j = x.indices[p]
                 for k in range(direction.size):
                     state.weights[j, k] = min(self.clip, max(-self.clip, state.weights[j, k]))
-
-    def weights(self, state: Any) -> Floats:
-        return state.weights
-
-    def guarantee(self) -> None:
-        return None
 
     def share(self, state: Any, x: Row, k: int, derivative: float) -> float:
         """The stability itself, class by class, each weight by its own sum G_jk of squares before the round.
@@ -481,9 +450,6 @@ class ConfidenceWeighted(Optimizer):
             "rows": Field(least=0),
         }
 
-    def scores(self, state: Any, x: Row, out: Floats) -> None:
-        dot(state.weights, x, out)
-
     def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
         state.total[0] += x.squared
         state.rows[0] += 1.0
@@ -500,12 +466,6 @@ class ConfidenceWeighted(Optimizer):
             j = x.indices[p]
             total += x.values[p] * x.values[p] * (state.variances[j, a] + state.variances[j, b])
         return 0.5 * total / x.squared if total > 0.0 else 1.0
-
-    def weights(self, state: Any) -> Floats:
-        return state.weights
-
-    def guarantee(self) -> None:
-        return None
 
 
 @helper

@@ -11,10 +11,8 @@ from gappletron.kernel.numerics import Floats, Row, argmax, bounded_step, margin
 from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.learners.linear import FullInformation, Linear, exchange
 
-__all__ = ["LabelEfficientPerceptron", "PassiveAggressive", "Perceptron"]
-
+# A squared norm below this counts as that of an empty x: what is divided by it could overflow.
 TINIEST_SQUARE = 1e-300
-"""A squared norm below this counts as that of an empty x: what is divided by it could overflow."""
 
 
 class Perceptron(FullInformation):

@@ -16,22 +16,8 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.spelling import set_numbers
 from gappletron.learners.learner import Learner
 
-__all__ = ["check_can_play", "named", "names"]
-
-ORDER = (
-    "one_against_all",
-    "partial_likelihood",
-    "squarecb",
-    "gappletron",
-    "banditron",
-    "newtron",
-    "soba",
-    "gaptron",
-    "perceptron",
-    "second_order",
-    "exp3",
-)
-"""The files that are listed first; others follow in alphabetical order and need no entry here."""
+# The files that are listed first; others follow in alphabetical order and need no entry here.
+ORDER = ("estimators", "gappletron", "banditron", "newtron", "soba", "gaptron", "perceptron", "second_order", "exp3")
 
 
 def _registered() -> dict[str, Learner]:

@@ -6,23 +6,12 @@ from typing import Any
 
 from gappletron.base.checks import number
 from gappletron.graphs.graph import Plan
-from gappletron.kernel.numerics import Row, bounded_step, rival
+from gappletron.kernel.numerics import Row, bounded_step, hinge_direction, rival
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.state import Field, Layout, Scratch
-from gappletron.learners.full_matrix import (
-    add_solution,
-    deflate,
-    inner,
-    is_sound,
-    scaled_identity,
-    share_of,
-    shorten,
-    solve,
-)
+from gappletron.learners.full_matrix import inner, is_sound, scaled_identity, shorten, solve, take_step
 from gappletron.learners.learner import Learner, Round
 from gappletron.learners.linear import FullInformation
-
-__all__ = ["Arow", "SecondOrderPerceptron", "SecondOrderPerceptronDiag"]
 
 
 @helper
@@ -105,18 +94,13 @@ class SecondOrderPerceptron(FullInformation):
     def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         if played.label >= 0 and played.label != played.greedy:
             z = state.direction
-            for k in range(z.size):
-                z[k] = 0.0
-            z[played.label] = 1.0
-            z[played.greedy] = -1.0
+            hinge_direction(played.label, played.greedy, -1.0, z)
             shorten(x, z, 1.0, 1.0 / self.a)
             quadratic = solve(state.inverse, x, z, state.solution)
             c = 1.0 + quadratic
             miss = 1.0 - inner(state.weights, x, z)
-            share = share_of(quadratic, x, z, 1.0 / self.a)
-            if is_sound(state.inverse, state.solution, 1.0 / c, share, miss):
-                add_solution(state.weights, state.inverse, state.solution, miss / c)
-                deflate(state.inverse, state.solution, 1.0 / c)
+            if is_sound(state, x, z, quadratic, 1.0 / self.a, 1.0 / c, miss):
+                take_step(state, miss / c, 1.0 / c)
 
 
 class Arow(FullInformation):

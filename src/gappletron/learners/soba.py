@@ -8,24 +8,12 @@ from typing import Any
 
 from gappletron.base.checks import number
 from gappletron.graphs.graph import Plan
-from gappletron.kernel.numerics import Floats, Row, argmax, margin, rival
+from gappletron.kernel.numerics import Floats, Row, argmax, hinge_direction, margin, rival
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
-from gappletron.learners.full_matrix import (
-    add_solution,
-    deflate,
-    inner,
-    is_sound,
-    scaled_identity,
-    share_of,
-    shorten,
-    solve,
-)
+from gappletron.learners.full_matrix import inner, is_sound, scaled_identity, shorten, solve, take_step
 from gappletron.learners.learner import Decision, Learner, Problem, Round, action_probability
 from gappletron.learners.linear import BanditFeedback, explore_uniformly
-
-__all__ = ["AdaptiveRate", "FixedRate", "Rate", "Soba", "SobaDiag"]
-
 
 # ------------------------------------------------------------------------------------------------- the exploration rate
 
@@ -81,7 +69,7 @@ def books() -> Layout:
 @helper
 def accepted(books: Any, played: Round, r: int, z2: float, part: float) -> bool:
     """Whether a round whose action was right is learned from, and if so, its entry in the books; `part` is the factor
-    by which x was shortened."""
+    by which x was shorten."""
     y = played.action
     delta = part * (played.scores[r] - played.scores[y])
     m = (delta * delta + 2.0 * delta) / (action_probability(played) * (1.0 + z2))
@@ -231,24 +219,16 @@ class Soba(SobaFamily):
         if played.label != y:
             return
         r = rival(played.scores, y)
-        for k in range(state.direction.size):
-            state.direction[k] = 0.0
-        state.direction[y] = 1.0
-        state.direction[r] = -1.0
+        hinge_direction(y, r, -1.0, state.direction)
         weight = 1.0 / action_probability(played)
         part = shorten(x, state.direction, weight, 1.0 / self.a)
         quadratic = solve(state.inverse, x, state.direction, state.solution)
         z2 = weight * quadratic
         step = weight / (1.0 + z2)
         miss = 1.0 - inner(state.weights, x, state.direction)
-        share = share_of(quadratic, x, state.direction, 1.0 / self.a)
-        if (
-            is_sound(state.inverse, state.solution, step, share, miss)
-            and accepted(state.books, played, r, z2, part)
-            and x.stop > x.start
-        ):
-            add_solution(state.weights, state.inverse, state.solution, step * miss)
-            deflate(state.inverse, state.solution, step)
+        is_possible = is_sound(state, x, state.direction, quadratic, 1.0 / self.a, step, miss)
+        if is_possible and accepted(state.books, played, r, z2, part) and x.stop > x.start:
+            take_step(state, step * miss, step)
 
 
 LEARNERS: dict[str, Learner] = {"soba-diag": SobaDiag(), "soba": Soba()}

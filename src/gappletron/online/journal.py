@@ -4,8 +4,8 @@ Calls of one model add entries under the model's lock (:meth:`Journal.add`), bef
 handler may raise between any two steps; whether an entry has happened can be read off the record of its turn
 (:mod:`gappletron.play.turns`), so an interrupted call is brought to its end when the next one begins
 (:meth:`Journal.settle`). :meth:`Journal.publish` marks the end of what belongs together, and :meth:`Journal.commit`
-writes everything published so far as one group: a thread that waits for another's write finds its own entries written by
-it, so that many calls share one write to the disk. The store's own count tells whether a write has succeeded.
+writes everything published so far as one group: a thread that waits for another's write finds its own entries written
+by it, so that many calls share one write to the disk. The store's own count tells whether a write has succeeded.
 """
 
 from __future__ import annotations

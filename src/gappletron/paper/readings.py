@@ -70,7 +70,7 @@ def _read_otherwise(learner: Learner, key: str, value: str, graph: FeedbackGraph
         case "root", SobaDiag():
             return learner.with_gamma(min(0.5, rounds ** (-1.0 / float(value))))
         case "update", BanditronIW():
-            return Gappletron(Hinge(kappa=MARGIN), exploration=EpsilonGreedy(learner.gamma))
+            return Gappletron(loss=Hinge(kappa=MARGIN), exploration=EpsilonGreedy(learner.gamma))
     raise UserError(f"{learner.name} has no reading {key}={value}: see gappletron.paper.readings")
 
 

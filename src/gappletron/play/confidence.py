@@ -9,39 +9,35 @@ The functions run inside compiled rounds and in plain Python, with the same bits
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import helper
 
-__all__ = ["BETS", "bet", "first_stake", "least_hidden", "lose", "mean_at_least", "mean_at_most", "most_hidden"]
+BETS = 16  # the number of stakes that a process is a mixture of
 
-BETS = 16
-"""The number of stakes that a process is a mixture of."""
-
+# lambda_j. Halving them loses at most 6 percent of width against the best stake; each has the weight 1/16.
 STAKES = np.array([0.9 * 0.5**j for j in range(BETS)])
-"""lambda_j. Halving them loses at most 6 percent of width against the best stake; each has the weight 1/16."""
-
+# ln(1 - lambda_j): what a unit of the hidden sum takes from the logarithm of a wealth, at most.
 SLOPES = np.array([math.log1p(-0.9 * 0.5**j) for j in range(BETS)])
-"""ln(1 - lambda_j): what a unit of the hidden sum takes from the logarithm of a wealth, at most."""
-
+# ln(1 + lambda_j): what a unit of the hidden sum adds to the logarithm of a wealth that bets on it, at least.
 GAINS = np.array([math.log1p(0.9 * 0.5**j) for j in range(BETS)])
-"""ln(1 + lambda_j): what a unit of the hidden sum adds to the logarithm of a wealth that bets on it, at least."""
 
-LARGEST_LOSS = 0.75
-"""A bet on the hidden sum never loses a larger share of its wealth in one round."""
-
-CHORD = -math.log1p(-LARGEST_LOSS) / LARGEST_LOSS
-"""-ln(1 - z) <= CHORD z for z from 0 to the largest loss."""
+LARGEST_LOSS = 0.75  # a bet on the hidden sum never loses a larger share of its wealth in one round
+CHORD = -math.log1p(-LARGEST_LOSS) / LARGEST_LOSS  # -ln(1 - z) <= CHORD z for z from 0 to the largest loss
 
 LOG_BETS, LOG_2 = math.log(BETS), math.log(2.0)
-LARGEST_BET = 1e100
-"""A larger x counts as this one: the bound only gets wider."""
+LARGEST_BET = 1e100  # a larger x counts as this one: the bound only gets wider
 
+# A wealth beyond this, or below its inverse, is moved to its logarithm: the product of several then stays within the
+# range of doubles.
 FULL = 1e30
-"""A wealth beyond this, or below its inverse, is moved to its logarithm: the product of several then stays within the
-range of doubles."""
+
+# What bets may lose in rounds that wait is counted in units of 2^-20, rounded up: the counts are exact.
+DUE_UNIT = 1048576.0
 
 NEWTON_STEPS = 40
 HALVINGS = 52
@@ -70,7 +66,7 @@ def bet(wealth: Floats, logs: Floats, x: float) -> None:
 
 @helper
 def first_stake(largest: float) -> int:
-    """The first stake that may bet on the hidden sum in a round whose X is at most this; 16 where none may.
+    """Return the first stake that may bet on the hidden sum in a round whose X is at most this; 16 where none may.
 
     >>> first_stake(0.5), first_stake(19.0), first_stake(math.inf)
     (0, 5, 16)
@@ -99,7 +95,7 @@ def lose(wealth: Floats, logs: Floats, x: float, first: int) -> None:
 
 @helper
 def most_hidden(savings: Floats, ceiling: float, losses: Floats, uncovered: Floats, most: float, level: float) -> float:
-    """The largest h <= most that two families of bets leave possible for the hidden sum: the root of
+    """Return the largest h <= most that two families of bets leave possible for the hidden sum: the root of
 
     ``ln (sum_j exp(savings[j] + (ceiling - h) SLOPES[j]) + sum_j exp(losses[j] + max(0, h - uncovered[j]) GAINS[j]))
     / 32 = level``.
@@ -146,7 +142,7 @@ def most_hidden(savings: Floats, ceiling: float, losses: Floats, uncovered: Floa
 
 @helper
 def least_hidden(logs: Floats, level: float) -> float:
-    """The root h of ``ln sum_j exp(logs[j] + h SLOPES[j]) / 16 = level``; 0 where the left side is below at h = 0.
+    """Return the root h of ``ln sum_j exp(logs[j] + h SLOPES[j]) / 16 = level``; 0 where the left side is less at 0.
 
     `logs` are sums of ln(1 + lambda_j X_t). With ``level = ln(1 / alpha)`` the hidden sum is at least h, at all times
     at once, with probability at least 1 - alpha. The left side is convex and falls, so Newton's steps from the left
@@ -180,7 +176,7 @@ def least_hidden(logs: Floats, level: float) -> float:
 
 @helper
 def mean_evidence(successes: float, rounds: float, mean: float, sign: float) -> float:
-    """``ln sum_j (1 + c_j)^S / (1 + c_j q)^n / 16``, for c_j = 8 lambda_j (sign 1) or -lambda_j (sign -1).
+    """Return ``ln sum_j (1 + c_j)^S / (1 + c_j q)^n / 16``, for c_j = 8 lambda_j (sign 1) or -lambda_j (sign -1).
 
     With q the mean of the conditional probabilities of n events and S the number of those that happened, its
     exponential is at most a martingale that starts at 1: ln(1 + c q) is concave in q.
@@ -197,38 +193,111 @@ def mean_evidence(successes: float, rounds: float, mean: float, sign: float) -> 
 
 
 @helper
+def bound_mean(successes: float, rounds: float, level: float, sign: float) -> float:
+    """Return the end, below (sign 1) or above (sign -1), of the means that the evidence leaves possible."""
+    far = 0.0 if sign > 0.0 else 1.0
+    near = successes / rounds if rounds > 0.0 else far
+    if mean_evidence(successes, rounds, far, sign) <= level:
+        return far
+    for _ in range(HALVINGS):
+        middle = 0.5 * (far + near)
+        if mean_evidence(successes, rounds, middle, sign) > level:
+            far = middle
+        else:
+            near = middle
+    return far
+
+
+@helper
 def mean_at_least(successes: float, rounds: float, level: float) -> float:
-    """A lower bound on the mean of the conditional probabilities of events, `successes` of which happened.
+    """Return a lower bound on the mean of the conditional probabilities of events, `successes` of which happened.
 
     >>> round(mean_at_least(50.0, 1000.0, math.log(20.0)), 4)
     0.0306
     """
-    low, high = 0.0, successes / rounds if rounds > 0.0 else 0.0
-    if mean_evidence(successes, rounds, low, 1.0) <= level:
-        return 0.0
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        if mean_evidence(successes, rounds, middle, 1.0) > level:
-            low = middle
-        else:
-            high = middle
-    return low
+    return bound_mean(successes, rounds, level, 1.0)
 
 
 @helper
 def mean_at_most(successes: float, rounds: float, level: float) -> float:
-    """An upper bound, as :func:`mean_at_least`.
+    """Return an upper bound, as :func:`mean_at_least`.
 
     >>> round(mean_at_most(50.0, 1000.0, math.log(20.0)), 4)
     0.0767
     """
-    low, high = successes / rounds if rounds > 0.0 else 1.0, 1.0
-    if mean_evidence(successes, rounds, high, -1.0) <= level:
-        return 1.0
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        if mean_evidence(successes, rounds, middle, -1.0) > level:
-            high = middle
-        else:
-            low = middle
-    return high
+    return bound_mean(successes, rounds, level, -1.0)
+
+
+# ------------------------------------------------------------------------------------------------ the bets on one value
+
+
+class Bets(NamedTuple):
+    """The bets on one value, with a row for each slot, which is a part of the rounds.
+
+    `wealth` and `logs` have two rows of stakes each: they bet that much is hidden (MUCH), or little (LITTLE).
+    `losses` and `loss_logs` are those that bet on the hidden sum itself, and lose where it shows. `opened` is what may
+    be hidden in judged rounds, by the first stake that bets in them.
+    """
+
+    logs: Floats
+    wealth: Floats
+    loss_logs: Floats
+    losses: Floats
+    opened: Floats
+
+
+MUCH, LITTLE = range(2)
+
+
+@helper
+def add_logs(logs: Floats, wealth: Floats, slots: int, out: Floats) -> None:
+    """Fill `out` with the logarithms of a process over the first slots."""
+    for j in range(BETS):
+        total, product = 0.0, 1.0
+        for slot in range(slots):
+            total += logs[slot, j]
+            product *= wealth[slot, j]
+        out[j] = total + math.log(product)
+
+
+@helper
+def opened_in(bets: Bets, slots: int) -> float:
+    """Return what may be hidden in judged rounds of the first slots, the sum of (M_a - m_a) / d over the unseen."""
+    total = 0.0
+    for slot in range(slots):
+        for first in range(BETS + 1):
+            total += bets.opened[slot, first]
+    return total
+
+
+@helper
+def hidden_at_least(bets: Bets, slots: int, level: float, work: Any) -> float:
+    """Return a lower bound on what is hidden, in units of d, in all rounds of the first slots, also those that wait.
+
+    :param work: with room for a number per stake in `total`, and in `lost` and `outside` for :func:`hidden_at_most`.
+    """
+    add_logs(bets.logs[:, MUCH], bets.wealth[:, MUCH], slots, work.total)
+    return least_hidden(work.total, level)
+
+
+@helper
+def hidden_at_most(
+    bets: Bets, slots: int, due: NDArray[np.int64], opened: float, waiting: float, level: float, work: Any
+) -> float:
+    """Return an upper bound on what is hidden, in units of d, in the judged rounds of the first slots.
+
+    The bets on the hidden sum itself may still lose what is `due` in rounds that wait, and there may be more of it in
+    rounds that they do not cover.
+    """
+    add_logs(bets.logs[:, LITTLE], bets.wealth[:, LITTLE], slots, work.total)
+    add_logs(bets.loss_logs, bets.losses, slots, work.lost)
+    outside, lost = 0.0, 0
+    for j in range(BETS - 1, -1, -1):
+        for slot in range(slots):
+            outside += bets.opened[slot, j + 1]
+        work.outside[j] = outside
+    for j in range(BETS):
+        for slot in range(due.shape[0]):
+            lost += due[slot, j]
+        work.lost[j] -= CHORD * STAKES[j] * (lost / DUE_UNIT)
+    return most_hidden(work.total, opened + waiting, work.lost, work.outside, opened, level)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -18,21 +18,19 @@ from gappletron.base.text import make_printable, shorten, unknown
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import Floats
 from gappletron.learners.learner import Learner
-from gappletron.play.rounds import BLIND, COSTS, EXPLORED, LABELS_SEEN, LOSSES, MISTAKES, RATES, Tally
+from gappletron.play.rounds import Tally
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Confusion", "Curve", "Histories", "History"]
-
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
 """The palette of Okabe and Ito, ordered so that the first lines differ most in print."""
 
-
-TITLE_WIDTH = 64
-"""Characters in a line of a plot's title."""
+NO_COLUMN = {"is_column": False}  # of :meth:`Histories.to_frame`
+TITLE_WIDTH = 64  # characters in a line of a plot's title
+SHOWN_ACTIONS, SHOWN_CLASSES = 40, 24  # a confusion table with more rows or columns is not printed
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class History:
     """
 
     name: str
-    learner: Learner
+    learner: Learner = field(metadata=NO_COLUMN)
     repeat: int
     seed: int
     rounds: int
@@ -96,11 +94,11 @@ class History:
     rate_sum: float
     loss_sum: float | None
     seconds: float
-    curve: Curve = field(repr=False)
-    graph: FeedbackGraph
-    confusion: NDArray[np.int64] = field(repr=False)
-    cost: float
-    has_costs: bool
+    curve: Curve = field(repr=False, metadata=NO_COLUMN)
+    graph: FeedbackGraph = field(metadata=NO_COLUMN)
+    confusion: NDArray[np.int64] = field(repr=False, metadata=NO_COLUMN)
+    cost: float = field(metadata=NO_COLUMN)
+    has_costs: bool = field(metadata=NO_COLUMN)
 
     @property
     def error_rate(self) -> float:
@@ -153,23 +151,14 @@ class Confusion:
 
 
 def curve_of(tally: Tally, with_losses: bool) -> Curve:
-    """The marked rounds that were reached, and the last round."""
-    import numpy as np
-
+    """Return the curve of a tally: the marked rounds that were reached, and the last round."""
     rounds, passed = tally.played
     counts, sums, at = tally.counts_at[:passed], tally.sums_at[:passed], tally.marks[:passed]
     if rounds and (passed == 0 or at[-1] != rounds):
         counts, sums, at = np.vstack([counts, tally.counts]), np.vstack([sums, tally.sums]), np.append(at, rounds)
-    return Curve(
-        at.copy(),
-        counts[:, MISTAKES].copy(),
-        counts[:, LABELS_SEEN].copy(),
-        counts[:, EXPLORED].copy(),
-        counts[:, BLIND].copy(),
-        sums[:, RATES].copy(),
-        sums[:, LOSSES].copy() if with_losses else None,
-        sums[:, COSTS].copy(),
-    )
+    mistakes, seen, explored, blind = counts.T.copy()  # in the order of the tally
+    rates, losses, costs = sums.T.copy()
+    return Curve(at.copy(), mistakes, seen, explored, blind, rates, losses if with_losses else None, costs)
 
 
 class Histories(Sequence[History]):
@@ -253,7 +242,9 @@ class Histories(Sequence[History]):
         3  gaphin       1     500
         """
         pandas = _pandas()
-        shown = (*COLUMNS, *COST_COLUMNS) if self.has_costs else COLUMNS
+        shown = [known.name for known in fields(History) if not known.metadata]
+        shown.insert(shown.index("mistakes") + 1, "error_rate")
+        shown += ["cost", "mean_cost"] if self.has_costs else []
         columns = {column: [getattr(run, column) for run in self] for column in shown}
         return pandas.DataFrame(columns).astype({"loss_sum": float})
 
@@ -268,30 +259,16 @@ class Histories(Sequence[History]):
         With costs, a second panel draws the cost per round; `of` selects one of the two. With `path`, also write it, as
         PNG, SVG or PDF by the suffix. With `ax` it is drawn there: one panel, by default the error rate.
         """
-        return error_curves(self, path, ax, of)
-
-
-COLUMNS = (
-    "name",
-    "repeat",
-    "seed",
-    "rounds",
-    "mistakes",
-    "error_rate",
-    "labels_seen",
-    "explored",
-    "blind_rounds",
-    "rate_sum",
-    "loss_sum",
-    "seconds",
-)
-"""The columns of :meth:`Histories.to_frame`."""
-
-COST_COLUMNS = ("cost", "mean_cost")
-"""Its columns with costs."""
-
-SHOWN_ACTIONS, SHOWN_CLASSES = 40, 24
-"""A confusion table with more rows or columns than this is not printed."""
+        if of not in (None, "error_rate", "mean_cost"):
+            raise unknown(of, "curve", ("error_rate", "mean_cost"))
+        panels = [of] if of else ["error_rate", "mean_cost"] if self.has_costs and ax is None else ["error_rate"]
+        figure, axes = new_figure(ax, len(panels))
+        for drawn, panel in zip(axes, panels, strict=True):
+            _draw_panel(self, drawn, panel)
+        axes[0].set_title(self.title if ax is not None else textwrap.fill(self.title, TITLE_WIDTH), parse_math=False)
+        if path is not None:
+            files.save_figure(figure, path)
+        return figure
 
 
 def _pandas() -> Any:
@@ -335,52 +312,51 @@ def _cells(runs: list[History], has_costs: bool) -> dict[str, str]:
     }
 
 
-def error_curves(histories: Histories, path: str | Path | None, ax: Axes | None, of: str | None = None) -> Figure:
-    """The plot of :meth:`Histories.plot`."""
+def new_figure(ax: Axes | None, panels: int = 1) -> tuple[Figure, list[Axes]]:
+    """Return a new figure with some panels side by side; or the given axes, and the figure that they belong to."""
     from matplotlib.figure import Figure
 
-    if of not in (None, "error_rate", "mean_cost"):
-        raise unknown(of, "curve", ("error_rate", "mean_cost"))
     if ax is not None:
-        figure: Figure = ax.get_figure(root=True)  # type: ignore[assignment]
-        _draw_curves(histories, ax, of or "error_rate")
-        ax.set_title(histories.title, parse_math=False)
-    else:
-        panels = [of] if of is not None else ["error_rate", "mean_cost"] if histories.has_costs else ["error_rate"]
-        figure = Figure(figsize=(7.0 * len(panels), 4.2), layout="constrained")
-        for place, panel in enumerate(panels, start=1):
-            drawn = figure.add_subplot(1, len(panels), place)
-            _draw_curves(histories, drawn, panel)
-            drawn.set_title(textwrap.fill(histories.title, TITLE_WIDTH) if place == 1 else "", parse_math=False)
-    if path is not None:
-        files.save_figure(figure, path)
-    return figure
+        return ax.get_figure(root=True), [ax]  # type: ignore[return-value]
+    figure = Figure(figsize=(7.0 * panels, 4.2), layout="constrained")
+    return figure, [figure.add_subplot(1, panels, place) for place in range(1, panels + 1)]
 
 
-def _draw_curves(histories: Histories, ax: Axes, of: str) -> None:
-    """One panel: the mean of a learner's runs against the rounds, and a band."""
-    import numpy as np
+def draw_band(ax: Axes, rounds: Any, low: Any, high: Any, colour: str) -> None:
+    """Shade what lies between two curves."""
+    ax.fill_between(rounds, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def label_axes(ax: Axes, xlabel: str, ylabel: str, as_percent: bool) -> None:
+    """Name the axes of rates over rounds, and add the grid and the legend."""
     from matplotlib.ticker import PercentFormatter
 
-    banded = 0
-    for name, colour in zip(histories.names, COLOURS * (1 + len(histories.names) // len(COLOURS)), strict=False):
-        curves = [run.curve for run in histories.of(name) if run.rounds]
-        if not curves:
-            continue
-        shared = min((curve.rounds for curve in curves), key=len)
-        rates = np.array([getattr(curve, of)[: len(shared)] for curve in curves])
-        ax.plot(shared, rates.mean(axis=0), color=colour, label=make_printable(name), linewidth=1.8)
-        if len(curves) > 1:
-            banded = len(curves)
-            ax.fill_between(shared, rates.min(axis=0), rates.max(axis=0), color=colour, alpha=0.18, linewidth=0)
-    what = f"round (mean of {banded} runs; band from minimum to maximum)" if banded else "round"
-    total = "mistakes" if of == "error_rate" else "cost"
-    ax.set(xscale="log", xlabel=what, ylabel=f"{total} so far / rounds so far", ylim=(0, None))
-    if max(run.rounds for run in histories) >= 1000:
-        ax.set_xlim(left=10)  # the first rounds are mostly noise, and their wide bands would hide the rest
-    if of == "error_rate":
+    ax.set(xlabel=xlabel, ylabel=ylabel, ylim=(0, None))
+    if as_percent:
         ax.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     ax.grid(alpha=0.25)
     if ax.lines:
         for text in ax.legend(frameon=False).get_texts():
             text.set_parse_math(False)
+
+
+def _draw_panel(histories: Histories, ax: Axes, of: str) -> None:
+    """Draw the mean of each learner's runs against the rounds, and a band."""
+    banded = 0
+    for place, name in enumerate(histories.names):
+        curves = [run.curve for run in histories.of(name) if run.rounds]
+        if not curves:
+            continue
+        colour = COLOURS[place % len(COLOURS)]
+        shared = min((curve.rounds for curve in curves), key=len)
+        rates = np.array([getattr(curve, of)[: len(shared)] for curve in curves])
+        ax.plot(shared, rates.mean(axis=0), color=colour, label=make_printable(name), linewidth=1.8)
+        if len(curves) > 1:
+            banded = len(curves)
+            draw_band(ax, shared, rates.min(axis=0), rates.max(axis=0), colour)
+    ax.set(xscale="log")
+    if max(run.rounds for run in histories) >= 1000:
+        ax.set_xlim(left=10)  # the first rounds are mostly noise, and their wide bands would hide the rest
+    what = f"round (mean of {banded} runs; band from minimum to maximum)" if banded else "round"
+    total = "mistakes" if of == "error_rate" else "cost"
+    label_axes(ax, what, f"{total} so far / rounds so far", of == "error_rate")

@@ -8,9 +8,8 @@ action was drawn with, and propensities stay right.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +20,6 @@ from gappletron.graphs.graph import FeedbackGraph, GraphArrays
 from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
-
-__all__ = ["Budget", "Limiting", "Limits", "limits_of"]
 
 SECONDS = {"hour": 3600.0, "day": 86400.0}
 """The windows of a budget by time, of UTC."""
@@ -53,7 +50,7 @@ class Budget:
 
     limit: float
     per: int | str = 1000
-    prices: Mapping[Label, float] | None = None
+    prices: Mapping[Label, float] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limit", number(self.limit, "the limit of a budget", least=0.0))
@@ -68,9 +65,23 @@ class Budget:
             checked = {name: number(price, f"the price of {name!r}", least=0.0) for name, price in self.prices.items()}
             object.__setattr__(self, "prices", checked)
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether the windows are those of a clock, not numbers of decisions."""
+        return isinstance(self.per, str)
+
+    @property
+    def length(self) -> float:
+        """The length of a window, in seconds or in decisions.
+
+        >>> Budget(1, per="hour").length
+        3600.0
+        """
+        return float(SECONDS.get(self.per, self.per))  # type: ignore[arg-type]
+
     @classmethod
     def parse(cls, text: str) -> Budget:
-        """The budget that a text means: ``50/1000`` or ``50/day``.
+        """Return the budget that a text means: ``50/1000`` or ``50/day``.
 
         >>> Budget.parse("2.5/day")
         Budget(limit=2.5, per='day', prices=None)
@@ -85,7 +96,7 @@ class Budget:
         return cls(amount, int(per) if per.isdecimal() else per)
 
     def prices_on(self, graph: FeedbackGraph) -> Floats:
-        """The price of every action of a graph.
+        """Return the price of every action of a graph.
 
         >>> from gappletron import FeedbackGraph
         >>> Budget(50).prices_on(FeedbackGraph.label_efficient(3))
@@ -97,9 +108,6 @@ class Budget:
         for name, price in (self.prices or {}).items():
             found[graph.action_index(name)] = price
         return found
-
-    def __hash__(self) -> int:
-        return hash((self.limit, self.per, None if self.prices is None else tuple(self.prices.items())))
 
 
 @dataclass(frozen=True)
@@ -138,20 +146,16 @@ class Limits:
     @property
     def is_timed(self) -> bool:
         """Whether there is a budget by time, for which a player must know the time of its rounds."""
-        return self.budget is not None and isinstance(self.budget.per, str)
+        return self.budget is not None and self.budget.is_timed
 
     def piece(self) -> Limiting:
-        """The part of the compiled round that keeps to these limits."""
-        if self.min_propensity == 0.0 and self.budget is None:
-            return NoLimits()
-        spending: Spending = NoSpending()
+        """Return the part of the compiled round that keeps to these limits."""
         if self.budget is not None:
-            per, limit = self.budget.per, self.budget.limit
-            spending = TimedSpending(limit, SECONDS[per]) if isinstance(per, str) else CountedSpending(limit, per)
-        return Limited(self.min_propensity, spending)
+            return Budgeted(self.min_propensity, self.budget.limit, self.budget.length, self.budget.is_timed)
+        return LeastPropensity(self.min_propensity) if self.min_propensity > 0.0 else NoLimits()
 
     def bounds(self, graph: FeedbackGraph) -> Any:
-        """What the piece needs to know of a graph; a UserError where the graph cannot keep to the limits."""
+        """Return what the piece needs to know of a graph; a UserError where the graph cannot keep to the limits."""
         if self.min_propensity * graph.rho > 1.0 + SLACK:
             raise UserError(
                 f"min_propensity={self.min_propensity:g} is too much for the graph {graph.name!r}, which needs "
@@ -166,8 +170,8 @@ class Limits:
         return Bounds(shares, prices)
 
     def spent_in_window(self, limited: Any, rounds: int, now: float) -> float | None:
-        """What was spent in the window of the next round, of a state that :meth:`piece` declared; None without a
-        budget.
+        """Return what was spent in the window of the next round, of a state that :meth:`piece` declared; None without
+        a budget.
 
         :param rounds: decided so far.
         :param now: in seconds since 1970.
@@ -177,27 +181,23 @@ class Limits:
         """
         if self.budget is None:
             return None
-        per = self.budget.per
-        window = math.floor(now / SECONDS[per]) if isinstance(per, str) else rounds // per
-        found = limited.spending
-        return float(found.spent[0]) if window <= found.window[0] else 0.0
+        window = math.floor((now if self.is_timed else rounds) / self.budget.length)
+        return float(limited.spending.spent[0]) if window <= limited.spending.window[0] else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON.
+        """Return them ready for JSON.
 
         >>> Limits(0.01).to_dict()
         {'min_propensity': 0.01, 'budget': None}
         """
-        budget = self.budget
-        if budget is None:
-            return {"min_propensity": self.min_propensity, "budget": None}
-        prices = None if budget.prices is None else [list(item) for item in budget.prices.items()]
-        about = {"limit": budget.limit, "per": budget.per, "prices": prices}
-        return {"min_propensity": self.min_propensity, "budget": about}
+        document = asdict(self)
+        if self.budget is not None and self.budget.prices is not None:
+            document["budget"]["prices"] = [list(item) for item in self.budget.prices.items()]
+        return document
 
     @classmethod
     def from_dict(cls, saved: Any) -> Limits:
-        """What :meth:`to_dict` gave.
+        """Return the limits of :meth:`to_dict`.
 
         >>> Limits.from_dict({"min_propensity": 0.01, "budget": None})
         Limits(min_propensity=0.01, budget=None)
@@ -213,7 +213,7 @@ class Limits:
 
 
 def limits_of(given: Any) -> Limits:
-    """The limits that an argument means; None is none.
+    """Return the limits that an argument means; None is none.
 
     >>> limits_of(None)
     Limits(min_propensity=0.0, budget=None)
@@ -236,25 +236,22 @@ class Bounds(NamedTuple):
 
 
 class Limiting(Piece, abstract=True):
-    """The family of what is done to a distribution before the action is drawn."""
+    """The family of what is done to a distribution before the action is drawn; by default nothing."""
 
     def declare(self) -> Layout:
         """What is remembered; nothing by default."""
         return {}
 
-    @abstractmethod
     @compiled
     def restrain(
         self, limited: Any, bounds: Any, graph: GraphArrays, at: int, now: float, greedy: int, probabilities: Floats
     ) -> None:
         """Change the distribution of round number `at`; changes nothing else but scratch."""
 
-    @abstractmethod
     @compiled
     def settle(self, limited: Any, bounds: Any, at: int, now: float, greedy: int, action: int) -> None:
         """Count what the action of the round cost."""
 
-    @abstractmethod
     @compiled
     def settle_expected(
         self, limited: Any, bounds: Any, at: int, now: float, greedy: int, probabilities: Floats
@@ -269,121 +266,79 @@ class NoLimits(Limiting):
     NoLimits()
     """
 
-    def restrain(
-        self, limited: Any, bounds: Any, graph: GraphArrays, at: int, now: float, greedy: int, probabilities: Floats
-    ) -> None:
-        pass
 
-    def settle(self, limited: Any, bounds: Any, at: int, now: float, greedy: int, action: int) -> None:
-        pass
+class LeastPropensity(Limiting):
+    """The distribution is mixed with the dominating set.
 
-    def settle_expected(
-        self, limited: Any, bounds: Any, at: int, now: float, greedy: int, probabilities: Floats
-    ) -> None:
-        pass
-
-
-class Spending(Piece, abstract=True):
-    """The family of budgets."""
-
-    def declare(self) -> Layout:
-        """The window, what was spent in it and in all; the sum of what was asked for, over how long, and until when."""
-        return {
-            "window": Field(1, fill=-1.0, least=-1.0),
-            "spent": Field(2, least=0.0),
-            "demand": Field(3, least=0.0),
-            "asked": Scratch(1),
-        }
-
-    @abstractmethod
-    @compiled
-    def pace(self, limited: Any, prices: Floats, at: int, now: float, greedy: int, probabilities: Floats) -> None:
-        """Scale the probabilities of priced actions so that the budget lasts through the window."""
-
-    @abstractmethod
-    @compiled
-    def pay(self, limited: Any, at: int, now: float, price: float) -> None:
-        """Pay the price of a round."""
-
-
-class NoSpending(Spending):
-    """Exploration costs nothing.
-
-    >>> NoSpending()
-    NoSpending()
-    """
-
-    def declare(self) -> Layout:
-        return {}
-
-    def pace(self, limited: Any, prices: Floats, at: int, now: float, greedy: int, probabilities: Floats) -> None:
-        pass
-
-    def pay(self, limited: Any, at: int, now: float, price: float) -> None:
-        pass
-
-
-class CountedSpending(Spending):
-    """At most `limit` in every `length` rounds, by their numbers.
-
-    >>> CountedSpending(50, 1000)
-    CountedSpending(limit=50.0, length=1000.0)
-    """
-
-    limit: float
-    length: float
-
-    def pace(self, limited: Any, prices: Floats, at: int, now: float, greedy: int, probabilities: Floats) -> None:
-        pace_until(limited, prices, self.limit, self.length, 1.0 * at, at + 1.0, greedy, probabilities)
-
-    def pay(self, limited: Any, at: int, now: float, price: float) -> None:
-        pay_until(limited, self.length, 1.0 * at, at + 1.0, price)
-
-
-class TimedSpending(Spending):
-    """At most `limit` in every `length` seconds, by the time of the round.
-
-    >>> TimedSpending(50, 3600)
-    TimedSpending(limit=50.0, length=3600.0)
-    """
-
-    limit: float
-    length: float
-
-    def pace(self, limited: Any, prices: Floats, at: int, now: float, greedy: int, probabilities: Floats) -> None:
-        pace_until(limited, prices, self.limit, self.length, now, now, greedy, probabilities)
-
-    def pay(self, limited: Any, at: int, now: float, price: float) -> None:
-        pay_until(limited, self.length, now, now, price)
-
-
-class Limited(Limiting):
-    """The distribution is mixed with the dominating set, and then kept within a budget.
-
-    >>> Limited(0.01, NoSpending())
-    Limited(min_propensity=0.01, spending=NoSpending())
+    >>> LeastPropensity(0.01)
+    LeastPropensity(min_propensity=0.01)
     """
 
     min_propensity: float
-    spending: Spending
+
+    def restrain(
+        self, limited: Any, bounds: Any, graph: GraphArrays, at: int, now: float, greedy: int, probabilities: Floats
+    ) -> None:
+        mix(self.min_propensity, bounds.shares, graph, probabilities)
+
+
+class Budgeted(Limiting):
+    """The distribution is mixed with the dominating set, and then kept within a budget: at most `limit` in every
+    `length` rounds, by their numbers, or seconds, by the time of the round.
+
+    >>> Budgeted(0.01, 50, 3600, True)
+    Budgeted(min_propensity=0.01, limit=50.0, length=3600.0, is_timed=True)
+    """
+
+    min_propensity: float
+    limit: float
+    length: float
+    is_timed: bool
 
     def declare(self) -> Layout:
-        return {"spending": self.spending.declare()}
+        """`window` is the number of the present window, `spent` what was spent in it and in all windows, and `demand`
+        the sum of what was asked for, over how long, and until when.
+        """
+        return {
+            "spending": {
+                "window": Field(1, fill=-1.0, least=-1.0),
+                "spent": Field(2, least=0.0),
+                "demand": Field(3, least=0.0),
+                "asked": Scratch(1),
+            }
+        }
 
     def restrain(
         self, limited: Any, bounds: Any, graph: GraphArrays, at: int, now: float, greedy: int, probabilities: Floats
     ) -> None:
         if self.min_propensity > 0.0:
             mix(self.min_propensity, bounds.shares, graph, probabilities)
-        self.spending.pace(limited.spending, bounds.prices, at, now, greedy, probabilities)
+        clock = read_clock(self.length, self.is_timed, at, now)
+        pace(limited.spending, bounds.prices, self.limit, clock, greedy, probabilities)
 
     def settle(self, limited: Any, bounds: Any, at: int, now: float, greedy: int, action: int) -> None:
-        self.spending.pay(limited.spending, at, now, bounds.prices[action] if action != greedy else 0.0)
+        price = bounds.prices[action] if action != greedy else 0.0
+        pay(limited.spending, read_clock(self.length, self.is_timed, at, now), price)
 
     def settle_expected(
         self, limited: Any, bounds: Any, at: int, now: float, greedy: int, probabilities: Floats
     ) -> None:
-        self.spending.pay(limited.spending, at, now, expected_price(bounds.prices, greedy, probabilities))
+        price = expected_price(bounds.prices, greedy, probabilities)
+        pay(limited.spending, read_clock(self.length, self.is_timed, at, now), price)
+
+
+class Clock(NamedTuple):
+    """The clock of a budget: the length of a window, what it shows now, and what it shows when the round is over."""
+
+    length: float
+    reading: float
+    after: float
+
+
+@helper
+def read_clock(length: float, is_timed: bool, at: int, now: float) -> Clock:
+    """Return the clock in round number `at`: it counts seconds or rounds."""
+    return Clock(length, now, now) if is_timed else Clock(length, 1.0 * at, at + 1.0)
 
 
 @helper
@@ -411,7 +366,7 @@ def mix(least: float, shares: Floats, graph: GraphArrays, probabilities: Floats)
 
 @helper
 def expected_price(prices: Floats, greedy: int, probabilities: Floats) -> float:
-    """What a round costs on average: the prices of all actions but the greedy one, by their probabilities."""
+    """Return what a round costs on average: the prices of all actions but the greedy one, by their probabilities."""
     price = 0.0
     for i in range(probabilities.size):
         if i != greedy:
@@ -420,38 +375,37 @@ def expected_price(prices: Floats, greedy: int, probabilities: Floats) -> float:
 
 
 @helper
-def window_at(limited: Any, length: float, reading: float) -> float:
-    """The number of the window; a clock that is set back does not open an old one again."""
-    return max(limited.window[0], math.floor(reading / length))
+def window_at(spending: Any, clock: Clock) -> float:
+    """Return the number of the window; a clock that is set back does not open an old one again."""
+    return max(spending.window[0], math.floor(clock.reading / clock.length))
 
 
 @helper
-def pace_until(
-    limited: Any,
-    prices: Floats,
-    limit: float,
-    length: float,
-    reading: float,
-    after: float,
-    greedy: int,
-    probabilities: Floats,
-) -> None:
+def time_passed(spending: Any, clock: Clock) -> float:
+    """Return how far the clock moves from the last round to the end of this one; 0 where there was no round."""
+    if spending.window[0] < 0.0:
+        return clock.after - clock.reading
+    return max(0.0, clock.after - spending.demand[2])
+
+
+@helper
+def pace(spending: Any, prices: Floats, limit: float, clock: Clock, greedy: int, probabilities: Floats) -> None:
     """Scale the probabilities of priced actions by min(1, left / (rate * remaining)).
 
-    `rate` is the mean of what was asked for so far, with this round, per unit of the budget's clock, which shows
-    `reading` now and `after` when the round is over. Each window counts twice the one before it.
+    `rate` is the mean of what was asked for so far, with this round, per unit of the clock. Each window counts twice
+    the one before it.
     """
     asked = expected_price(prices, greedy, probabilities)
-    limited.asked[0] = asked
+    spending.asked[0] = asked
     if asked <= 0.0:
         return
-    window = window_at(limited, length, reading)
-    is_new = window != limited.window[0]
-    left = limit if is_new else limit - limited.spent[0]
+    window = window_at(spending, clock)
+    is_new = window != spending.window[0]
+    left = limit if is_new else limit - spending.spent[0]
     weight = 0.5 if is_new else 1.0
-    elapsed = weight * limited.demand[1] + passed(limited, reading, after)
-    rate = (weight * limited.demand[0] + asked) / max(1.0, elapsed)
-    remaining = min(length, max(0.0, (window + 1.0) * length - reading))
+    elapsed = weight * spending.demand[1] + time_passed(spending, clock)
+    rate = (weight * spending.demand[0] + asked) / max(1.0, elapsed)
+    remaining = min(clock.length, max(0.0, (window + 1.0) * clock.length - clock.reading))
     factor = 1.0
     if rate * remaining > left:
         factor = max(0.0, left) / (rate * remaining)
@@ -465,25 +419,17 @@ def pace_until(
 
 
 @helper
-def passed(limited: Any, reading: float, after: float) -> float:
-    """How far the budget's clock moves from the last round to the end of this one; 0 where there was no round."""
-    if limited.window[0] < 0.0:
-        return after - reading
-    return max(0.0, after - limited.demand[2])
-
-
-@helper
-def pay_until(limited: Any, length: float, reading: float, after: float, price: float) -> None:
+def pay(spending: Any, clock: Clock, price: float) -> None:
     """Count the price of a round, and what it had asked for."""
-    window = window_at(limited, length, reading)
-    elapsed = passed(limited, reading, after)
-    if window != limited.window[0]:
-        limited.window[0] = window
-        limited.spent[0] = 0.0
-        limited.demand[0] *= 0.5
-        limited.demand[1] *= 0.5
-    limited.demand[0] += limited.asked[0]
-    limited.demand[1] += elapsed
-    limited.demand[2] = max(limited.demand[2], after)
-    limited.spent[0] += price
-    limited.spent[1] += price
+    window = window_at(spending, clock)
+    elapsed = time_passed(spending, clock)
+    if window != spending.window[0]:
+        spending.window[0] = window
+        spending.spent[0] = 0.0
+        spending.demand[0] *= 0.5
+        spending.demand[1] *= 0.5
+    spending.demand[0] += spending.asked[0]
+    spending.demand[1] += elapsed
+    spending.demand[2] = max(spending.demand[2], clock.after)
+    spending.spent[0] += price
+    spending.spent[1] += price

@@ -10,54 +10,20 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from gappletron.base import files
 from gappletron.base.checks import Label, number
 from gappletron.base.errors import UserError
 from gappletron.base.text import make_printable
-from gappletron.play.history import COLOURS, aligned
+from gappletron.play import watch
+from gappletron.play.history import COLOURS, aligned, draw_band, label_axes, new_figure
 from gappletron.play.player import Player
-from gappletron.play.watch import (
-    ALARM_SINCE,
-    AMONG_SEEN,
-    BEST_HIGH,
-    BEST_LOW,
-    BLOCKS,
-    DECIDED,
-    EXPLORED,
-    GREEDY,
-    GREEDY_ERROR,
-    HIT,
-    HIT_HIDDEN,
-    JUDGED,
-    LAST_HIGH,
-    LAST_LOW,
-    MISSED,
-    MISSED_HIDDEN,
-    POLICY,
-    POLICY_COST,
-    POLICY_ERROR,
-    PREDICTED,
-    SEEN,
-    SEEN_PREDICTED,
-    SINCE,
-    SLOTS,
-    Watch,
-    class_total_between,
-    count_of,
-    estimate_of,
-    fill_point,
-    share_of_window,
-    sum_of,
-    total_between,
-)
+from gappletron.play.watch import BLOCKS, GREEDY, GREEDY_ERROR, JUDGED, POLICY, POLICY_ERROR, SEEN, SLOTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["Alarm", "ClassRates", "Estimate", "Monitor", "Rates", "Report", "WindowRates"]
 
 
 @dataclass(frozen=True)
@@ -82,9 +48,17 @@ class Estimate:
         """high - low."""
         return round(self.high - self.low, 12)
 
+    def cells(self) -> list[str]:
+        """Return the four numbers as texts for a table.
+
+        >>> Estimate(None, 0.0, 1.0, None).cells()
+        ['-', '0.0000', '1.0000', '-']
+        """
+        return ["-" if found is None else f"{found:.4f}" for found in (self.value, self.low, self.high, self.naive)]
+
     def __str__(self) -> str:
-        value = "-" if self.value is None else f"{self.value:.4f}"
-        return f"{value} [{self.low:.4f}, {self.high:.4f}]"
+        value, low, high, _ = self.cells()
+        return f"{value} [{low}, {high}]"
 
 
 @dataclass(frozen=True)
@@ -175,8 +149,9 @@ class Report:
     spent: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON; names of classes and actions become texts."""
-        return {field.name: _json_ready(getattr(self, field.name)) for field in fields(self)}
+        """Return it ready for JSON; names of classes and actions become texts."""
+        document: dict[str, Any] = _json_ready(self)
+        return document
 
     def __str__(self) -> str:
         lines = [
@@ -195,23 +170,15 @@ class Report:
         return "\n".join(lines)
 
     def _rows(self) -> list[tuple[str, ...]]:
-        rows = []
-        parts = [("", self.policy, self.greedy)]
-        if self.window is not None:
-            parts.append((", window", self.window.policy, self.window.greedy))
-        for where, policy, greedy in parts:
-            for who, rates in (("policy", policy), ("greedy", greedy)):
-                rows.append(_cells(f"{who} error{where}", rates.error))
-                if rates.cost is not None:
-                    rows.append(_cells(f"{who} cost{where}", rates.cost))
-        for name, found in (self.greedy.classes or {}).items():
-            rows.append(_cells(f"greedy error at {make_printable(str(name))}", found.error))
-        return rows
-
-
-def _cells(name: str, estimate: Estimate) -> tuple[str, ...]:
-    numbers = (estimate.value, estimate.low, estimate.high, estimate.naive)
-    return (name, *("-" if found is None else f"{found:.4f}" for found in numbers))
+        """Return a row of the table for each estimate."""
+        found = {}
+        for where, rates in (("", self), (", window", self.window)):
+            for who in ("policy", "greedy") if rates is not None else ():
+                found[f"{who} error{where}"] = getattr(rates, who).error
+                found[f"{who} cost{where}"] = getattr(rates, who).cost
+        for name, rates_of_class in (self.greedy.classes or {}).items():
+            found[f"greedy error at {make_printable(str(name))}"] = rates_of_class.error
+        return [(name, *estimate.cells()) for name, estimate in found.items() if estimate is not None]
 
 
 def _json_ready(value: Any) -> Any:
@@ -241,7 +208,7 @@ class Monitor:
     """
 
     def __init__(self, player: Player) -> None:
-        if not isinstance(player.watch, Watch):
+        if not isinstance(player.watch, watch.Watch):
             raise UserError("the player is not watched, so nothing is known of its error: make it with monitor=True")
         self._watch, self._graph = player.watch, player.graph
         self._state = player.watched()
@@ -254,17 +221,17 @@ class Monitor:
         for all windows at all rounds at once. The alarm is that of :class:`gappletron.Watch`, with its own alpha.
         """
         alpha = number(alpha, "alpha", above=0.0, most=0.5)
+        level = math.log(2.0 / alpha)
         watched = self._state.tuple
-        policy, greedy = self.rates("policy", alpha), self.rates("greedy", alpha)
         return Report(
-            rounds=int(count_of(watched, DECIDED, SLOTS)),
-            judged=int(count_of(watched, JUDGED, SLOTS)),
-            labels_seen=int(count_of(watched, SEEN, SLOTS)),
-            explored=int(count_of(watched, EXPLORED, SLOTS)),
+            rounds=self._count(watch.DECIDED, SLOTS),
+            judged=self._count(JUDGED, SLOTS),
+            labels_seen=self._count(SEEN, SLOTS),
+            explored=self._count(watch.EXPLORED, SLOTS),
             actions=dict(zip(self._graph.actions, watched.actions.tolist(), strict=True)),
             alpha=alpha,
-            policy=Rates(policy.error, policy.cost, self._classes(POLICY, alpha)),
-            greedy=Rates(greedy.error, greedy.cost, self._classes(GREEDY, alpha)),
+            policy=self._rates(POLICY_ERROR, SLOTS, level, self._classes(POLICY, alpha)),
+            greedy=self._rates(GREEDY_ERROR, SLOTS, level, self._classes(GREEDY, alpha)),
             window=self._window(alpha),
             alarm=self._alarm(),
             spent=self._spent,
@@ -277,73 +244,74 @@ class Monitor:
         q = POLICY_ERROR if who == "policy" else GREEDY_ERROR
         return self._rates(q, SLOTS, math.log(2.0 / number(alpha, "alpha", above=0.0, most=0.5)))
 
-    def _rates(self, q: int, slots: int, level: float) -> Rates:
-        """The error, and the cost where there is one, of the policy or the greedy class over the first slots."""
+    def _count(self, which: int, slots: int) -> int:
+        return int(watch.count_slots(self._state.tuple, which, slots))
+
+    def _rates(self, q: int, slots: int, level: float, classes: dict[Label, ClassRates] | None = None) -> Rates:
+        """Return the error, and the cost where there is one, of the policy or the greedy class over the first slots."""
         cost = None
         if self._state.tuple.costly[0] > 0:
-            cost = self._estimate(q + POLICY_COST, slots, level, float(self._graph.costs.max()))
-        return Rates(self._estimate(q, slots, level, 1.0), cost)
+            cost = self._quantity(q + watch.POLICY_COST, slots, level, float(self._graph.costs.max()))
+        return Rates(self._quantity(q, slots, level, 1.0), cost, classes)
 
-    def _estimate(self, q: int, slots: int, level: float, most: float) -> Estimate:
-        watched = self._state.tuple
-        judged, seen = int(count_of(watched, JUDGED, slots)), int(count_of(watched, SEEN, slots))
-        if judged == 0:
-            return Estimate(None, 0.0, most, None)
-        low, high = total_between(watched, q, slots, level)
-        naive = sum_of(watched, q, AMONG_SEEN, slots) / seen if seen else None
-        return _estimate(estimate_of(watched, q, slots, low, high) / judged, low / judged, high / judged, naive)
+    def _quantity(self, q: int, slots: int, level: float, most: float) -> Estimate:
+        """Return the mean of a quantity, which is at most `most`, over the judged rounds of the first slots."""
+        watched, judged = self._state.tuple, self._count(JUDGED, slots)
+        low, high = watch.bound_total(watched, q, slots, level)
+        value = watch.estimate_total(watched, q, slots, low, high)
+        naive = _ratio(watch.sum_slots(watched, q, watch.AMONG_SEEN, slots), self._count(SEEN, slots))
+        return _estimate(_ratio(value, judged), _ratio(low, judged, 0.0), _ratio(high, judged, most), naive)
 
     def _window(self, alpha: float) -> WindowRates | None:
         block, first, since = self._state.tuple.place.tolist()
         if block < 0:
             return None
         start = max(first, block - (BLOCKS - 1))
-        level = math.log(2.0 / share_of_window(alpha, start - first))
+        level = math.log(2.0 / watch.share_alpha(alpha, start - first))
         return WindowRates(
             first=max(since, start * (self._watch.window // BLOCKS)),
             last=self._rounds - 1,
-            judged=int(count_of(self._state.tuple, JUDGED, BLOCKS)),
+            judged=self._count(JUDGED, BLOCKS),
             policy=self._rates(POLICY_ERROR, BLOCKS, level),
             greedy=self._rates(GREEDY_ERROR, BLOCKS, level),
         )
 
     def _alarm(self) -> Alarm | None:
-        found = self._state.tuple.alarm.tolist()
-        if found[ALARM_SINCE] < 0.0:
-            return None
-        return Alarm(int(found[ALARM_SINCE]), (found[LAST_LOW], found[LAST_HIGH]), (found[BEST_LOW], found[BEST_HIGH]))
+        best_low, best_high, _, last_low, last_high, _, since = self._state.tuple.alarm.tolist()
+        return Alarm(int(since), (last_low, last_high), (best_low, best_high)) if since >= 0.0 else None
 
     def _classes(self, who: int, alpha: float) -> dict[Label, ClassRates]:
         return {name: self._class(k, who, alpha) for k, name in enumerate(self._graph.classes)}
 
     def _class(self, k: int, who: int, alpha: float) -> ClassRates:
-        """The numbers of class k.
+        """Return the numbers of class k.
 
         The share and the error are made of four bounds with alpha / 4 each, the error of the predictions of two.
         """
-        watched = self._state.tuple
-        judged, seen = int(count_of(watched, JUDGED, SLOTS)), int(count_of(watched, SEEN, SLOTS))
-        sums = watched.class_sums[k, who].tolist()
-        quarter, half = math.log(4.0 / alpha), math.log(2.0 / alpha)
-        missed_low, missed_high = class_total_between(watched, k, who, 0, quarter)
-        hit_low, hit_high = class_total_between(watched, k, who, 1, quarter)
-        missed, hit = sums[MISSED] + sums[MISSED_HIDDEN], sums[HIT] + sums[HIT_HIDDEN]
-        labels, predicted, seen_predicted = sums[MISSED] + sums[HIT], sums[PREDICTED], sums[SEEN_PREDICTED]
-        share = error = precision = Estimate(None, 0.0, 1.0, None)
-        if judged:
-            naive = labels / seen if seen else None
-            low, high = (missed_low + hit_low) / judged, (missed_high + hit_high) / judged
-            share = _estimate((missed + hit) / judged, low, high, naive)
-        if missed_high + hit_high > 0.0:
-            low = _ratio(missed_low, missed_low + hit_high, 0.0)
-            high = _ratio(missed_high, missed_high + hit_low, 1.0)
-            naive = sums[MISSED] / labels if labels else None
-            error = _estimate(missed / (missed + hit) if missed + hit > 0.0 else None, low, high, naive)
+        watched, judged, seen = self._state.tuple, self._count(JUDGED, SLOTS), self._count(SEEN, SLOTS)
+        predicted, seen_missed, seen_hit, hidden_missed, hidden_hit, seen_predicted = watched.class_sums[
+            k, who
+        ].tolist()
+        missed, hit, labels = seen_missed + hidden_missed, seen_hit + hidden_hit, seen_missed + seen_hit
+        missed_low, missed_high = watch.bound_class_total(watched, k, who, 0, math.log(4.0 / alpha))
+        hit_low, hit_high = watch.bound_class_total(watched, k, who, 1, math.log(4.0 / alpha))
+        share = _estimate(
+            _ratio(missed + hit, judged),
+            _ratio(missed_low + hit_low, judged, 0.0),
+            _ratio(missed_high + hit_high, judged, 1.0),
+            _ratio(labels, seen),
+        )
+        error = _estimate(
+            _ratio(missed, missed + hit),
+            _ratio(missed_low, missed_low + hit_high, 0.0),
+            _ratio(missed_high, missed_high + hit_low, 1.0),
+            _ratio(seen_missed, labels),
+        )
+        precision = Estimate(None, 0.0, 1.0, None)
         if predicted > 0.0:
-            hit_low, hit_high = class_total_between(watched, k, who, 1, half)
-            naive = 1.0 - sums[HIT] / seen_predicted if seen_predicted else None
-            bounds = 1.0 - hit_high / predicted, 1.0 - hit_low / predicted
-            precision = _estimate(1.0 - hit / predicted, *bounds, naive)
+            hit_low, hit_high = watch.bound_class_total(watched, k, who, 1, math.log(2.0 / alpha))
+            naive = 1.0 - seen_hit / seen_predicted if seen_predicted else None
+            precision = _estimate(1.0 - hit / predicted, 1.0 - hit_high / predicted, 1.0 - hit_low / predicted, naive)
         return ClassRates(share, error, precision)
 
     @property
@@ -363,8 +331,8 @@ class Monitor:
         state = self._state.resized(self._state.sizes)
         watched, points = state.tuple, int(self._state.tuple.drawn[0])
         rounds = [int(found) for found in watched.curve[:points, 0]]
-        if self._rounds > watched.place[SINCE] >= 0 and (not rounds or rounds[-1] < self._rounds):
-            fill_point(watched, points, self._rounds, self._now, self._watch.alpha)
+        if self._rounds > watched.place[watch.SINCE] >= 0 and (not rounds or rounds[-1] < self._rounds):
+            watch.fill_point(watched, points, self._rounds, self._now, self._watch.alpha)
             points += 1
         return [_point(row) for row in watched.curve[:points].tolist()]
 
@@ -372,40 +340,30 @@ class Monitor:
         """Draw the estimated error of the policy and of the greedy class with their bands over the rounds, and the
         naive estimate. With `path`, also write it, as PNG, SVG or PDF by the suffix.
         """
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import PercentFormatter
-
-        if ax is None:
-            figure = Figure(figsize=(7.0, 4.2), layout="constrained")
-            ax = figure.add_subplot()
-        else:
-            figure = ax.get_figure(root=True)  # type: ignore[assignment]
+        figure, (ax,) = new_figure(ax)
         points = self.curve
         rounds = [point["round"] for point in points]
         for who, colour in (("policy", COLOURS[0]), ("greedy", COLOURS[1])):
             value, low, high, naive = ([point[who][i] for point in points] for i in range(4))
-            ax.plot(rounds, _with_gaps(value), color=colour, linewidth=1.8, label=f"{who}, estimate and interval")
-            ax.fill_between(rounds, low, high, color=colour, alpha=0.18, linewidth=0)
-            ax.plot(rounds, _with_gaps(naive), color=colour, linewidth=1.2, linestyle=":", label=f"{who}, seen labels")
-        ax.set(xlabel="round", ylabel="error rate so far", ylim=(0, None))
-        ax.yaxis.set_major_formatter(PercentFormatter(xmax=1))
-        ax.grid(alpha=0.25)
-        ax.legend(frameon=False)
+            ax.plot(rounds, value, color=colour, linewidth=1.8, label=f"{who}, estimate and interval")
+            draw_band(ax, rounds, low, high, colour)
+            ax.plot(rounds, naive, color=colour, linewidth=1.2, linestyle=":", label=f"{who}, seen labels")
+        label_axes(ax, "round", "error rate so far", as_percent=True)
         if path is not None:
             files.save_figure(figure, path)
         return figure
 
 
-def _with_gaps(values: list[float | None]) -> list[float]:
-    return [math.nan if value is None else value for value in values]
-
-
-def _ratio(part: float, whole: float, otherwise: float) -> float:
+@overload
+def _ratio(part: float, whole: float) -> float | None: ...
+@overload
+def _ratio(part: float, whole: float, otherwise: float) -> float: ...
+def _ratio(part: float, whole: float, otherwise: float | None = None) -> float | None:
     return part / whole if whole > 0.0 else otherwise
 
 
 def _estimate(value: float | None, low: float, high: float, naive: float | None) -> Estimate:
-    """With the value inside of the interval, and plain numbers."""
+    """Return an estimate whose value is inside of the interval, of plain numbers."""
     low, high = float(low), float(high)
     inside = None if value is None else min(high, max(low, float(value)))
     return Estimate(inside, low, high, None if naive is None else float(naive))

@@ -41,7 +41,8 @@ from gappletron.play.turns import (
     own_start,
     row_start,
 )
-from gappletron.play.watch import NoWatch, Played, Watching
+from gappletron.play.values import Played
+from gappletron.play.watch import NoWatch, Watching
 
 MISTAKES, LABELS_SEEN, EXPLORED, BLIND = range(4)
 RATES, LOSSES, COSTS = range(3)

@@ -6,69 +6,65 @@ a file says is checked as well, here (sizes, before memory is taken) and by thos
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import io
 import json
 import math
 import os
-import re
 import stat
-import struct
 import zipfile
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, Any, TypeVar
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from gappletron.base import files
 from gappletron.base.errors import Damaged, UserError
 from gappletron.base.signals import held_back
-from gappletron.graphs.cover import find_greedy_dominating_set
 from gappletron.graphs.graph import FeedbackGraph
 
 VERSION = 3
-"""Version 1 is that of gappletron 0.1: another header, states under other names, no checksum. Version 2 was never
-released."""
 
 MOST_HEADER_BYTES = 2**24
 MOST_MEMBERS = 2**16
+MOST_READ = 2**24  # bytes at once; the directory of an archive is read at once
+CHUNK = 2**20
+NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # to open a pipe without a writer would block
 
 T = TypeVar("T")
+Arrays = dict[str, NDArray[Any]]
+Rebuild = Callable[[dict[str, Any], Arrays], T]
+"""Makes a model of the header and the arrays of a file."""
 
 
-def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], arrays: Arrays) -> None:
     """Write a model file of this kind; an older one is replaced at once or not at all.
 
     Signals wait until the file is complete: an exception inside an archive would be lost in the code that closes it.
     """
-    members = _with_header(kind, header, arrays, f"in {os.fspath(path)!r}")
+    members = _add_header(kind, header, arrays, f"in {os.fspath(path)!r}")
     if files.is_special(path):  # a pipe: it may block, and the sizes stand in front of the members
-        whole = io.BytesIO()
-        with held_back():
-            write_archive(whole, members)
+        whole = to_bytes(kind, header, arrays)
         with files.replacing(path) as file:
-            file.write(whole.getbuffer())
+            file.write(whole)
     else:
         with held_back(), files.replacing(path) as file:
             write_archive(file, members)
 
 
-def to_bytes(kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
-    """The bytes that :func:`write` would write."""
-    whole, members = io.BytesIO(), _with_header(kind, header, arrays, "as bytes")
+def to_bytes(kind: str, header: dict[str, Any], arrays: Arrays) -> bytes:
+    """Return the bytes that :func:`write` would write."""
+    whole, members = io.BytesIO(), _add_header(kind, header, arrays, "as bytes")
     with held_back():
         write_archive(whole, members)
     return whole.getvalue()
 
 
-def _with_header(
-    kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]], where: str
-) -> dict[str, NDArray[Any]]:
-    """The members of an archive: the header, then the arrays."""
+def _add_header(kind: str, header: dict[str, Any], arrays: Arrays, where: str) -> Arrays:
+    """Return the members of an archive: the header, then the arrays."""
     text = json.dumps({"format": kind, "version": VERSION, **header}).encode()
     if len(text) > MOST_HEADER_BYTES or len(arrays) > MOST_MEMBERS - 2:
         raise UserError(
@@ -79,9 +75,9 @@ def _with_header(
     return {"header": np.frombuffer(text, np.uint8), **arrays}
 
 
-def write_archive(file: IO[bytes], members: dict[str, NDArray[Any]]) -> None:
+def write_archive(file: IO[bytes], members: Arrays) -> None:
     """Write the arrays as :func:`numpy.savez` does, and at last the checksum of their names and contents."""
-    digest = _new_digest()
+    digest = hashlib.sha256()  # with the instructions of current processors twice as fast as BLAKE2b
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in members.items():
             digest.update(name.encode() + b"\0")
@@ -89,18 +85,14 @@ def write_archive(file: IO[bytes], members: dict[str, NDArray[Any]]) -> None:
         _write_member(archive, "checksum", np.frombuffer(digest.digest(), np.uint8), digest)
 
 
-def _new_digest() -> Any:
-    return hashlib.sha256()  # with the instructions of current processors twice as fast as BLAKE2b
-
-
 def _write_member(archive: zipfile.ZipFile, name: str, array: NDArray[Any], digest: Any) -> None:
     with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
         rows_first = np.ascontiguousarray(array) if array.flags.fnc else array
-        np.lib.format.write_array(_Summed(member, digest), rows_first, version=(1, 0), allow_pickle=False)
+        npy.write_array(_Summed(member, digest), rows_first, version=(1, 0), allow_pickle=False)
 
 
 class _Summed:
-    """A file for writing that also updates a checksum."""
+    """A file that also updates a checksum with what is read or written."""
 
     def __init__(self, file: IO[bytes], digest: Any) -> None:
         self.file, self.digest = file, digest
@@ -109,185 +101,143 @@ class _Summed:
         self.digest.update(data)
         self.file.write(data)
 
+    def read(self, size: int) -> bytes:
+        data = self.file.read(size)
+        self.digest.update(data)
+        return data
 
-Rebuild = Callable[[dict[str, Any], dict[str, NDArray[Any]]], T]
-"""Makes a model of the header and the arrays of a file."""
+
+def read(path: str | os.PathLike[str], kind: str, rebuild: Rebuild[T]) -> T:
+    """Return what `rebuild` makes of the header and the arrays of a file, or raise a UserError that names the file."""
+    where = repr(str(path))
+    damaged = f"{where} is damaged or not a saved model: use a file that save() wrote"
+    return _rebuild(*_read_file(path, damaged), kind, rebuild, where, damaged)
 
 
-def read(path: str | os.PathLike[str], kind: str, rebuilt: Rebuild[T]) -> T:
-    """What `rebuilt` makes of the header and the arrays of a file, or a UserError that names the file."""
-    damaged = f"{str(path)!r} is damaged or not a saved model: use a file that save() wrote"
-    header, arrays = _contents(path, damaged)
-    return _checked(header, arrays, kind, rebuilt, repr(str(path)), damaged)
+def from_bytes(data: bytes, kind: str, rebuild: Rebuild[T]) -> T:
+    """As :func:`read`, for the bytes of a file."""
+    damaged = "the bytes are damaged or not those of a saved model: use what to_bytes() returned"
+    return _rebuild(*_parse(io.BytesIO(data), len(data), damaged), kind, rebuild, "the saved model", damaged)
 
 
 def is_whole(path: str | os.PathLike[str]) -> bool:
     """Whether the bytes of a file are those that were written."""
     try:
-        _contents(path, "")
+        _read_file(path, "")
     except UserError:
         return False
     return True
 
 
-def from_bytes(data: bytes, kind: str, rebuilt: Rebuild[T]) -> T:
-    """As :func:`read`, for the bytes of a file."""
-    damaged = "the bytes are damaged or not those of a saved model: use what to_bytes() returned"
+def _read_file(path: str | os.PathLike[str], damaged: str) -> tuple[dict[str, Any], Arrays]:
+    """Return the header and the arrays of a regular file."""
     try:
-        header, arrays = _parsed(io.BytesIO(data), len(data))
-    except Exception as error:  # as below
+        with open(Path(path), "rb", opener=lambda name, flags: os.open(name, flags | NO_WAITING)) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise UserError(f"{str(path)!r} is a pipe or a device: give a file that save() wrote")
+            return _parse(file, status.st_size, damaged)
+    except UserError:
+        raise
+    except ValueError:  # a path with a zero in it
+        raise UserError(damaged) from None
+    except OSError as error:
+        raise UserError(
+            f"cannot read {str(path)!r} ({error.strerror or error}): give a file that save() wrote"
+        ) from None
+
+
+def _parse(file: IO[bytes], size: int, damaged: str) -> tuple[dict[str, Any], Arrays]:
+    """Return the header and the arrays of an archive of this size."""
+    try:
+        arrays, is_sound = read_archive(file, size)
+        header = json.loads(bytes(arrays.pop("header")))
+        version = header["version"]  # that of a file of another version, whose checksum may be another, is reported
+        if type(version) is not int or version < 1 or (version == VERSION and not is_sound):
+            raise Damaged
+    except OSError:
+        raise
+    except Exception as error:  # damaged bytes raise many kinds of exceptions in zipfile, JSON and NumPy
         raise UserError(damaged) from error
-    return _checked(header, arrays, kind, rebuilt, "the saved model", damaged)
+    return header, arrays
 
 
-def _checked(
-    header: Any, arrays: dict[str, NDArray[Any]], kind: str, rebuilt: Rebuild[T], where: str, damaged: str
-) -> T:
-    """What `rebuilt` makes of the contents of a file, if they are of this kind and of a version that is known."""
-    if not isinstance(header, dict) or type(header.get("version")) is not int or header["version"] < 1:
-        raise UserError(damaged)
+def _rebuild(header: dict[str, Any], arrays: Arrays, kind: str, rebuild: Rebuild[T], where: str, damaged: str) -> T:
+    """Return what `rebuild` makes of the contents of a file, if they are of this kind and version."""
     if header.get("format") != kind:
         raise UserError(f"{where} holds a {header.get('format')!r}, not a {kind!r}: load it with that class")
-    if header["version"] > VERSION:
-        raise UserError(
-            f"{where} was written by a newer gappletron (format {header['version']}, this one reads up to "
-            f"{VERSION}): upgrade gappletron"
-        )
-    if header["version"] == 2:
-        raise UserError(
-            f"{where} was written by a development version of gappletron (format 2), and only the files of released "
-            "versions are read: load it with the version that wrote it"
-        )
+    version = header["version"]
+    if version != VERSION:
+        age, cure = ("a newer", "upgrade gappletron") if version > VERSION else ("an older", "use that version")
+        raise UserError(f"{where} was written by {age} gappletron (format {version}, this one reads {VERSION}): {cure}")
     try:
-        return rebuilt(*((header, arrays) if header["version"] == VERSION else _from_version_1(header, arrays)))
+        return rebuild(header, arrays)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError):
         raise UserError(damaged) from None
 
 
-def _contents(path: str | os.PathLike[str], damaged: str) -> tuple[Any, dict[str, NDArray[Any]]]:
-    """The header and the arrays of a file whose bytes are as they were written."""
-    try:
-        with open(Path(path), "rb", opener=_opened) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise UserError(f"{str(path)!r} is a pipe or a device: give a file that save() wrote")
-            return _parsed(file, status.st_size)
-    except OSError as error:
-        raise UserError(
-            f"cannot read {str(path)!r} ({error.strerror or error}): give a file that save() wrote"
-        ) from None
-    except UserError:
-        raise
-    except Exception as error:  # damaged bytes raise many kinds of exceptions in JSON and NumPy
-        raise UserError(damaged) from error
+class _Shallow:
+    """A file that is never read far at once: zipfile would take memory for a directory of any size."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+    def read(self, size: int = -1) -> bytes:
+        if size > MOST_READ:
+            raise Damaged
+        return self.file.read(size)
 
 
-def _parsed(file: IO[bytes], size: int) -> tuple[Any, dict[str, NDArray[Any]]]:
-    """The header and the arrays of a file of this size."""
-    arrays, digest = _arrays(file, size)
-    header = json.loads(bytes(arrays.pop("header")))
-    # Files of version 1 have the checksums of the archive alone.
-    if header["version"] == VERSION and arrays.pop("checksum").tobytes() != digest:
-        raise Damaged
-    return header, arrays
+def read_archive(file: IO[bytes], size: int) -> tuple[Arrays, bool]:
+    """Return the arrays of an archive of this size, and whether the checksum, the last of them, is right.
 
-
-def _opened(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe without a writer would block
-
-
-class _Member(NamedTuple):
-    """An array in the archive: its name, where its bytes are, and their checksum."""
-
-    name: str
-    start: int
-    size: int
-    sum: int
-
-
-def _arrays(file: IO[bytes], size: int) -> tuple[dict[str, NDArray[Any]], bytes]:
-    """All arrays of an archive, and the checksum of all but the one that is called so. They take no more memory than
-    the file has bytes.
+    They take no more memory than the file has bytes: nothing in it is compressed, and no two members share bytes.
     """
-    digest = _new_digest()
-    found: dict[str, NDArray[Any]] = {}
-    for member in _members(file, size):
-        if member.name in found or len(found) == MOST_MEMBERS:
+    digest, expected = hashlib.sha256(), b""
+    found: Arrays = {}
+    with zipfile.ZipFile(_Shallow(file)) as archive:
+        members = archive.infolist()
+        if members[0].header_offset != 0 or len(members) > MOST_MEMBERS or sum(m.file_size for m in members) > size:
             raise Damaged
-        if member.name == "header" and member.size > MOST_HEADER_BYTES + 1024:
-            raise Damaged
-        head, array = _array(file, member)
-        if zlib.crc32(array.data, zlib.crc32(head)) != member.sum:
-            raise Damaged
-        if member.name != "checksum":
-            digest.update(member.name.encode() + b"\0" + head)
-            digest.update(array.data)
-        found[member.name] = array
-    return found, digest.digest()
+        for member in members:
+            name = member.filename.removesuffix(".npy")
+            if name in found or member.compress_type != zipfile.ZIP_STORED:
+                raise Damaged
+            if name == "header" and member.file_size > MOST_HEADER_BYTES + 1024:
+                raise Damaged
+            expected = digest.digest()
+            digest.update(name.encode() + b"\0")
+            with archive.open(member) as content:
+                found[name] = _read_array(content, member.file_size, digest)
+    return found, name == "checksum" and found.pop("checksum").tobytes() == expected
 
 
-LOCAL_HEAD = struct.Struct("<4s5H3I2H")
-ZIP64_SIZES = struct.Struct("<2H2Q")
-END_OF_ARCHIVE = 22
-
-
-def _members(file: IO[bytes], size: int) -> Iterator[_Member]:
-    """The members of an archive without compression, from its beginning. Its directory, at the end, is not needed."""
-    file.seek(max(0, size - END_OF_ARCHIVE))
-    if file.read(4) != b"PK\5\6":
-        raise Damaged  # it is cut off
-    position = 0
-    while True:
-        file.seek(position)
-        head = file.read(LOCAL_HEAD.size)
-        if position > 0 and head[:4] == b"PK\1\2":
-            return
-        signature, _, flags, method, _, _, crc, packed, unpacked, name_size, extra_size = LOCAL_HEAD.unpack(head)
-        if signature != b"PK\3\4" or flags or method != zipfile.ZIP_STORED:
-            raise Damaged
-        name, extra = file.read(name_size).decode("ascii"), file.read(extra_size)
-        if unpacked == packed == 2**32 - 1:
-            _, _, unpacked, packed = ZIP64_SIZES.unpack(extra)
-        start = position + LOCAL_HEAD.size + name_size + extra_size
-        position = start + unpacked
-        if packed != unpacked or position > size - END_OF_ARCHIVE or not name.endswith(".npy"):
-            raise Damaged
-        yield _Member(name.removesuffix(".npy"), start, unpacked, crc)
-
-
-ARRAY_HEAD = struct.Struct("<8sH")
-
-
-def _array(file: IO[bytes], member: _Member) -> tuple[bytes, NDArray[Any]]:
-    """The head of a member and its array of numbers, flat or of its shape."""
-    file.seek(member.start)
-    head = file.read(ARRAY_HEAD.size)
-    magic, length = ARRAY_HEAD.unpack(head)
-    if magic != b"\x93NUMPY\1\0" or not length <= min(1024, member.size):
+def _read_array(member: IO[bytes], size: int, digest: Any) -> NDArray[Any]:
+    """Return the array of numbers of a member of this size; zipfile compares the checksum of the archive."""
+    source = _Summed(member, digest)
+    if npy.read_magic(source) != (1, 0):  # type: ignore[arg-type]
         raise Damaged
-    text = file.read(length)
-    about = ast.literal_eval(text.decode("ascii").strip())
-    kind, shape = about["descr"], about["shape"]
-    if about["fortran_order"] or not re.fullmatch(r"[<|][biuf]\d{1,2}", kind):
-        raise Damaged
-    if not all(type(axis) is int and axis >= 0 for axis in shape):
-        raise Damaged
-    dtype = np.dtype(kind)
-    if math.prod(shape) * dtype.itemsize != member.size - len(head) - length:
+    shape, is_by_columns, dtype = npy.read_array_header_1_0(source, max_header_size=1024)  # type: ignore[arg-type]
+    left = size - member.tell()
+    if is_by_columns or dtype.kind not in "biuf" or not dtype.isnative or math.prod(shape) * dtype.itemsize != left:
         raise Damaged
     array = np.empty(math.prod(shape), dtype)
-    if file.readinto(array.view(np.uint8)) != array.nbytes:  # type: ignore[attr-defined]
-        raise Damaged
-    return head + text, array.reshape(shape)
+    content = array.view(np.uint8).data
+    for start in range(0, left, CHUNK):
+        content[start : start + CHUNK] = source.read(CHUNK)  # an error where there is less
+    return array.reshape(shape)
 
 
 # --------------------------------------------------------------------------------------------------------------- graphs
 
 
 def graph_header(graph: FeedbackGraph) -> dict[str, Any]:
-    """What a header says of a graph; the edges and the costs are arrays of their own."""
+    """Return what a header says of a graph; the edges and the costs are arrays of their own."""
     return {
         "classes": graph.classes,
         "actions": graph.actions,
@@ -298,22 +248,21 @@ def graph_header(graph: FeedbackGraph) -> dict[str, Any]:
     }
 
 
-def graph_arrays(graph: FeedbackGraph, suffix: str = "") -> dict[str, NDArray[Any]]:
-    """The arrays of a graph: the edges that were given, and costs if they are not 0 and 1."""
+def graph_arrays(graph: FeedbackGraph, suffix: str = "") -> Arrays:
+    """Return the arrays of a graph: the edges that were given, and costs if they are not 0 and 1."""
     costs = {f"costs{suffix}": graph.costs} if graph.has_costs else {}
     return {f"edges{suffix}": graph.given, **costs}
 
 
-def graph_of(about: dict[str, Any], arrays: dict[str, NDArray[Any]], suffix: str = "") -> FeedbackGraph:
-    """The graph of a header and of its arrays. Its dominating set is that of the file: none is searched for."""
+def graph_of(about: dict[str, Any], arrays: Arrays, suffix: str = "") -> FeedbackGraph:
+    """Return the graph of a header and of its arrays. Its dominating set is that of the file: none is searched for."""
     edges, costs = arrays[f"edges{suffix}"], arrays.get(f"costs{suffix}")
     classes, actions, members = (about[name] for name in ("classes", "actions", "dominating_set"))
     if not all(type(names) is list for names in (classes, actions, members)):
         raise UserError("a graph's classes, actions or dominating set are not lists: the file is damaged")
-    if edges.dtype != bool or edges.shape != (len(actions), len(classes)):
-        raise UserError("a graph has other edges than classes and actions: the file is damaged")
-    if costs is not None and (costs.dtype != np.float64 or costs.shape != edges.shape):
-        raise UserError("a graph has other costs than classes and actions: the file is damaged")
+    for kind, dtype, matrix in (("edges", np.bool_, edges), ("costs", np.float64, costs)):
+        if matrix is not None and (matrix.dtype != dtype or matrix.shape != (len(actions), len(classes))):
+            raise UserError(f"a graph has other {kind} than classes and actions: the file is damaged")
     flags = {name: about[name] for name in ("dominating_set_is_given", "dominating_set_is_exact")}
     if not all(type(flag) is bool for flag in flags.values()):
         raise UserError("what is said of a graph's dominating set is not true or false: the file is damaged")
@@ -322,59 +271,12 @@ def graph_of(about: dict[str, Any], arrays: dict[str, NDArray[Any]], suffix: str
 
 
 def graph_document(graph: FeedbackGraph) -> dict[str, Any]:
-    """A graph as plain values for JSON, with all that a file would hold of it."""
-    matrices = {name: array.tolist() for name, array in graph_arrays(graph).items()}
-    return {**graph_header(graph), **matrices}
+    """Return a graph as plain values for JSON, with all that a file would hold of it."""
+    return graph_header(graph) | {name: array.tolist() for name, array in graph_arrays(graph).items()}
 
 
 def graph_from(document: dict[str, Any]) -> FeedbackGraph:
-    """The graph of :func:`graph_document`, also after JSON made lists of its tuples."""
+    """Return the graph of :func:`graph_document`, also after JSON made lists of its tuples."""
     about = {name: list(value) if isinstance(value, tuple) else value for name, value in document.items()}
-    arrays: dict[str, NDArray[Any]] = {"edges": np.array(about["edges"], np.bool_)}
-    if "costs" in about:
-        arrays["costs"] = np.array(about["costs"], np.float64)
-    return graph_of(about, arrays)
-
-
-# ------------------------------------------------------------------------------------------------ files of version 0.1
-
-
-def _from_version_1(
-    header: dict[str, Any], arrays: dict[str, NDArray[Any]]
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """A file of gappletron 0.1 as this version would have written it."""
-    graph = header["graph"]
-    edges = arrays["visible"]
-    if edges.shape == (2, 2) and graph["name"] in ("bandit", "disease-prevention"):  # version 0.1 kept the closure only
-        edges = FeedbackGraph.preset(graph["name"], graph["classes"]).given
-    state = {name: array for name, array in arrays.items() if name.startswith("state.")}
-    inverse = state.get("state.inverse")
-    if inverse is not None:
-        shape = state["state.weights"].shape
-        state["state.inverse"] = inverse.reshape(*shape, *shape)
-    rows = header["pending"]
-    parts = {name: arrays[name] for name in ("indices", "values", "scores", "probabilities")}
-    parts["receipts"] = np.array(
-        [[serial, action, greedy, size, -1] for serial, action, greedy, _, size in rows], np.int64
-    ).reshape(len(rows), 5)
-    parts["rates"] = np.array([row[3] for row in rows], np.float64)
-    parts["expired"] = np.array(header["expired"], np.int64)
-    about_model = {
-        **header,
-        "graph": {**graph, **_dominating_set_of_version_1(graph, arrays["visible"])},
-        "graphs": [],
-        "sessions": [[header["id"], 0, header["rounds"]]],
-        "feature_limit": None,
-        "pending_bytes": 2**28,
-    }
-    return about_model, {"edges": edges, **parts, **state}
-
-
-def _dominating_set_of_version_1(graph: dict[str, Any], visible: NDArray[Any]) -> dict[str, bool]:
-    """Who chose the dominating set, and whether it is known to be the smallest, as far as that is quickly found."""
-    members = {graph["actions"].index(name) for name in graph["dominating_set"]}
-    lone = set(visible[:, visible.sum(axis=0) == 1].argmax(axis=0).tolist())  # the only observers of some class
-    return {
-        "dominating_set_is_given": members != set(find_greedy_dominating_set(visible)),
-        "dominating_set_is_exact": len(members) == 1 or members <= lone,
-    }
+    kinds = {"edges": np.bool_, "costs": np.float64}
+    return graph_of(about, {name: np.array(about[name], kind) for name, kind in kinds.items() if name in about})

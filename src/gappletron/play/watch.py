@@ -17,7 +17,6 @@ ones are added up in a ninth: a window is the first eight slots, everything is a
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -32,62 +31,50 @@ from gappletron.kernel.pieces import Piece, compiled, helper, seldom
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.play.confidence import (
     BETS,
-    CHORD,
-    STAKES,
+    DUE_UNIT,
+    LITTLE,
+    MUCH,
+    Bets,
     bet,
     first_stake,
-    least_hidden,
+    hidden_at_least,
+    hidden_at_most,
     lose,
     mean_at_least,
     mean_at_most,
-    most_hidden,
+    opened_in,
 )
+from gappletron.play.values import Played, find_value, largest_x, predicted_share, range_at, value_at, weigh_hidden
 
-__all__ = ["NoWatch", "Watch", "Watching", "watch_of"]
+# The slots: 0 to 7 for the blocks of a window, by the number of the block, and one for all rounds before the window.
+BLOCKS, OLDER, SLOTS = 8, 8, 9
 
-BLOCKS = 8
-"""The blocks of a window; their slots are 0 to 7, by the number of the block."""
-OLDER = 8
-"""The slot of all rounds before the window."""
-SLOTS = 9
-
+# The quantities. Each has two processes: 2 q for the hidden excess, 2 q + 1 for the hidden saving.
 POLICY_ERROR, GREEDY_ERROR, POLICY_COST, GREEDY_COST = range(4)
-"""The quantities. Each has two processes: 2 q for the hidden excess, 2 q + 1 for the hidden saving."""
+# The sums of a quantity: of what is known at least and at most, of X, and of the values in rounds whose label was seen.
 KNOWN_LOW, KNOWN_HIGH, HIDDEN, AMONG_SEEN = range(4)
-"""The sums of a quantity: of what is known at least and at most, of X, and of the values in rounds whose label was
-seen."""
+# The counts of a block.
 DECIDED, JUDGED, SEEN, EXPLORED = range(4)
-"""The counts of a block."""
+# Where a watch is: the present block, its first block, its first round.
 BLOCK, FIRST_BLOCK, SINCE = range(3)
-"""Where a watch is: the present block, its first block, its first round."""
 
+# Whose predictions a class's numbers are about. Each has two values, of labels that were missed and that were hit, and
+# each value has two processes: 2 v for what is hidden of it at least, and 2 v + 1 for at most.
 POLICY, GREEDY = range(2)
-"""Whose predictions a class's numbers are about."""
-MISSED_LOW, MISSED_HIGH, HIT_LOW, HIT_HIGH = range(4)
-"""The processes of a class and a predictor."""
+MISSES, HITS = range(2)
+# The sums of a class and a predictor: how often it was predicted; labels of the class that were seen and missed, or
+# hit; the sums of X of either; predictions of the class whose label was seen.
 PREDICTED, MISSED, HIT, MISSED_HIDDEN, HIT_HIDDEN, SEEN_PREDICTED = range(6)
-"""The sums of a class and a predictor: how often it was predicted; labels of the class that were seen and missed, or
-hit; the sums of X of either; predictions of the class whose label was seen."""
 
-UNIT, DUE_UNIT = 4294967296.0, 1048576.0
-"""What may be hidden in rounds that wait is counted in units of 2^-32, and what bets may lose there in units of 2^-20,
-rounded up: the counts are exact."""
+UNIT = 4294967296.0  # what may be hidden in rounds that wait is counted in units of 2^-32, rounded up: exactly
 
-POINTS = 256
-"""The most points of a curve; then every second one is dropped."""
-FIRST_STRIDE = 20
-"""The rounds between two points of a short curve."""
-POINT = (
-    "round",
-    "time",
-    *(f"{who}_{what}" for who in ("policy", "greedy") for what in ("value", "low", "high", "naive")),
-    "labels_seen",
-    "explored",
-)
-"""The columns of a curve."""
+# A curve: the most points, of which every second one is dropped then, and the rounds between two points of a short one.
+# A point has the round, its time, the value, low, high and naive of the policy's and of the greedy class's error, the
+# labels seen and the rounds explored.
+POINTS, FIRST_STRIDE, COLUMNS = 256, 20, 12
 
+# What the alarm remembers: the window with the lowest upper bound, the last window, and since when it is on.
 BEST_LOW, BEST_HIGH, BEST_END, LAST_LOW, LAST_HIGH, LAST_END, ALARM_SINCE = range(7)
-"""What the alarm remembers: the window with the lowest upper bound, the last window, and since when it is on."""
 
 
 class Sight(NamedTuple):
@@ -101,20 +88,8 @@ class Sight(NamedTuple):
     shows: NDArray[np.bool_]
 
 
-class Played(NamedTuple):
-    """A round that was played: its number, the probabilities of the actions, the learner's own distribution where it
-    follows another's decision (else empty), the greedy class, and the action.
-    """
-
-    at: int
-    probabilities: Floats
-    own: Floats
-    greedy: int
-    action: int
-
-
 class Watching(Piece, abstract=True):
-    """The family of what is written down of every round."""
+    """The family of what is written down of every round; by default nothing."""
 
     def declare(self) -> Layout:
         """What is kept; nothing by default."""
@@ -124,28 +99,21 @@ class Watching(Piece, abstract=True):
         """What the methods below need to know of a graph."""
         return ()
 
-    @abstractmethod
     @compiled
     def open_round(self, watched: Any, at: int, now: float) -> None:
         """Before round number `at`: end a block, and draw a point of the curve, where it is time."""
 
-    @abstractmethod
     @compiled
     def note_action(self, watched: Any, sight: Any, graph: GraphArrays, played: Played) -> None:
-        """The action of a round whose feedback comes later; judges the round if the action shows nothing.
+        """Note the action of a round whose feedback comes later; judge the round if the action shows nothing."""
 
-        `own` is the learner's own distribution where it follows the decisions of another, and else empty.
-        """
-
-    @abstractmethod
     @compiled
     def note_feedback(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
-        """The feedback of a round: its label, or -1 where the action hid it."""
+        """Note the feedback of a round: its label, or -1 where the action hid it."""
 
-    @abstractmethod
     @compiled
     def note_round(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
-        """The action and the feedback of a round at once."""
+        """Note the action and the feedback of a round at once."""
 
 
 class NoWatch(Watching):
@@ -154,18 +122,6 @@ class NoWatch(Watching):
     >>> NoWatch()
     NoWatch()
     """
-
-    def open_round(self, watched: Any, at: int, now: float) -> None:
-        pass
-
-    def note_action(self, watched: Any, sight: Any, graph: GraphArrays, played: Played) -> None:
-        pass
-
-    def note_feedback(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
-        pass
-
-    def note_round(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
-        pass
 
 
 class Watch(Watching):
@@ -211,7 +167,7 @@ class Watch(Watching):
             "class_opened": Field("classes", 2, 2, BETS + 1, least=0.0),
             "class_sums": Field("classes", 2, 6, least=0.0),
             "class_waiting": Field("classes", 2, 2, **whole_numbers),
-            "curve": Field(POINTS, len(POINT)),
+            "curve": Field(POINTS, COLUMNS),
             "drawn": Field(2, **whole_numbers),
             "earlier": Field(BLOCKS, 3, fill=2.0),
             "alarm": Field(7, fill=-1.0),
@@ -247,11 +203,11 @@ class Watch(Watching):
 
     def note_action(self, watched: Any, sight: Any, graph: GraphArrays, played: Played) -> None:
         count_action(watched, sight, graph, played)
-        block = played.at // (self.window // BLOCKS)
+        slot = find_slot(watched, self.window, played.at)
         if sight.shows[played.action]:
-            wait(watched, sight, graph, block, played, 1)
+            wait(watched, sight, graph, slot, played, 1)
         else:
-            judge(watched, sight, graph, block, played, -1)
+            judge(watched, sight, graph, slot, played, -1)
 
     def note_feedback(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
         at, action, since = played.at, played.action, watched.place[SINCE]
@@ -260,17 +216,17 @@ class Watch(Watching):
             return  # of before the watch, or judged when the action was played
         if graph.revealing[action] and not seen:
             return  # the label is of a class that was added since: it is none of the round's
-        block = at // (self.window // BLOCKS)
-        wait(watched, sight, graph, block, played, -1)
-        judge(watched, sight, graph, block, played, label if seen else -1)
+        slot = find_slot(watched, self.window, at)
+        wait(watched, sight, graph, slot, played, -1)
+        judge(watched, sight, graph, slot, played, label if seen else -1)
 
     def note_round(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
         count_action(watched, sight, graph, played)
-        judge(watched, sight, graph, played.at // (self.window // BLOCKS), played, label)
+        judge(watched, sight, graph, find_slot(watched, self.window, played.at), played, label)
 
 
 def watch_of(given: Any) -> Watching:
-    """The watch that an argument means: None and False are none, True is the default one.
+    """Return the watch that an argument means: None and False are none, True is the default one.
 
     >>> watch_of(True), watch_of(None)
     (Watch(window=10000, alpha=0.05), NoWatch())
@@ -301,9 +257,26 @@ def check_saved(watch: Watching, saved: Mapping[str, NDArray[Any]], rounds: int)
 
 
 @helper
-def slot_of(watched: Any, block: int) -> int:
-    """Where the rounds of a block are counted."""
+def find_slot(watched: Any, window: int, at: int) -> int:
+    """Return the slot in which round number `at` is counted."""
+    block = at // (window // BLOCKS)
     return block % BLOCKS if block > watched.place[BLOCK] - BLOCKS else OLDER
+
+
+@helper
+def quantity_bets(watched: Any, q: int) -> Bets:
+    """Return the bets on a quantity."""
+    logs, wealth = watched.logs[:, 2 * q : 2 * q + 2], watched.wealth[:, 2 * q : 2 * q + 2]
+    return Bets(logs, wealth, watched.loss_logs[:, q], watched.losses[:, q], watched.opened[:, q])
+
+
+@helper
+def class_bets(watched: Any, k: int, who: int, value: int) -> Bets:
+    """Return the bets on the labels of class k that were missed, or hit; all rounds are one slot."""
+    logs = watched.class_logs[k : k + 1, who, 2 * value : 2 * value + 2]
+    wealth = watched.class_wealth[k : k + 1, who, 2 * value : 2 * value + 2]
+    loss_logs, losses = watched.class_loss_logs[k : k + 1, who, value], watched.class_losses[k : k + 1, who, value]
+    return Bets(logs, wealth, loss_logs, losses, watched.class_opened[k : k + 1, who, value])
 
 
 @helper
@@ -317,11 +290,11 @@ def count_action(watched: Any, sight: Any, graph: GraphArrays, played: Played) -
     watched.actions[played.action] += 1
     if watched.costly[0] > 0:
         for who in range(2):
-            note_scale(watched.scales[slot, who], scale_of(sight, graph, played.own, who == POLICY, True))
+            note_scale(watched.scales[slot, who], find_scale(sight, graph, played.own, who == POLICY, True))
 
 
 @helper
-def scale_of(sight: Any, graph: GraphArrays, own: Floats, is_policy: bool, by_cost: bool) -> float:
+def find_scale(sight: Any, graph: GraphArrays, own: Floats, is_policy: bool, by_cost: bool) -> float:
     """d: no two values of a round that look the same from the action played differ by more."""
     if not by_cost or not graph.has_costs:
         return 1.0
@@ -336,239 +309,114 @@ def note_scale(scales: Floats, scale: float) -> None:
         scales[1] = max(scales[1], scale)
 
 
+@helper
+def copy(source: Floats, target: Floats) -> None:
+    """Copy the entries of one array to another."""
+    for i in range(source.size):
+        target[i] = source[i]
+
+
 @seldom
 def begin_costs(watched: Any) -> None:
-    """So far a cost was a mistake: what is known of one is known of the other."""
+    """Begin to keep costs apart. So far a cost was a mistake: what is known of one is known of the other."""
     watched.costly[0] = 1
     for slot in range(SLOTS):
         for q in range(2):
-            for i in range(4):
-                watched.sums[slot, 2 + q, i] = watched.sums[slot, q, i]
-            for j in range(BETS):
-                watched.losses[slot, 2 + q, j] = watched.losses[slot, q, j]
-                watched.loss_logs[slot, 2 + q, j] = watched.loss_logs[slot, q, j]
-            for j in range(BETS + 1):
-                watched.opened[slot, 2 + q, j] = watched.opened[slot, q, j]
-            watched.waiting[slot, 2 + q] = watched.waiting[slot, q]
-        for process in range(4):
-            for j in range(BETS):
-                watched.wealth[slot, 4 + process, j] = watched.wealth[slot, process, j]
-                watched.logs[slot, 4 + process, j] = watched.logs[slot, process, j]
+            mistakes, costs = quantity_bets(watched, q), quantity_bets(watched, POLICY_COST + q)
+            for side in (MUCH, LITTLE):
+                copy(mistakes.logs[slot, side], costs.logs[slot, side])
+                copy(mistakes.wealth[slot, side], costs.wealth[slot, side])
+            copy(mistakes.loss_logs[slot], costs.loss_logs[slot])
+            copy(mistakes.losses[slot], costs.losses[slot])
+            copy(mistakes.opened[slot], costs.opened[slot])
+            copy(watched.sums[slot, q], watched.sums[slot, POLICY_COST + q])
+            watched.waiting[slot, POLICY_COST + q] = watched.waiting[slot, q]
         if watched.counts[slot, DECIDED] > 0:
             for who in range(2):
                 note_scale(watched.scales[slot, who], 1.0)
 
 
-@helper
-def extremes(graph: GraphArrays, action: int, values: Floats) -> tuple[float, float]:
-    """The least and the largest of these values over the labels that the action hides."""
-    least, most = math.inf, -math.inf
-    for y in range(graph.visible.shape[1]):
-        if not graph.visible[action, y]:
-            least = min(least, values[y])
-            most = max(most, values[y])
-    return least, most
-
-
-@helper
-def value_range(
-    graph: GraphArrays, action: int, target: int, expected: Floats, by_expected: bool, by_cost: bool
-) -> tuple[float, float]:
-    """(m_a, M_a) of the value of `target` at the action a: of its expected values, its costs, or its mistakes."""
-    if by_expected:
-        return extremes(graph, action, expected)
-    if by_cost:
-        return extremes(graph, action, graph.costs[target])
-    surely = target >= graph.visible.shape[1] or graph.visible[action, target]
-    return (1.0 if surely else 0.0), 1.0
-
-
-@helper
-def value_at(graph: GraphArrays, target: int, y: int, expected: Floats, by_expected: bool, by_cost: bool) -> float:
-    """The value of `target` at the label y."""
-    if by_expected:
-        return expected[y]
-    if by_cost:
-        return graph.costs[target, y]
-    return 1.0 * (target != y)
-
-
-@helper
-def expect(watched: Any, graph: GraphArrays, own: Floats, by_cost: bool) -> None:
-    """The expected mistake, or cost, of the learner's own distribution at every label, in `watched.expected`."""
-    for y in range(graph.visible.shape[1]):
-        if by_cost:
-            total = 0.0
-            for i in range(own.size):
-                total += own[i] * graph.costs[i, y]
-            watched.expected[y] = total
-        else:
-            watched.expected[y] = max(0.0, 1.0 - own[y])
-
-
-@helper
-def largest_x(graph: GraphArrays, probabilities: Floats) -> float:
-    """No X of a round is larger than d times this, whatever its label: (1 - P) / P for the least propensity P."""
-    least = 1.0
-    for y in range(graph.visible.shape[1]):
-        sole = graph.sole_observer[y]
-        if sole >= 0:
-            least = min(least, probabilities[sole])
-        else:
-            shown = 0.0
-            for i in range(probabilities.size):
-                if graph.observers[y, i]:
-                    shown += probabilities[i]
-            least = min(least, shown)
-    return (1.0 - least) / least if least > 0.0 else math.inf
-
-
 @seldom
-def wait(watched: Any, sight: Any, graph: GraphArrays, block: int, played: Played, sign: int) -> None:
+def wait(watched: Any, sight: Any, graph: GraphArrays, slot: int, played: Played, sign: int) -> None:
     """Add to what may be hidden, or lost, in rounds that wait for feedback; or (sign -1) take it away."""
-    action, slot, largest = played.action, slot_of(watched, block), largest_x(graph, played.probabilities)
+    action, largest = played.action, largest_x(graph, played.probabilities)
     first = first_stake(largest)
     if first < BETS:
         watched.due[slot, first] += sign * math.ceil(largest * DUE_UNIT)
     if graph.revealing[action]:
         return
     for q in range(4 if watched.costly[0] > 0 else 2):
-        low, high = range_played(watched, graph, q, played)
+        value = find_value(graph, q % 2 == 0, q >= POLICY_COST and graph.has_costs, played, watched.expected)
+        low, high = range_at(graph, value, action, played.greedy)
         if high > low:
-            scale = scale_of(sight, graph, played.own, q % 2 == 0, q >= POLICY_COST)
-            watched.waiting[slot, q] += sign * in_units((high - low) / scale)
+            scale = find_scale(sight, graph, played.own, q % 2 == 0, q >= POLICY_COST)
+            watched.waiting[slot, q] += sign * count_units((high - low) / scale)
     for k in range(graph.visible.shape[1]):
         if not graph.visible[action, k]:
             for who in range(2):
-                share = predicted_share(k, played, who)
-                watched.class_waiting[k, who, 0] += sign * in_units(max(0.0, 1.0 - share))
-                watched.class_waiting[k, who, 1] += sign * in_units(share)
+                share = predicted_share(k, played, who == GREEDY)
+                watched.class_waiting[k, who, MISSES] += sign * count_units(max(0.0, 1.0 - share))
+                watched.class_waiting[k, who, HITS] += sign * count_units(share)
 
 
 @helper
-def range_played(watched: Any, graph: GraphArrays, q: int, played: Played) -> tuple[float, float]:
-    """(m_a, M_a) of a quantity, for the action a that was played."""
-    is_policy, by_cost = q % 2 == 0, q >= POLICY_COST and graph.has_costs
-    by_expected = is_policy and played.own.size > 0
-    if by_expected:
-        expect(watched, graph, played.own, by_cost)
-    target = played.action if is_policy else played.greedy
-    return value_range(graph, played.action, target, watched.expected, by_expected, by_cost)
-
-
-@helper
-def in_units(amount: float) -> int:
+def count_units(amount: float) -> int:
+    """Return the number of units, rounded up."""
     return math.ceil(amount * UNIT)
 
 
-@helper
-def predicted_share(k: int, played: Played, who: int) -> float:
-    """How much of the round's prediction is class k: 0 or 1, but for the own policy of one that follows another."""
-    if who == GREEDY:
-        return 1.0 * (played.greedy == k)
-    return played.own[k] if played.own.size > 0 else 1.0 * (played.action == k)
-
-
 @seldom
-def judge(watched: Any, sight: Any, graph: GraphArrays, block: int, played: Played, label: int) -> None:
-    """Take in what is known of a round: its label, or -1, that the action hid it."""
-    slot = slot_of(watched, block)
+def judge(watched: Any, sight: Any, graph: GraphArrays, slot: int, played: Played, label: int) -> None:
+    """Take in what is known of a round: its label, or -1, that the action hid it. The bets on the hidden excess itself
+    are from the first stake on.
+    """
     watched.counts[slot, JUDGED] += 1
     watched.counts[slot, SEEN] += label >= 0
     first = first_stake(largest_x(graph, played.probabilities))
     for q in range(4 if watched.costly[0] > 0 else 2):
-        judge_quantity(watched, sight, graph, slot, q, first, played, label)
+        value = find_value(graph, q % 2 == 0, q >= POLICY_COST and graph.has_costs, played, watched.expected)
+        bets, sums = quantity_bets(watched, q), watched.sums[slot, q]
+        scale = find_scale(sight, graph, played.own, value.is_policy, value.by_cost)
+        if label < 0:
+            low, high = range_at(graph, value, played.action, played.greedy)
+            sums[KNOWN_LOW] += low
+            sums[KNOWN_HIGH] += high
+            if high > low:
+                bets.opened[slot, first] += (high - low) / scale
+        else:
+            known = value_at(graph, value, played.action, played.greedy, label)
+            sums[KNOWN_LOW] += known
+            sums[KNOWN_HIGH] += known
+            sums[AMONG_SEEN] += known
+            excess, saving = weigh_hidden(graph, value, played, label)
+            if excess > 0.0:
+                sums[HIDDEN] += excess
+                bet(bets.wealth[slot, MUCH], bets.logs[slot, MUCH], excess / scale)
+                lose(bets.losses[slot], bets.loss_logs[slot], excess / scale, first)
+            if saving > 0.0:
+                bet(bets.wealth[slot, LITTLE], bets.logs[slot, LITTLE], saving / scale)
     judge_classes(watched, graph, first, played, label)
-
-
-@helper
-def judge_quantity(
-    watched: Any,
-    sight: Any,
-    graph: GraphArrays,
-    slot: int,
-    q: int,
-    first: int,
-    played: Played,
-    label: int,
-) -> None:
-    """The known part of a value, and the bets on what stayed hidden of it; those on the excess itself from the first
-    stake on.
-    """
-    expected, sums = watched.expected, watched.sums
-    probabilities, own, greedy = played.probabilities, played.own, played.greedy
-    is_policy, by_cost = q % 2 == 0, q >= POLICY_COST and graph.has_costs
-    by_expected = is_policy and own.size > 0
-    scale = scale_of(sight, graph, own, is_policy, by_cost)
-    if label < 0:
-        low, high = range_played(watched, graph, q, played)
-        sums[slot, q, KNOWN_LOW] += low
-        sums[slot, q, KNOWN_HIGH] += high
-        if high > low:
-            watched.opened[slot, q, first] += (high - low) / scale
-        return
-    if by_expected:
-        expect(watched, graph, own, by_cost)
-    target = played.action if is_policy else greedy
-    value = value_at(graph, target, label, expected, by_expected, by_cost)
-    sums[slot, q, KNOWN_LOW] += value
-    sums[slot, q, KNOWN_HIGH] += value
-    sums[slot, q, AMONG_SEEN] += value
-    propensity = excess = saving = 0.0
-    for i in range(probabilities.size):
-        p = probabilities[i]
-        if graph.observers[label, i]:
-            propensity += p
-        elif p > 0.0:
-            target = i if is_policy else greedy
-            low, high = value_range(graph, i, target, expected, by_expected, by_cost)
-            value = value_at(graph, target, label, expected, by_expected, by_cost)
-            excess += p * (value - low)
-            saving += p * (high - value)
-    if excess > 0.0:
-        sums[slot, q, HIDDEN] += excess / propensity
-        bet(watched.wealth[slot, 2 * q], watched.logs[slot, 2 * q], excess / propensity / scale)
-        lose(watched.losses[slot, q], watched.loss_logs[slot, q], excess / propensity / scale, first)
-    if saving > 0.0:
-        bet(watched.wealth[slot, 2 * q + 1], watched.logs[slot, 2 * q + 1], saving / propensity / scale)
 
 
 @helper
 def judge_classes(watched: Any, graph: GraphArrays, first: int, played: Played, label: int) -> None:
     """The same for the values 1[y = k, missed] and 1[y = k, hit] of every class k. Their least values are 0."""
-    count_predictions(watched, graph, played, label)
-    sums = watched.class_sums
-    if label >= 0:
+    sums, seen = watched.class_sums, 1.0 * (label >= 0)
+    for k in range(graph.visible.shape[1]):
         for who in range(2):
-            share = predicted_share(label, played, who)
-            sums[label, who, MISSED] += max(0.0, 1.0 - share)
-            sums[label, who, HIT] += share
+            share = predicted_share(k, played, who == GREEDY)
+            sums[k, who, PREDICTED] += share
+            sums[k, who, SEEN_PREDICTED] += share * seen
+            if k == label:
+                sums[k, who, MISSED] += max(0.0, 1.0 - share)
+                sums[k, who, HIT] += share
+            elif label < 0 and not graph.visible[played.action, k]:
+                if share < 1.0:
+                    watched.class_opened[k, who, MISSES, first] += 1.0 - share
+                if share > 0.0:
+                    watched.class_opened[k, who, HITS, first] += share
+    if label >= 0:
         bet_on_classes(watched, graph, first, played, label)
-    else:
-        for k in range(graph.visible.shape[1]):
-            if not graph.visible[played.action, k]:
-                for who in range(2):
-                    share = predicted_share(k, played, who)
-                    if share < 1.0:
-                        watched.class_opened[k, who, 0, first] += 1.0 - share
-                    if share > 0.0:
-                        watched.class_opened[k, who, 1, first] += share
-
-
-@helper
-def count_predictions(watched: Any, graph: GraphArrays, played: Played, label: int) -> None:
-    """How often each class was predicted, and how often with a label that was seen."""
-    own, greedy, action = played.own, played.greedy, played.action
-    sums, K, seen = watched.class_sums, graph.visible.shape[1], 1.0 * (label >= 0)
-    sums[greedy, GREEDY, PREDICTED] += 1.0
-    sums[greedy, GREEDY, SEEN_PREDICTED] += seen
-    if own.size > 0:
-        for k in range(K):
-            sums[k, POLICY, PREDICTED] += own[k]
-            sums[k, POLICY, SEEN_PREDICTED] += own[k] * seen
-    elif action < K:
-        sums[action, POLICY, PREDICTED] += 1.0
-        sums[action, POLICY, SEEN_PREDICTED] += seen
 
 
 @helper
@@ -587,21 +435,14 @@ def bet_on_classes(watched: Any, graph: GraphArrays, first: int, played: Played,
                     hides = not graph.visible[k, k] and not graph.visible[k, label]
                     hit = min(hiding, probabilities[k] / propensity) if hides else 0.0
                 else:
-                    hit = hiding * predicted_share(k, played, who)
-                missed = max(0.0, hiding - hit)
-                bet_on_class(watched.class_wealth[k, who], watched.class_logs[k, who], missed, hit, k == label)
-                if k == label:
-                    watched.class_sums[k, who, MISSED_HIDDEN] += missed
-                    watched.class_sums[k, who, HIT_HIDDEN] += hit
-                    lose(watched.class_losses[k, who, 0], watched.class_loss_logs[k, who, 0], missed, first)
-                    lose(watched.class_losses[k, who, 1], watched.class_loss_logs[k, who, 1], hit, first)
-
-
-@helper
-def bet_on_class(wealth: Floats, logs: Floats, missed: float, hit: float, is_label: bool) -> None:
-    """The bets on one class and predictor: that there is more hidden of it, or less."""
-    bet(wealth[MISSED_LOW if is_label else MISSED_HIGH], logs[MISSED_LOW if is_label else MISSED_HIGH], missed)
-    bet(wealth[HIT_LOW if is_label else HIT_HIGH], logs[HIT_LOW if is_label else HIT_HIGH], hit)
+                    hit = hiding * predicted_share(k, played, who == GREEDY)
+                for value in (MISSES, HITS):
+                    x = hit if value == HITS else max(0.0, hiding - hit)
+                    bets, side = class_bets(watched, k, who, value), MUCH if k == label else LITTLE
+                    bet(bets.wealth[0, side], bets.logs[0, side], x)
+                    if k == label:
+                        watched.class_sums[k, who, MISSED_HIDDEN + value] += x
+                        lose(bets.losses[0], bets.loss_logs[0], x, first)
 
 
 @helper
@@ -627,19 +468,8 @@ def hide(watched: Any, graph: GraphArrays, probabilities: Floats, label: int) ->
 
 
 @helper
-def add_logs(watched: Any, process: int, slots: int) -> None:
-    """The logarithms of a process over the first slots, in `watched.total`."""
-    for j in range(BETS):
-        logs, wealth = 0.0, 1.0
-        for slot in range(slots):
-            logs += watched.logs[slot, process, j]
-            wealth *= watched.wealth[slot, process, j]
-        watched.total[j] = logs + math.log(wealth)
-
-
-@helper
-def sum_of(watched: Any, q: int, which: int, slots: int) -> float:
-    """One of the sums of a quantity over the first slots."""
+def sum_slots(watched: Any, q: int, which: int, slots: int) -> float:
+    """Return one of the sums of a quantity over the first slots."""
     total = 0.0
     for slot in range(slots):
         total += watched.sums[slot, q, which]
@@ -647,8 +477,8 @@ def sum_of(watched: Any, q: int, which: int, slots: int) -> float:
 
 
 @helper
-def count_of(watched: Any, which: int, slots: int) -> int:
-    """One of the counts over the first slots."""
+def count_slots(watched: Any, which: int, slots: int) -> int:
+    """Return one of the counts over the first slots."""
     total = 0
     for slot in range(slots):
         total += watched.counts[slot, which]
@@ -656,61 +486,18 @@ def count_of(watched: Any, which: int, slots: int) -> int:
 
 
 @helper
-def add_losses(watched: Any, q: int, slots: int) -> None:
-    """Of the bets on the hidden excess over the first slots: their logarithms, with all that rounds that wait may take,
-    in `watched.lost`; and what may be hidden in rounds that they do not cover, in `watched.outside`.
-    """
-    outside = 0.0
-    for j in range(BETS - 1, -1, -1):
-        logs, wealth = 0.0, 1.0
-        for slot in range(slots):
-            logs += watched.loss_logs[slot, q, j]
-            wealth *= watched.losses[slot, q, j]
-            outside += watched.opened[slot, q, j + 1]
-        watched.lost[j] = logs + math.log(wealth)
-        watched.outside[j] = outside
-    subtract_due(watched, slots)
-
-
-@helper
-def subtract_due(watched: Any, slots: int) -> None:
-    """Take from `watched.lost` what rounds of the first slots that wait may take."""
-    due = 0
-    for j in range(BETS):
-        for slot in range(slots):
-            due += watched.due[slot, j]
-        watched.lost[j] -= CHORD * STAKES[j] * (due / DUE_UNIT)
-
-
-@helper
-def class_total_between(watched: Any, k: int, who: int, is_hit: int, level: float) -> tuple[float, float]:
-    """How many labels of class k were missed (is_hit 0) or hit (1) in the judged rounds, at least and at most."""
-    known = watched.class_sums[k, who, HIT if is_hit else MISSED]
-    opened = 0.0
-    for first in range(BETS + 1):
-        opened += watched.class_opened[k, who, is_hit, first]
-    waiting = watched.class_waiting[k, who, is_hit] / UNIT
-    low_process, high_process = (HIT_LOW, HIT_HIGH) if is_hit else (MISSED_LOW, MISSED_HIGH)
-    for j in range(BETS):
-        watched.total[j] = watched.class_logs[k, who, low_process, j]
-        watched.total[j] += math.log(watched.class_wealth[k, who, low_process, j])
-    low = known + max(0.0, least_hidden(watched.total, level) - waiting)
-    outside = 0.0
-    for j in range(BETS - 1, -1, -1):
-        watched.total[j] = watched.class_logs[k, who, high_process, j]
-        watched.total[j] += math.log(watched.class_wealth[k, who, high_process, j])
-        watched.lost[j] = watched.class_loss_logs[k, who, is_hit, j]
-        watched.lost[j] += math.log(watched.class_losses[k, who, is_hit, j])
-        outside += watched.class_opened[k, who, is_hit, j + 1]
-        watched.outside[j] = outside
-    subtract_due(watched, SLOTS)
-    high = known + most_hidden(watched.total, opened + waiting, watched.lost, watched.outside, opened, level)
+def bound_class_total(watched: Any, k: int, who: int, value: int, level: float) -> tuple[float, float]:
+    """Return how many labels of class k were missed, or hit, in the judged rounds, at least and at most."""
+    known = watched.class_sums[k, who, MISSED + value]
+    bets, waiting = class_bets(watched, k, who, value), watched.class_waiting[k, who, value] / UNIT
+    low = known + max(0.0, hidden_at_least(bets, 1, level, watched) - waiting)
+    high = known + hidden_at_most(bets, 1, watched.due, opened_in(bets, 1), waiting, level, watched)
     return min(low, high), high
 
 
 @helper
-def scale_between(watched: Any, q: int, slots: int) -> tuple[float, float]:
-    """The least and the largest d of a quantity over the first slots; 1 for mistakes, and where there is none."""
+def bound_scale(watched: Any, q: int, slots: int) -> tuple[float, float]:
+    """Return the least and the largest d of a quantity over the first slots; 1 for mistakes, or where there is none."""
     if q < POLICY_COST:
         return 1.0, 1.0
     least, most = math.inf, 0.0
@@ -722,53 +509,28 @@ def scale_between(watched: Any, q: int, slots: int) -> tuple[float, float]:
 
 
 @helper
-def waiting_of(watched: Any, q: int, slots: int) -> float:
-    """What may be hidden in rounds of the first slots that wait, in units of d."""
-    waiting = 0.0
-    for slot in range(slots):
-        waiting += watched.waiting[slot, q] / UNIT
-    return waiting
-
-
-@helper
-def opened_of(watched: Any, q: int, slots: int) -> float:
-    """What may be hidden in judged rounds of the first slots, the sum of (M_a - m_a) / d over the unseen ones."""
-    total = 0.0
-    for slot in range(slots):
-        for first in range(BETS + 1):
-            total += watched.opened[slot, q, first]
-    return total
-
-
-@helper
-def hidden_at_least(watched: Any, q: int, slots: int, level: float) -> float:
-    """A lower bound on the hidden excess of all rounds of the first slots, those that wait included."""
-    add_logs(watched, 2 * q, slots)
-    return least_hidden(watched.total, level) * scale_between(watched, q, slots)[0]
-
-
-@helper
-def total_between(watched: Any, q: int, slots: int, level: float) -> tuple[float, float]:
-    """The sum of a quantity over the judged rounds of the first slots lies between these two."""
-    known_low, known_high = sum_of(watched, q, KNOWN_LOW, slots), sum_of(watched, q, KNOWN_HIGH, slots)
-    opened = opened_of(watched, q, slots)
+def bound_total(watched: Any, q: int, slots: int, level: float) -> tuple[float, float]:
+    """Return two numbers between which the sum of a quantity over the judged rounds of the first slots lies."""
+    known_low, known_high = sum_slots(watched, q, KNOWN_LOW, slots), sum_slots(watched, q, KNOWN_HIGH, slots)
+    bets = quantity_bets(watched, q)
+    opened = opened_in(bets, slots)
     if opened == 0.0:
         return known_low, known_low  # nothing is hidden in rounds that were judged
-    least_scale, most_scale = scale_between(watched, q, slots)
-    waiting = waiting_of(watched, q, slots)
-    low = known_low + max(0.0, hidden_at_least(watched, q, slots, level) - waiting * most_scale)
-    add_logs(watched, 2 * q + 1, slots)
-    add_losses(watched, q, slots)
-    hidden = most_hidden(watched.total, opened + waiting, watched.lost, watched.outside, opened, level)
+    least_scale, most_scale = bound_scale(watched, q, slots)
+    waiting = 0.0  # what may be hidden in rounds that wait
+    for slot in range(slots):
+        waiting += watched.waiting[slot, q] / UNIT
+    low = known_low + max(0.0, hidden_at_least(bets, slots, level, watched) * least_scale - waiting * most_scale)
+    hidden = hidden_at_most(bets, slots, watched.due[:slots], opened, waiting, level, watched)
     high = min(known_low + hidden * most_scale, known_high - (opened - hidden) * least_scale)
     high = max(high, known_low)
     return min(low, high), high
 
 
 @helper
-def estimate_of(watched: Any, q: int, slots: int, low: float, high: float) -> float:
-    """The known part and the inversely weighted hidden part, within the bounds."""
-    return min(high, max(low, sum_of(watched, q, KNOWN_LOW, slots) + sum_of(watched, q, HIDDEN, slots)))
+def estimate_total(watched: Any, q: int, slots: int, low: float, high: float) -> float:
+    """Return the known part and the inversely weighted hidden part, within the bounds."""
+    return min(high, max(low, sum_slots(watched, q, KNOWN_LOW, slots) + sum_slots(watched, q, HIDDEN, slots)))
 
 
 # ------------------------------------------------------------------------------------ at the end of a block, and points
@@ -786,18 +548,18 @@ def draw_point(watched: Any, at: int, now: float, alpha: float) -> None:
 @helper
 def fill_point(watched: Any, point: int, at: int, now: float, alpha: float) -> None:
     """What is known before round `at`, as a point of the curve; what is not known is -1."""
-    judged, seen = count_of(watched, JUDGED, SLOTS), count_of(watched, SEEN, SLOTS)
+    judged, seen = count_slots(watched, JUDGED, SLOTS), count_slots(watched, SEEN, SLOTS)
     watched.curve[point, 0] = at
     watched.curve[point, 1] = now
     for q in range(2):
-        low, high = total_between(watched, q, SLOTS, math.log(2.0 / alpha))
-        value = estimate_of(watched, q, SLOTS, low, high)
+        low, high = bound_total(watched, q, SLOTS, math.log(2.0 / alpha))
+        value = estimate_total(watched, q, SLOTS, low, high)
         watched.curve[point, 2 + 4 * q] = value / judged if judged else -1.0
         watched.curve[point, 3 + 4 * q] = low / judged if judged else 0.0
         watched.curve[point, 4 + 4 * q] = high / judged if judged else 1.0
-        watched.curve[point, 5 + 4 * q] = sum_of(watched, q, AMONG_SEEN, SLOTS) / seen if seen else -1.0
+        watched.curve[point, 5 + 4 * q] = sum_slots(watched, q, AMONG_SEEN, SLOTS) / seen if seen else -1.0
     watched.curve[point, 10] = seen
-    watched.curve[point, 11] = count_of(watched, EXPLORED, SLOTS)
+    watched.curve[point, 11] = count_slots(watched, EXPLORED, SLOTS)
 
 
 @helper
@@ -821,32 +583,16 @@ def end_block(watched: Any, at: int, alpha: float) -> None:
     if last - watched.place[FIRST_BLOCK] >= BLOCKS - 1:
         look_for_drift(watched, at, alpha)
     slot = (last + 1) % BLOCKS
-    for process in range(8):
-        for j in range(BETS):
-            watched.logs[OLDER, process, j] += watched.logs[slot, process, j] + math.log(
-                watched.wealth[slot, process, j]
-            )
-            watched.logs[slot, process, j] = 0.0
-            watched.wealth[slot, process, j] = 1.0
     for q in range(4):
-        for i in range(4):
-            watched.sums[OLDER, q, i] += watched.sums[slot, q, i]
-            watched.sums[slot, q, i] = 0.0
-        for j in range(BETS):
-            watched.loss_logs[OLDER, q, j] += watched.loss_logs[slot, q, j] + math.log(watched.losses[slot, q, j])
-            watched.loss_logs[slot, q, j] = 0.0
-            watched.losses[slot, q, j] = 1.0
-        for j in range(BETS + 1):
-            watched.opened[OLDER, q, j] += watched.opened[slot, q, j]
-            watched.opened[slot, q, j] = 0.0
-        watched.waiting[OLDER, q] += watched.waiting[slot, q]
-        watched.waiting[slot, q] = 0
-    for j in range(BETS + 1):
-        watched.due[OLDER, j] += watched.due[slot, j]
-        watched.due[slot, j] = 0
-    for i in range(4):
-        watched.counts[OLDER, i] += watched.counts[slot, i]
-        watched.counts[slot, i] = 0
+        bets = quantity_bets(watched, q)
+        for side in (MUCH, LITTLE):
+            drain_logs(bets.logs[slot, side], bets.wealth[slot, side], bets.logs[OLDER, side])
+        drain_logs(bets.loss_logs[slot], bets.losses[slot], bets.loss_logs[OLDER])
+        drain(bets.opened[slot], bets.opened[OLDER])
+        drain(watched.sums[slot, q], watched.sums[OLDER, q])
+    drain(watched.waiting[slot], watched.waiting[OLDER])
+    drain(watched.due[slot], watched.due[OLDER])
+    drain(watched.counts[slot], watched.counts[OLDER])
     for who in range(2):
         for i in range(2):
             note_scale(watched.scales[OLDER, who], watched.scales[slot, who, i])
@@ -854,8 +600,25 @@ def end_block(watched: Any, at: int, alpha: float) -> None:
 
 
 @helper
-def share_of_window(alpha: float, start: int) -> float:
-    """alpha / ((b + 1)(b + 2)) for the window that starts with block b of a watch: these add up to alpha."""
+def drain(source: Any, target: Any) -> None:
+    """Move all that one array holds to another."""
+    for i in range(source.size):
+        target[i] += source[i]
+        source[i] = 0
+
+
+@helper
+def drain_logs(logs: Floats, wealth: Floats, target: Floats) -> None:
+    """Move the logarithms of a process to those of another, and let it start anew."""
+    for j in range(logs.size):
+        target[j] += logs[j] + math.log(wealth[j])
+        logs[j] = 0.0
+        wealth[j] = 1.0
+
+
+@helper
+def share_alpha(alpha: float, start: int) -> float:
+    """Return alpha / ((b + 1)(b + 2)) for the window that starts with block b of a watch: these add up to alpha."""
     return alpha / ((start + 1.0) * (start + 2.0))
 
 
@@ -870,11 +633,12 @@ def look_for_drift(watched: Any, at: int, alpha: float) -> None:
     """
     last = watched.place[BLOCK]
     start = last - (BLOCKS - 1) - watched.place[FIRST_BLOCK]
-    level = math.log(4.0 / share_of_window(alpha, start))
-    rounds = 1.0 * count_of(watched, DECIDED, BLOCKS)
-    unjudged = rounds - count_of(watched, JUDGED, BLOCKS)
-    least = sum_of(watched, GREEDY_ERROR, KNOWN_LOW, BLOCKS) + hidden_at_least(watched, GREEDY_ERROR, BLOCKS, level)
-    most = total_between(watched, GREEDY_ERROR, BLOCKS, level)[1] + unjudged
+    level = math.log(4.0 / share_alpha(alpha, start))
+    rounds = 1.0 * count_slots(watched, DECIDED, BLOCKS)
+    unjudged = rounds - count_slots(watched, JUDGED, BLOCKS)
+    hidden = hidden_at_least(quantity_bets(watched, GREEDY_ERROR), BLOCKS, level, watched)
+    least = sum_slots(watched, GREEDY_ERROR, KNOWN_LOW, BLOCKS) + hidden
+    most = bound_total(watched, GREEDY_ERROR, BLOCKS, level)[1] + unjudged
     low = mean_at_least(min(least, rounds), rounds, level)
     high = mean_at_most(most, rounds, level)
 

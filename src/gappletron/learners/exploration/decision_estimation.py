@@ -29,44 +29,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import seldom
-from gappletron.kernel.state import Layout, Scratch
-from gappletron.learners.exploration.cholesky import back_substitute, factorise
+from gappletron.learners.exploration import barrier
+from gappletron.learners.exploration.barrier import PLAY, STEP, Flags
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-
-__all__ = ["Program", "best_play", "program_of", "regret", "work_space"]
-
+# Kinds of programs: each action shows its own class; all show everything; one shows everything, the others nothing.
 BANDIT, FULL, SOLE, ANY = range(4)
-"""Kinds of programs: each action shows its own class; all show everything; one shows everything, the others nothing."""
 
-NEWTON_STEPS = 100
-"""At most so many, for the bandit graph: about six are needed."""
-
-SEARCH_STEPS = 52
-"""Golden sections of ln q: then it is known to 4e-10."""
-
-LEAST_SHARE = -27.0
-"""ln of the least probability with which the revealing action is played."""
-
-GOLDEN = 0.6180339887498949
-"""The golden section, (sqrt(5) - 1) / 2."""
-
-BARRIER_STEPS = 80
-"""At most so many steps of the interior point method: 25 to 50 are needed."""
-
-ACCURACY = 1e-6
-"""Where the interior point method stops, relative to the larger of 1 and the regret."""
-
-GROWTH = 15.0
-"""The factor by which the weight of the objective, against the barrier, grows from step to step."""
+NEWTON_STEPS = 100  # at most so many, for the bandit graph: about six are needed
+SEARCH_STEPS = 52  # golden sections of ln q: then it is known to 4e-10
+LEAST_SHARE = -27.0  # ln of the least probability with which the revealing action is played
+GOLDEN = 0.6180339887498949  # the golden section, (sqrt(5) - 1) / 2
+BARRIER_STEPS = 80  # at most so many steps of the interior point method: 25 to 50 are needed
+ACCURACY = 1e-6  # where the interior point method stops, relative to the larger of 1 and the regret
+GROWTH = 15.0  # the factor by which the weight of the objective, against the barrier, grows from step to step
 
 
 class Program(NamedTuple):
     """A graph and its costs, for :func:`best_play`.
 
-    >>> program_of(np.eye(3, dtype=bool), 1.0 - np.eye(3)).kind == BANDIT
+    >>> make_program(np.eye(3, dtype=bool), 1.0 - np.eye(3)).kind == BANDIT
     True
     """
 
@@ -79,10 +62,12 @@ class Program(NamedTuple):
     """K x N: D[i, k], what the action (column) saves where the label is the class (row)."""
     rivals: NDArray[np.int64]
     """The actions that no other dominates."""
+    observers: Flags
+    """K x N: whether the action (column) shows the class (row)."""
 
 
-def program_of(visible: Flags, costs: Floats) -> Program:
-    """The program of a graph (N x K) with these costs (N x K)."""
+def make_program(visible: Flags, costs: Floats) -> Program:
+    """Return the program of a graph (N x K) with these costs (N x K)."""
     N, K = visible.shape
     costs = costs / (costs.max() or 1.0)
     worst = np.ascontiguousarray(costs.max(axis=1))
@@ -97,7 +82,7 @@ def program_of(visible: Flags, costs: Floats) -> Program:
             kind = FULL
         elif revealing.sum() == 1 and visible.sum() == K:
             kind = SOLE
-    program = Program(kind, int(np.argmax(revealing)), worst, saved, rivals)
+    program = Program(kind, int(np.argmax(revealing)), worst, saved, rivals, np.ascontiguousarray(visible.T))
     for array in program[2:]:
         array.setflags(write=False)
     return program
@@ -112,27 +97,21 @@ def dominates(costs: Floats, i: int, a: int) -> bool:
     return bool((costs[i] <= costs[a]).all() and ((costs[i] < costs[a]).any() or i < a))
 
 
-SEEN, SAVED, SEEN_STEP, SAVED_STEP, PULL, BEND = range(6)
-PLAY, STEP, GRADIENT, COLUMN, SOLVED, ONES, SLOPE, PIVOTS, SLACK = range(9)
-
-
-def work_space() -> Layout:
-    """The scratch that :func:`best_play` needs. Few arrays, each with several rows, take less time to compile."""
-    return {"labels": Scratch(6, "classes"), "actions": Scratch(9, "actions"), "matrix": Scratch("actions", "actions")}
+PULL, BEND = barrier.OWN, barrier.OWN + 1
 
 
 @seldom
-def best_play(program: Program, observers: Flags, gaps: Floats, work: Any, out: Floats) -> None:
+def best_play(program: Program, gaps: Floats, work: Any, out: Floats) -> None:
     """Fill `out` with the p that solves the program.
 
-    :param observers: K x N, which actions show a class.
     :param gaps: g_i, of which the least is 0.
-    :param work: the scratch of :func:`work_space`.
+    :param work: the scratch of :func:`gappletron.learners.exploration.barrier.work_space`.
 
     >>> from gappletron.kernel.state import Sizes, State
+    >>> from gappletron.learners.exploration.barrier import work_space
     >>> seen, out = np.eye(3, dtype=bool), np.zeros(3)
     >>> work = State(work_space(), Sizes(1, 3, 3)).tuple
-    >>> best_play(program_of(seen, 1.0 - np.eye(3)), seen, np.array([0.0, 1.0, 4.0]), work, out)
+    >>> best_play(make_program(seen, 1.0 - np.eye(3)), np.array([0.0, 1.0, 4.0]), work, out)
     >>> out.round(3), (1 / out - 1 / out[0]).round(3)
     (array([0.5  , 0.333, 0.167]), array([0., 1., 4.]))
     """
@@ -142,8 +121,8 @@ def best_play(program: Program, observers: Flags, gaps: Floats, work: Any, out: 
         level_out(gaps, -1, 1.0, 1.0, out)
     elif program.kind == SOLE:
         best_share(program, gaps, out)
-    elif not is_settled(program, observers, gaps, work, out):
-        follow(program, observers, gaps, work, out)
+    elif not is_settled(program, gaps, work, out):
+        follow(program, gaps, work, out)
     total = 0.0
     for i in range(out.size):
         total += out[i]
@@ -156,7 +135,7 @@ def best_play(program: Program, observers: Flags, gaps: Floats, work: Any, out: 
 
 @seldom
 def inverse_gaps(gaps: Floats, out: Floats) -> None:
-    """p_a = 1 / (lambda + g_a) with the lambda in [1, K] for which they add up to 1.
+    """Fill `out` with p_a = 1 / (lambda + g_a) with the lambda in [1, K] for which they add up to 1.
 
     On the bandit graph the regret against a is, but for what does not depend on a, ``1/p_a - g_a``: all are equal. The
     sum is convex and falls with lambda, so Newton's steps from 1 do not pass the solution.
@@ -176,8 +155,8 @@ def inverse_gaps(gaps: Floats, out: Floats) -> None:
 
 @seldom
 def water_level(gaps: Floats, classes: int, left_out: int, volume: float) -> float:
-    """The theta with ``sum_k max(0, theta - g_k) = volume`` over the classes but one: all are in at first, and those
-    that are above the level leave.
+    """Return the theta with ``sum_k max(0, theta - g_k) = volume`` over the classes but one: all are in at first, and
+    those that are above the level leave.
     """
     level = math.inf
     while True:
@@ -194,7 +173,7 @@ def water_level(gaps: Floats, classes: int, left_out: int, volume: float) -> flo
 
 @seldom
 def level_out(gaps: Floats, left_out: int, mass: float, q: float, out: Floats) -> None:
-    """p_k = max(0, theta - g_k) q/2, which add up to the mass; `left_out` gets nothing.
+    """Fill `out` with p_k = max(0, theta - g_k) q/2, which add up to the mass; `left_out` gets nothing.
 
     Where every class is seen with probability q the regret against a is ``sum_i p_i g_i - g_a + (sum_k p_k^2 + 1 - 2
     p_a) / q``. Its maximum over a is least for these p: the classes that are played have the same regret.
@@ -206,7 +185,7 @@ def level_out(gaps: Floats, left_out: int, mass: float, q: float, out: Floats) -
 
 @seldom
 def share_regret(program: Program, gaps: Floats, q: float, out: Floats) -> float:
-    """The largest regret where the revealing action is played with probability q, and the best p with that q."""
+    """Return the largest regret where the revealing action is played with probability q, and the best p with that q."""
     K, r = program.saved.shape[0], program.revealer
     level = water_level(gaps, K, r, 2.0 * (1.0 - q) / q)
     cost, squares, most = q * gaps[r], 1.0, -math.inf
@@ -222,7 +201,7 @@ def share_regret(program: Program, gaps: Floats, q: float, out: Floats) -> float
 
 @seldom
 def best_share(program: Program, gaps: Floats, out: Floats) -> None:
-    """The q with the least regret: convex in q, so a search by golden sections in ln q."""
+    """Fill `out` with the best play, for the q with the least regret: convex in q, so golden sections in ln q."""
     low, high = LEAST_SHARE, 0.0
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
     at_left = share_regret(program, gaps, math.exp(left), out)
@@ -244,47 +223,33 @@ def best_share(program: Program, gaps: Floats, out: Floats) -> None:
 
 
 @seldom
-def measure(program: Program, observers: Flags, work: Any) -> None:
-    """P_p(k), and what p saves where the label is k, for the p in the row PLAY."""
-    actions, labels = work.actions, work.labels
-    for k in range(observers.shape[0]):
-        P = saving = 0.0
-        for i in range(observers.shape[1]):
-            saving += actions[PLAY, i] * program.saved[k, i]
-            if observers[k, i]:
-                P += actions[PLAY, i]
-        labels[SEEN, k] = P
-        labels[SAVED, k] = saving
-
-
-@seldom
-def error(program: Program, a: int, work: Any) -> float:
-    """h_a(p), the sum over k of ``(sum_i p_i D[i, k] - D[a, k])^2 / P_p(k)``; 0/0 is 0."""
+def squared_error(program: Program, a: int, work: Any) -> float:
+    """Return h_a(p), the sum over k of ``(sum_i p_i D[i, k] - D[a, k])^2 / P_p(k)``; 0/0 is 0."""
     total = 0.0
     for k in range(program.saved.shape[0]):
-        off = work.labels[SAVED, k] - program.saved[k, a]
+        off = work.labels[barrier.SAVED, k] - program.saved[k, a]
         if off != 0.0:
-            P = work.labels[SEEN, k]
+            P = work.labels[barrier.SEEN, k]
             total += off * off / P if P > 0.0 else math.inf
     return total
 
 
 @seldom
-def regret(program: Program, observers: Flags, gaps: Floats, p: Floats, work: Any) -> float:
-    """gamma times the program's maximum over a."""
+def regret(program: Program, gaps: Floats, p: Floats, work: Any) -> float:
+    """Return gamma times the program's maximum over a."""
     cost, most = 0.0, -math.inf
     for i in range(p.size):
         work.actions[PLAY, i] = p[i]
         cost += p[i] * gaps[i]
-    measure(program, observers, work)
+    barrier.measure(program, work.actions[PLAY], 0.0, work.labels[barrier.SEEN], work.labels[barrier.SAVED])
     for s in range(program.rivals.size):
         a = program.rivals[s]
-        most = max(most, error(program, a, work) - gaps[a])
+        most = max(most, squared_error(program, a, work) - gaps[a])
     return cost + most
 
 
 @seldom
-def is_settled(program: Program, observers: Flags, gaps: Floats, work: Any, out: Floats) -> bool:
+def is_settled(program: Program, gaps: Floats, work: Any, out: Floats) -> bool:
     """Whether the cheapest action alone has no regret, and so is the solution; then `out` is that play."""
     cheapest = 0
     for i in range(out.size):
@@ -292,11 +257,11 @@ def is_settled(program: Program, observers: Flags, gaps: Floats, work: Any, out:
         if gaps[i] < gaps[cheapest]:
             cheapest = i
     out[cheapest] = 1.0
-    return regret(program, observers, gaps, out, work) <= 0.0
+    return regret(program, gaps, out, work) <= 0.0
 
 
 @seldom
-def follow(program: Program, observers: Flags, gaps: Floats, work: Any, out: Floats) -> None:
+def follow(program: Program, gaps: Floats, work: Any, out: Floats) -> None:
     """An interior point method for the least ``sum_i p_i g_i + V`` with ``V + g_a - h_a(p) > 0`` for every a.
 
     It follows the minimum of ``tau * objective - sum_a ln(slack_a) - sum_i ln p_i`` over the p that add up to 1, for a
@@ -306,7 +271,7 @@ def follow(program: Program, observers: Flags, gaps: Floats, work: Any, out: Flo
     N = out.size
     for i in range(N):
         out[i] = 1.0 / N
-    V = regret(program, observers, gaps, out, work) + 1.0
+    V = regret(program, gaps, out, work) + 1.0
     spread = 1.0
     for i in range(N):
         spread += out[i] * gaps[i]
@@ -315,80 +280,75 @@ def follow(program: Program, observers: Flags, gaps: Floats, work: Any, out: Flo
     for _ in range(BARRIER_STEPS):
         cost = V
         for s in range(rivals.size):
-            actions[SLACK, s] = V + gaps[rivals[s]] - error(program, rivals[s], work)
+            actions[barrier.SLACK, s] = V + gaps[rivals[s]] - squared_error(program, rivals[s], work)
         for i in range(N):
             cost += out[i] * gaps[i]
-        barrier(program, observers, work)
-        factorise(work.matrix, work.actions[PIVOTS])
+        differentiate(program, work)
+        barrier.factorise(work.matrix, work.actions[barrier.PIVOTS])
         dV, decrement = direction(gaps, rivals.size, tau, work)
-        while decrement < 0.3:
+        while decrement < barrier.NEAR:
             if N + rivals.size <= tau * ACCURACY * max(1.0, cost):
                 return
             tau *= GROWTH
             dV, decrement = direction(gaps, rivals.size, tau, work)
-        size = step_size(program, observers, gaps, V, dV, tau, decrement, work)
+        size = step_size(program, gaps, V, dV, tau, decrement, work)
         if not size > 0.0:
             return
         V += size * dV
         for i in range(N):
             actions[PLAY, i] += size * actions[STEP, i]
             out[i] = actions[PLAY, i]
-        measure(program, observers, work)
+        barrier.measure(program, work.actions[PLAY], 0.0, work.labels[barrier.SEEN], work.labels[barrier.SAVED])
 
 
 @seldom
-def barrier(program: Program, observers: Flags, work: Any) -> None:
+def differentiate(program: Program, work: Any) -> None:
     """The gradient of the barrier by p, its second derivatives (the lower half), and those by p and V.
 
     With ``u = (sum_i p_i D[i, k] - D[a, k]) / P_p(k)`` the derivative of h_a by p_i is ``sum_k 2 u D[i, k] - u^2 A[i,
     k]``, and its second derivative ``sum_k 2/P_p(k) (D_k - u A_k) (D_k - u A_k)^T``.
     """
     actions, labels, matrix = work.actions, work.labels, work.matrix
-    K, N = observers.shape
+    K, N = program.observers.shape
     for k in range(K):
         labels[PULL, k] = 0.0
         labels[BEND, k] = 0.0
-    for i in range(N):
-        actions[GRADIENT, i] = -1.0 / actions[PLAY, i]
-        actions[COLUMN, i] = 0.0
-        for j in range(i):
-            matrix[i, j] = 0.0
-        matrix[i, i] = 1.0 / (actions[PLAY, i] * actions[PLAY, i])
+    barrier.begin_derivatives(work, 0.0)
     total = 0.0
     for s in range(program.rivals.size):
-        r = 1.0 / actions[SLACK, s]
+        r = 1.0 / actions[barrier.SLACK, s]
         total += r
-        differentiate(program, observers, program.rivals[s], r, work)
+        differentiate_rival(program, program.rivals[s], r, work)
         for i in range(N):
-            slope = r * actions[SLOPE, i]
-            actions[GRADIENT, i] += slope
-            actions[COLUMN, i] -= r * slope
+            slope = r * actions[barrier.SLOPE, i]
+            actions[barrier.GRADIENT, i] += slope
+            actions[barrier.COLUMN, i] -= r * slope
             for j in range(i + 1):
-                matrix[i, j] += slope * (r * actions[SLOPE, j])
+                matrix[i, j] += slope * (r * actions[barrier.SLOPE, j])
     for k in range(K):
-        factor = 2.0 / labels[SEEN, k]
+        factor = 2.0 / labels[barrier.SEEN, k]
         pull, bend = factor * labels[PULL, k], factor * labels[BEND, k]
         for i in range(N):
             saved = program.saved[k, i]
-            by_saving = factor * total * saved - (pull if observers[k, i] else 0.0)
-            by_seeing = (bend if observers[k, i] else 0.0) - pull * saved
+            by_saving = factor * total * saved - (pull if program.observers[k, i] else 0.0)
+            by_seeing = (bend if program.observers[k, i] else 0.0) - pull * saved
             for j in range(i + 1):
-                matrix[i, j] += by_saving * program.saved[k, j] + (by_seeing if observers[k, j] else 0.0)
+                matrix[i, j] += by_saving * program.saved[k, j] + (by_seeing if program.observers[k, j] else 0.0)
 
 
 @seldom
-def differentiate(program: Program, observers: Flags, a: int, r: float, work: Any) -> None:
+def differentiate_rival(program: Program, a: int, r: float, work: Any) -> None:
     """The derivatives of h_a by p, and r times what its second derivatives need of u."""
     actions, labels = work.actions, work.labels
-    K, N = observers.shape
+    K, N = program.observers.shape
     for i in range(N):
-        actions[SLOPE, i] = 0.0
+        actions[barrier.SLOPE, i] = 0.0
     for k in range(K):
-        u = (labels[SAVED, k] - program.saved[k, a]) / labels[SEEN, k]
+        u = (labels[barrier.SAVED, k] - program.saved[k, a]) / labels[barrier.SEEN, k]
         labels[PULL, k] += r * u
         labels[BEND, k] += r * u * u
         for i in range(N):
-            actions[SLOPE, i] += 2.0 * u * program.saved[k, i] - (u * u if observers[k, i] else 0.0)
+            actions[barrier.SLOPE, i] += 2.0 * u * program.saved[k, i] - (u * u if program.observers[k, i] else 0.0)
 
 
 @seldom
@@ -402,70 +362,57 @@ def direction(gaps: Floats, rivals: int, tau: float, work: Any) -> tuple[float, 
     N = gaps.size
     pull, bent = tau, 0.0
     for s in range(rivals):
-        pull -= 1.0 / actions[SLACK, s]
-        bent += 1.0 / actions[SLACK, s] / actions[SLACK, s]
+        pull -= 1.0 / actions[barrier.SLACK, s]
+        bent += 1.0 / actions[barrier.SLACK, s] / actions[barrier.SLACK, s]
     for i in range(N):
-        actions[STEP, i] = actions[GRADIENT, i] + tau * gaps[i]
-        actions[SOLVED, i] = actions[COLUMN, i]
-        actions[ONES, i] = 1.0
-    for row in (STEP, SOLVED, ONES):
-        back_substitute(work.matrix, work.actions[PIVOTS], work.actions[row])
+        actions[STEP, i] = actions[barrier.GRADIENT, i] + tau * gaps[i]
+        actions[barrier.SOLVED, i] = actions[barrier.COLUMN, i]
+        actions[barrier.ONES, i] = 1.0
+    for row in (STEP, barrier.SOLVED, barrier.ONES):
+        barrier.back_substitute(work.matrix, work.actions[barrier.PIVOTS], work.actions[row])
     by_step = by_column = all_ones = all_step = all_column = 0.0
     for i in range(N):
-        by_step += actions[COLUMN, i] * actions[STEP, i]
-        by_column += actions[COLUMN, i] * actions[SOLVED, i]
-        all_ones += actions[ONES, i]
+        by_step += actions[barrier.COLUMN, i] * actions[STEP, i]
+        by_column += actions[barrier.COLUMN, i] * actions[barrier.SOLVED, i]
+        all_ones += actions[barrier.ONES, i]
         all_step += actions[STEP, i]
-        all_column += actions[SOLVED, i]
+        all_column += actions[barrier.SOLVED, i]
     dV = (by_step - pull - all_column * all_step / all_ones) / (bent - by_column + all_column * all_column / all_ones)
     nu = -(all_step + all_column * dV) / all_ones
     decrement = -dV * pull
     for i in range(N):
-        actions[STEP, i] = -actions[STEP, i] - actions[SOLVED, i] * dV - actions[ONES, i] * nu
-        decrement -= (actions[GRADIENT, i] + tau * gaps[i]) * actions[STEP, i]
+        actions[STEP, i] = -actions[STEP, i] - actions[barrier.SOLVED, i] * dV - actions[barrier.ONES, i] * nu
+        decrement -= (actions[barrier.GRADIENT, i] + tau * gaps[i]) * actions[STEP, i]
     return dV, decrement
 
 
 @seldom
-def step_size(
-    program: Program, observers: Flags, gaps: Floats, V: float, dV: float, tau: float, decrement: float, work: Any
-) -> float:
-    """The length of a Newton step: at most 1, feasible, and not far behind the minimum along it; 0 where none is."""
+def step_size(program: Program, gaps: Floats, V: float, dV: float, tau: float, decrement: float, work: Any) -> float:
+    """Return the length of a Newton step: at most 1, feasible, and not far behind the minimum along it; or 0."""
     actions, labels = work.actions, work.labels
-    K, N = observers.shape
-    size, along = 1.0, tau * dV
-    for i in range(N):
+    size, along = barrier.longest_step(work), tau * dV
+    for i in range(gaps.size):
         along += tau * (actions[STEP, i] * gaps[i])
-        if actions[STEP, i] < 0.0:
-            size = min(size, 0.99 * actions[PLAY, i] / -actions[STEP, i])
-    for k in range(K):
-        labels[SEEN_STEP, k] = 0.0
-        labels[SAVED_STEP, k] = 0.0
-        for i in range(N):
-            labels[SAVED_STEP, k] += actions[STEP, i] * program.saved[k, i]
-            if observers[k, i]:
-                labels[SEEN_STEP, k] += actions[STEP, i]
-    for _ in range(60):
-        slope = along
-        for i in range(N):
-            slope -= actions[STEP, i] / (actions[PLAY, i] + size * actions[STEP, i])
+    barrier.measure(program, actions[STEP], 0.0, labels[barrier.SEEN_STEP], labels[barrier.SAVED_STEP])
+    for _ in range(barrier.LINE_STEPS):
+        slope = barrier.add_slopes(work, size, along)
         for s in range(program.rivals.size):
             a = program.rivals[s]
             slope += slack_slope(program, a, V + size * dV + gaps[a], dV, size, work)
         if slope <= 0.5 * decrement:
             return size
-        size *= 0.6
+        size *= barrier.SHORTER
     return 0.0
 
 
 @seldom
 def slack_slope(program: Program, a: int, level: float, dV: float, size: float, work: Any) -> float:
-    """The derivative of ``-ln(level - h_a)`` along a step of this size; infinite where that is not feasible."""
+    """Return the derivative of ``-ln(level - h_a)`` along a step of this size; infinite where that is not feasible."""
     labels = work.labels
     slack, rise = level, dV
     for k in range(program.saved.shape[0]):
-        off = labels[SAVED, k] + size * labels[SAVED_STEP, k] - program.saved[k, a]
-        u = off / (labels[SEEN, k] + size * labels[SEEN_STEP, k])
+        off = labels[barrier.SAVED, k] + size * labels[barrier.SAVED_STEP, k] - program.saved[k, a]
+        u = off / (labels[barrier.SEEN, k] + size * labels[barrier.SEEN_STEP, k])
         slack -= off * u
-        rise -= 2.0 * u * labels[SAVED_STEP, k] - u * u * labels[SEEN_STEP, k]
+        rise -= 2.0 * u * labels[barrier.SAVED_STEP, k] - u * u * labels[barrier.SEEN_STEP, k]
     return -rise / slack if slack > 0.0 else math.inf

@@ -18,9 +18,7 @@ from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.state import Field, Layout
-from gappletron.learners.exploration.rule import Exploration
-
-__all__ = ["Paper", "TopUp"]
+from gappletron.learners.exploration.rule import Exploration, mix_in_dominating
 
 
 class Decaying(Exploration, abstract=True):
@@ -94,9 +92,6 @@ class TopUp(Decaying):
                 out[graph.dominating[s]] += c / rho
         return rate
 
-    def tuned(self, gamma: float) -> TopUp:
-        return TopUp(gamma)
-
     def theorem_refusal(self, graph: FeedbackGraph) -> None:
         return None
 
@@ -151,7 +146,6 @@ class Paper(Decaying):
         number(self.gamma, "Paper's gamma", least=0.0)
 
     def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
-        graph = plan.graph
         rate = exploration_rate(state, plan, greedy, self.gamma)
         N = out.size
         if rate <= gap:
@@ -159,16 +153,8 @@ class Paper(Decaying):
                 out[i] = gap / N
             out[greedy] += 1.0 - gap
         else:
-            rho = graph.dominating.size
-            for i in range(N):
-                out[i] = 0.0
-            out[greedy] = 1.0 - rate
-            for s in range(rho):
-                out[graph.dominating[s]] += rate / rho
+            mix_in_dominating(plan.graph, greedy, rate, out)
         return rate
-
-    def tuned(self, gamma: float) -> Paper:
-        return Paper(gamma)
 
     def theorem_refusal(self, graph: FeedbackGraph) -> str | None:
         if graph.n_actions > graph.n_classes:

@@ -11,18 +11,14 @@ from numpy.typing import NDArray
 
 from gappletron.base.checks import number
 from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan
-from gappletron.kernel.numerics import Floats, Row
+from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.state import Field, Layout, Scratch
-from gappletron.learners.exploration.rule import Exploration
+from gappletron.learners.exploration.rule import Exploration, Outlook
 
-__all__ = ["InverseGap"]
-
-LEAST_PRICE = 0.05
-"""An action that explores is never taken for cheaper than this; the unit is the cost of the worst class."""
-
-LEAST_COST = 1e-12
-"""What every action costs at least, in expectation and in units of the worst class."""
+# In units of the cost of the worst class: an action that explores is never taken for cheaper, and every action costs at
+# least this much in expectation.
+LEAST_PRICE, LEAST_COST = 0.05, 1e-12
 
 
 class InverseGap(Exploration):
@@ -54,7 +50,6 @@ class InverseGap(Exploration):
     scale: float = 2.4
 
     needs_estimates = True
-    has_gamma = False
 
     def check(self) -> None:
         number(self.scale, "InverseGap's scale", least=0.0)
@@ -71,24 +66,15 @@ class InverseGap(Exploration):
     def table(self, graph: FeedbackGraph) -> Shown:
         return shown_by(graph)
 
-    def appraise(
-        self,
-        state: Any,
-        plan: Plan,
-        optimizer: Any,
-        memory: Any,
-        x: Row,
-        estimates: Floats,
-        sharpness: float,
-        greedy: int,
-    ) -> None:
-        graph = plan.graph
+    def appraise(self, state: Any, plan: Plan, outlook: Outlook, estimates: Floats, sharpness: float) -> None:
+        graph, greedy = plan.graph, outlook.greedy
         if not graph.revealing[greedy]:
             if graph.has_costs:
                 compare_costs(graph, estimates, sharpness, greedy, state.gaps, state.prices)
             else:
                 compare_mistakes(estimates, greedy, state.gaps, state.prices)
-            state.doubt[0] = optimizer.uncertainty(memory, x, greedy, closest_class(state.gaps, greedy))
+            closest = closest_class(state.gaps, greedy)
+            state.doubt[0] = outlook.optimizer.uncertainty(outlook.memory, outlook.x, greedy, closest)
 
     def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
         graph = plan.graph

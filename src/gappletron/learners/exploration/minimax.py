@@ -20,43 +20,27 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import helper, seldom
-from gappletron.kernel.state import Layout, Scratch
-from gappletron.learners.exploration.cholesky import back_substitute, factorise
+from gappletron.learners.exploration import barrier
+from gappletron.learners.exploration.barrier import PLAY, STEP, Flags
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-
-__all__ = ["Game", "game_of", "least_play", "work_space", "worst"]
-
+# Kinds of games: each action shows its own class; all or nothing; any other.
 BANDIT, REVEALING, ANY = range(3)
-"""Kinds of games: each action shows its own class; all or nothing; any other."""
 
-NEWTON_STEPS = 100
-"""At most so many, in V or in q: about ten are needed, more for numbers of very different sizes."""
-
-BARRIER_STEPS = 120
-"""At most so many steps of the interior point method: about thirty are needed."""
-
-ACCURACY = 1e-9
-"""Where the interior point method stops, relative to max(1, |V|)."""
-
-SMALLEST = 1e-307
-"""What a probability counts as that is smaller, where something is divided by it."""
-
-LARGEST = 1e10
-"""Where a stability is larger than this, the interior point method is left out."""
-
-GROWTH = 12.0
-"""The factor by which the weight of the objective, against the barrier, grows from step to step."""
+NEWTON_STEPS = 100  # at most so many, in V or in q: about ten are needed, more for numbers of very different sizes
+BARRIER_STEPS = 120  # at most so many steps of the interior point method: about thirty are needed
+ACCURACY = 1e-9  # where the interior point method stops, relative to max(1, |V|)
+SMALLEST = 1e-307  # what a probability counts as that is smaller, where something is divided by it
+LARGEST = 1e10  # where a stability is larger than this, the interior point method is left out
+GROWTH = 12.0  # the factor by which the weight of the objective, against the barrier, grows from step to step
 
 
 class Game(NamedTuple):
     """A graph and its costs, for :func:`least_play`.
 
-    >>> game_of(np.eye(3, dtype=bool), 1.0 - np.eye(3)).kind == BANDIT
+    >>> make_game(np.eye(3, dtype=bool), 1.0 - np.eye(3)).kind == BANDIT
     True
     """
 
@@ -69,10 +53,16 @@ class Game(NamedTuple):
     """K x N: what an action saves where the label is y, c_y - C[i, y]."""
     always: Flags
     """K: every action shows the label."""
+    observers: Flags
+    """K x N: whether the action (column) shows the label (row)."""
+    revealing: Flags
+    """N: the action shows every label."""
+    revealer: int
+    """The first of them, where there is one."""
 
 
-def game_of(visible: Flags, costs: Floats) -> Game:
-    """The game of a graph (N x K) with these costs (N x K)."""
+def make_game(visible: Flags, costs: Floats) -> Game:
+    """Return the game of a graph (N x K) with these costs (N x K)."""
     N, K = visible.shape
     top = np.ascontiguousarray(costs.max(axis=0))
     saved = np.ascontiguousarray((top - costs).T)
@@ -84,30 +74,26 @@ def game_of(visible: Flags, costs: Floats) -> Game:
         elif (visible.all(axis=1) == visible.any(axis=1)).all():
             kind = REVEALING
     unit = np.divide(1.0, top, out=np.zeros(K), where=top > 0.0)
-    game = Game(kind, top, unit, saved, always)
-    for array in game[1:]:
+    revealing = np.logical_and.reduce(visible, axis=1)
+    observers = np.ascontiguousarray(visible.T)
+    game = Game(kind, top, unit, saved, always, observers, revealing, int(np.argmax(revealing)))
+    for array in game[1:-1]:
         array.setflags(write=False)
     return game
 
 
-WANTS, PRICES, SEEN, WON, SLACK, SEEN_STEP, WON_STEP = range(7)
-PLAY, STEP, GRADIENT, COLUMN, SOLVED, PIVOTS = range(6)
-
-
-def work_space() -> Layout:
-    """The scratch that :func:`least_play` needs. Few arrays, each with several rows, take less time to compile."""
-    return {"labels": Scratch(7, "classes"), "actions": Scratch(6, "actions"), "matrix": Scratch("actions", "actions")}
+WANTS, PRICES, SLACK = range(barrier.OWN, barrier.OWN + 3)
 
 
 @seldom
-def worst(game: Game, observers: Flags, losses: Floats, prices: Floats, p: Floats) -> float:
-    """V(p), the maximum over the labels; `prices` are s_y."""
+def worst(game: Game, losses: Floats, prices: Floats, p: Floats) -> float:
+    """Return V(p), the maximum over the labels; `prices` are s_y."""
     found = -math.inf
     for y in range(losses.size):
         cost, seen = game.top[y] - losses[y], 0.0
         for i in range(p.size):
             cost -= p[i] * game.saved[y, i]
-            if observers[y, i]:
+            if game.observers[y, i]:
                 seen += p[i]
         if prices[y] > 0.0:
             cost += prices[y] / seen if seen > 0.0 else math.inf
@@ -116,29 +102,20 @@ def worst(game: Game, observers: Flags, losses: Floats, prices: Floats, p: Float
 
 
 @helper
-def least_play(
-    game: Game,
-    observers: Flags,
-    revealing: Flags,
-    losses: Floats,
-    prices: Floats,
-    greedy: int,
-    floor: float,
-    work: Any,
-    out: Floats,
-) -> float:
+def least_play(game: Game, losses: Floats, prices: Floats, greedy: int, floor: float, work: Any, out: Floats) -> float:
     """Fill `out` with the least play for the least V that is at least `floor`, and return that V.
 
     :param losses: l_y.
     :param prices: s_y.
     :param greedy: the class that gets what is left.
-    :param work: the scratch of :func:`work_space`.
+    :param work: the scratch of :func:`gappletron.learners.exploration.barrier.work_space`.
 
     >>> from gappletron.kernel.state import Sizes, State
-    >>> game, out = game_of(np.eye(3, dtype=bool), 1.0 - np.eye(3)), np.zeros(3)
-    >>> work, seen = State(work_space(), Sizes(1, 3, 3)).tuple, np.eye(3, dtype=bool)
+    >>> from gappletron.learners.exploration.barrier import work_space
+    >>> game, out = make_game(np.eye(3, dtype=bool), 1.0 - np.eye(3)), np.zeros(3)
+    >>> work = State(work_space(), Sizes(1, 3, 3)).tuple
     >>> l, s = np.array([0.5, 3.0, 3.0]), np.array([0.0, 0.02, 0.02])
-    >>> float(least_play(game, seen, seen.all(axis=1), l, s, 0, 0.0, work, out)), out.round(2)
+    >>> float(least_play(game, l, s, 0, 0.0, work, out)), out.round(2)
     (0.0, array([0.98, 0.01, 0.01]))
     """
     wants, asked = work.labels[WANTS], work.labels[PRICES]
@@ -151,19 +128,19 @@ def least_play(
             wants[y] += prices[y]  # P = 1, also where the sum of p is less
             asked[y] = 0.0
     if game.kind == ANY:
-        V = solve(game, observers, floor, work, out)
+        V = solve(game, floor, work, out)
     else:
         for y in range(losses.size):
             wants[y] *= game.unit[y]
             asked[y] *= game.unit[y]
-        V = rise(game, revealing, V, greedy, work, out)
+        V = rise(game, V, greedy, work, out)
     fill_up(greedy, out)
     return V
 
 
 @helper
 def fill_up(greedy: int, out: Floats) -> None:
-    """What is left of the probability goes to the greedy class; a sum above 1 is scaled down to it."""
+    """Give what is left of the probability to the greedy class; a sum above 1 is scaled down to it."""
     total = 0.0
     for i in range(out.size):
         total += out[i]
@@ -178,7 +155,7 @@ def fill_up(greedy: int, out: Floats) -> None:
 
 
 @seldom
-def rise(game: Game, revealing: Flags, V: float, greedy: int, work: Any, out: Floats) -> float:
+def rise(game: Game, V: float, greedy: int, work: Any, out: Floats) -> float:
     """Newton's steps to m(V) = 1 from a V with m(V) >= 1, or none where m(V) <= 1.
 
     m is convex and falls, so no step passes the solution.
@@ -187,7 +164,7 @@ def rise(game: Game, revealing: Flags, V: float, greedy: int, work: Any, out: Fl
         if game.kind == BANDIT:
             mass, slope = bandit_mass(game, V, work, out)
         else:
-            mass, slope = revealing_mass(game, revealing, V, greedy, work, out)
+            mass, slope = revealing_mass(game, V, greedy, work, out)
         if not mass > 1.0 + 1e-15:
             break
         higher = V + (mass - 1.0) / slope
@@ -199,7 +176,7 @@ def rise(game: Game, revealing: Flags, V: float, greedy: int, work: Any, out: Fl
 
 @helper
 def bandit_root(b: float, s: float) -> float:
-    """The p >= 0 with ``p = b + s/p``; for s = 0 the larger of b and 0."""
+    """Return the p >= 0 with ``p = b + s/p``; for s = 0 the larger of b and 0."""
     root = math.sqrt(b * b + 4.0 * s)
     if b >= 0.0:
         return 0.5 * (b + root)
@@ -208,7 +185,7 @@ def bandit_root(b: float, s: float) -> float:
 
 @helper
 def bandit_mass(game: Game, V: float, work: Any, out: Floats) -> tuple[float, float]:
-    """m(V) and -m'(V) on the bandit graph, and the least p: the roots for ``b_y = (w_y - V) / c_y``."""
+    """Return m(V) and -m'(V) on the bandit graph, and the least p: the roots for ``b_y = (w_y - V) / c_y``."""
     wants, prices = work.labels[WANTS], work.labels[PRICES]
     mass = slope = 0.0
     for y in range(out.size):
@@ -233,15 +210,15 @@ def pull_at(q: float, s: float) -> float:
 
 
 @seldom
-def revealing_mass(game: Game, revealing: Flags, V: float, greedy: int, work: Any, out: Floats) -> tuple[float, float]:
+def revealing_mass(game: Game, V: float, greedy: int, work: Any, out: Floats) -> tuple[float, float]:
     """m(V) and -m'(V) where actions show everything or nothing, and the least p.
 
     With q the probability of the actions that reveal, ``p_y = max(0, b_y + s_y / q)``. q minimises q + the sum of p_y
     over the classes that do not reveal, but is at least the sum of p_y over those that do.
     """
     wants, prices = work.labels[WANTS], work.labels[PRICES]
-    free, weight = blind_optimum(game, revealing, V, work)
-    q = revealing_root(game, revealing, V, free, work)
+    free, weight = blind_optimum(game, V, work)
+    q = revealing_root(game, V, free, work)
     bound = q > free
     mass, slope, pull, own, own_slope, own_pull = q, 0.0, 0.0, 0.0, 0.0, 1.0
     for i in range(out.size):
@@ -249,9 +226,9 @@ def revealing_mass(game: Game, revealing: Flags, V: float, greedy: int, work: An
     for y in range(game.top.size):
         b, s = wants[y] - V * game.unit[y], prices[y]
         part = part_at(q, b, s)
-        if not bound and not revealing[y] and b < 0.0 and s > 0.0 and s / -b == q:
+        if not bound and not game.revealing[y] and b < 0.0 and s > 0.0 and s / -b == q:
             slope += weight * game.unit[y]
-        elif part > 0.0 and revealing[y]:
+        elif part > 0.0 and game.revealing[y]:
             out[y] = part
             own += part
             own_slope += game.unit[y]
@@ -263,13 +240,14 @@ def revealing_mass(game: Game, revealing: Flags, V: float, greedy: int, work: An
             pull += pull_at(q, s)
     if bound:
         slope += max(0.0, 1.0 - pull) * own_slope / own_pull
-    out[home(revealing, greedy)] += max(0.0, q - own)
+    # What no class asks for is revealed by the greedy class, if it reveals, else by the first action that does.
+    out[greedy if game.revealing[greedy] else game.revealer] += max(0.0, q - own)
     return mass, slope
 
 
 @helper
-def blind_optimum(game: Game, revealing: Flags, V: float, work: Any) -> tuple[float, float]:
-    """The q that minimises ``q + sum max(0, b_y + s_y / q)`` over the classes that do not reveal.
+def blind_optimum(game: Game, V: float, work: Any) -> tuple[float, float]:
+    """Return the q that minimises ``q + sum max(0, b_y + s_y / q)`` over the classes that do not reveal.
 
     A class with b_y < 0 is active below its edge s_y / -b_y. So q is the root of the sum of s_y over the active
     classes, or an edge; then the second number is the multiplier in [0, 1] of the classes whose edge it is.
@@ -281,7 +259,7 @@ def blind_optimum(game: Game, revealing: Flags, V: float, work: Any) -> tuple[fl
         for y in range(game.top.size):
             b = wants[y] - V * game.unit[y]
             at = prices[y] / -b if b < 0.0 else math.inf
-            if revealing[y] or at == 0.0:
+            if game.revealing[y] or at == 0.0:
                 continue
             if at == math.inf and before == math.inf:
                 active += prices[y]
@@ -297,31 +275,20 @@ def blind_optimum(game: Game, revealing: Flags, V: float, work: Any) -> tuple[fl
 
 
 @helper
-def home(revealing: Flags, greedy: int) -> int:
-    """The action that reveals what no class asks for: the greedy class, if it reveals, else the first that does."""
-    if revealing[greedy]:
-        return greedy
-    i = 0
-    while not revealing[i]:
-        i += 1
-    return i
-
-
-@helper
-def revealing_root(game: Game, revealing: Flags, V: float, q: float, work: Any) -> float:
-    """The least number from `q` on that is at least ``sum max(0, b_y + s_y / q)`` over the classes that reveal.
+def revealing_root(game: Game, V: float, q: float, work: Any) -> float:
+    """Return the least number from `q` on that is at least ``sum max(0, b_y + s_y / q)`` over the classes that reveal.
 
     Newton's steps from the left, since the sum is convex and falls; for one class the start is the solution.
     """
     wants, prices = work.labels[WANTS], work.labels[PRICES]
     K = game.top.size
     for y in range(K):
-        if revealing[y]:
+        if game.revealing[y]:
             q = max(q, bandit_root(wants[y] - V * game.unit[y], prices[y]))
     for _ in range(NEWTON_STEPS):
         more, pull = -q, 1.0
         for y in range(K):
-            if revealing[y]:
+            if game.revealing[y]:
                 part = part_at(q, wants[y] - V * game.unit[y], prices[y])
                 if part > 0.0:
                     more += part
@@ -337,7 +304,7 @@ def revealing_root(game: Game, revealing: Flags, V: float, q: float, work: Any) 
 
 
 @seldom
-def solve(game: Game, observers: Flags, floor: float, work: Any, out: Floats) -> float:
+def solve(game: Game, floor: float, work: Any, out: Floats) -> float:
     """As :func:`least_play` before it fills up, for any graph and any costs, to :data:`ACCURACY`."""
     p, N = work.actions[PLAY], out.size
     if not tame(game, work.labels[WANTS], work.labels[PRICES]):
@@ -345,13 +312,13 @@ def solve(game: Game, observers: Flags, floor: float, work: Any, out: Floats) ->
             out[i] = 1.0 / N
         return math.inf
     V = floor
-    start = enough(game, observers, floor, work)
+    start = enough(game, floor, work)
     for free in (False, True):
         if not free and start == math.inf:
             continue
         for i in range(N):
             p[i] = 1.0 / (N + 1.0) if free else start
-        V = follow(game, observers, above(game, observers, work) if free else floor, free, work)
+        V = follow(game, above(game, work) if free else floor, free, work)
         mass = 0.0
         for i in range(N):
             mass += p[i]
@@ -362,31 +329,31 @@ def solve(game: Game, observers: Flags, floor: float, work: Any, out: Floats) ->
 
 
 @helper
-def enough(game: Game, observers: Flags, V: float, work: Any) -> float:
-    """A number that is strictly feasible for this V if every action is played with it; infinite where m(V) >= 1, since
-    one label alone asks for that, or where V has no lower bound.
+def enough(game: Game, V: float, work: Any) -> float:
+    """Return a number that is strictly feasible for this V if every action is played with it; infinite where
+    m(V) >= 1, since one label alone asks for that, or where V has no lower bound.
     """
     wants, prices = work.labels[WANTS], work.labels[PRICES]
     start = 0.0
     for y in range(game.top.size):
         saved = shown = best = 0.0
-        for i in range(observers.shape[1]):
+        for i in range(game.observers.shape[1]):
             saved += game.saved[y, i]
             best = max(best, game.saved[y, i])
-            shown += 1.0 if observers[y, i] else 0.0
+            shown += 1.0 if game.observers[y, i] else 0.0
         if -math.inf == V or wants[y] - V >= best:
             return math.inf
         if saved > 0.0:
             start = max(start, bandit_root((wants[y] - V) / saved, prices[y] / shown / saved))
-    return 2.0 * start + 1.0 / observers.shape[1]
+    return 2.0 * start + 1.0 / game.observers.shape[1]
 
 
 @helper
-def above(game: Game, observers: Flags, work: Any) -> float:
-    """A V for which the p in the row PLAY is strictly feasible."""
+def above(game: Game, work: Any) -> float:
+    """Return a V for which the p in the row PLAY is strictly feasible."""
+    find_slacks(game, 0.0, work)
     highest = -math.inf
     for y in range(game.top.size):
-        measure(game, observers, y, work.actions[PLAY], 0.0, work)
         highest = max(highest, -work.labels[SLACK, y])
     return highest + max(0.1, 0.1 * abs(highest))
 
@@ -407,27 +374,18 @@ def tame(game: Game, wants: Floats, prices: Floats) -> bool:
 
 
 @helper
-def measure(game: Game, observers: Flags, y: int, p: Floats, V: float, work: Any) -> None:
-    """P_p(y), what p saves, and the slack of the constraint of label y."""
-    wants, prices, seen, won, slack = (
-        work.labels[WANTS],
-        work.labels[PRICES],
-        work.labels[SEEN],
-        work.labels[WON],
-        work.labels[SLACK],
-    )
-    P = saving = 0.0
-    for i in range(p.size):
-        saving += p[i] * game.saved[y, i]
-        if observers[y, i]:
-            P += p[i]
-    seen[y] = P
-    won[y] = saving + V - wants[y]
-    slack[y] = won[y] - (prices[y] / P if prices[y] > 0.0 else 0.0)
+def find_slacks(game: Game, V: float, work: Any) -> None:
+    """Find P_p(y), what p saves beyond ``w_y - V``, and the slack of the constraint of every label y."""
+    labels = work.labels
+    barrier.measure(game, work.actions[PLAY], 0.0, labels[barrier.SEEN], labels[barrier.SAVED])
+    for y in range(game.top.size):
+        labels[barrier.SAVED, y] = labels[barrier.SAVED, y] + V - labels[WANTS, y]
+        hidden = labels[PRICES, y] / labels[barrier.SEEN, y] if labels[PRICES, y] > 0.0 else 0.0
+        labels[SLACK, y] = labels[barrier.SAVED, y] - hidden
 
 
 @seldom
-def follow(game: Game, observers: Flags, V: float, free: bool, work: Any) -> float:
+def follow(game: Game, V: float, free: bool, work: Any) -> float:
     """An interior point method: the least V with sum p <= 1 if V is `free`, else the least sum of p for this V.
 
     From a strictly feasible p, in ``work.actions[PLAY]``, and V it follows the minimum of ``tau * objective + barrier``
@@ -436,13 +394,13 @@ def follow(game: Game, observers: Flags, V: float, free: bool, work: Any) -> flo
     theta its number of terms, bounds the distance to the optimum. Every p on the way is feasible.
     """
     p, step = work.actions[PLAY], work.actions[STEP]
-    N, K = observers.shape[1], observers.shape[0]
+    N, K = game.observers.shape[1], game.observers.shape[0]
     theta = float(N + K + 1)
     for y in range(K):
         theta += 1.0 if work.labels[PRICES, y] > 0.0 else 0.0
     tau = 0.0
     for _ in range(BARRIER_STEPS):
-        if not barrier(game, observers, V, free, work):
+        if not differentiate(game, V, free, work):
             return V
         mass = pull = bent = 0.0
         for i in range(N):
@@ -450,20 +408,20 @@ def follow(game: Game, observers: Flags, V: float, free: bool, work: Any) -> flo
         for y in range(K):
             pull += 1.0 / work.labels[SLACK, y]
             bent += 1.0 / work.labels[SLACK, y] / work.labels[SLACK, y]
-        factorise(work.matrix, work.actions[PIVOTS])
+        barrier.factorise(work.matrix, work.actions[barrier.PIVOTS])
         bent = eliminated(bent, free, work)
         if tau == 0.0:
             tau = pull if free else theta / mass
         while True:
             dV, decrement = direction(tau, pull, bent, free, work)
-            if not decrement < 0.3:
+            if not decrement < barrier.NEAR:
                 break
             if theta <= tau * ACCURACY * max(1.0, abs(V) if free else mass):
                 return V
             if not free and mass - 2.0 * theta / tau > 1.0:
                 return V  # the least sum is above 1: V must rise
             tau *= GROWTH
-        size = step_size(game, observers, dV, tau, decrement, free, work)
+        size = step_size(game, dV, tau, decrement, free, work)
         if not size > 0.0:
             return V
         V += size * dV
@@ -474,11 +432,11 @@ def follow(game: Game, observers: Flags, V: float, free: bool, work: Any) -> flo
 
 @helper
 def eliminated(bent: float, free: bool, work: Any) -> float:
-    """The second derivative by V that is left where p follows V; the derivative of p by V goes to the row SOLVED."""
-    column, solved = work.actions[COLUMN], work.actions[SOLVED]
+    """Return the second derivative by V that is left where p follows V; that of p by V goes to the row SOLVED."""
+    column, solved = work.actions[barrier.COLUMN], work.actions[barrier.SOLVED]
     for i in range(column.size):
         solved[i] = column[i] if free else 0.0
-    back_substitute(work.matrix, work.actions[PIVOTS], solved)
+    barrier.back_substitute(work.matrix, work.actions[barrier.PIVOTS], solved)
     for i in range(column.size):
         bent -= column[i] * solved[i]
     return bent
@@ -489,14 +447,14 @@ def direction(tau: float, pull: float, bent: float, free: bool, work: Any) -> tu
     """Newton's step for this tau: that of p goes to the row STEP, that of V and the squared decrement are returned."""
     step, gradient, column, solved = (
         work.actions[STEP],
-        work.actions[GRADIENT],
-        work.actions[COLUMN],
-        work.actions[SOLVED],
+        work.actions[barrier.GRADIENT],
+        work.actions[barrier.COLUMN],
+        work.actions[barrier.SOLVED],
     )
     each = 0.0 if free else tau
     for i in range(step.size):
         step[i] = gradient[i] + each
-    back_substitute(work.matrix, work.actions[PIVOTS], step)
+    barrier.back_substitute(work.matrix, work.actions[barrier.PIVOTS], step)
     dV = 0.0
     if free:
         along = tau - pull
@@ -511,45 +469,37 @@ def direction(tau: float, pull: float, bent: float, free: bool, work: Any) -> tu
 
 
 @seldom
-def barrier(game: Game, observers: Flags, V: float, free: bool, work: Any) -> bool:
+def differentiate(game: Game, V: float, free: bool, work: Any) -> bool:
     """The gradient of the barrier by p, its second derivatives (the lower half) and those by p and V.
 
     False where a constraint is met to within rounding errors only.
     """
-    p, gradient, column = work.actions[PLAY], work.actions[GRADIENT], work.actions[COLUMN]
-    N, K = observers.shape[1], observers.shape[0]
-    room = 1.0
-    for i in range(N):
+    p, room = work.actions[PLAY], 1.0
+    for i in range(p.size):
         room -= p[i]
     if free and not room > 0.0:
         return False
-    every = 1.0 / room if free else 0.0
-    for i in range(N):
-        gradient[i] = every - 1.0 / p[i]
-        column[i] = 0.0
-        for j in range(i):
-            work.matrix[i, j] = every * every
-        work.matrix[i, i] = every * every + 1.0 / (p[i] * p[i])
-    for y in range(K):
-        measure(game, observers, y, p, V, work)
+    barrier.begin_derivatives(work, 1.0 / room if free else 0.0)
+    find_slacks(game, V, work)
+    for y in range(game.top.size):
         if not work.labels[SLACK, y] > 0.0:
             return False
-        add_label(game, observers, y, work)
+        add_label(game, y, work)
     return True
 
 
 @helper
-def add_label(game: Game, observers: Flags, y: int, work: Any) -> None:
+def add_label(game: Game, y: int, work: Any) -> None:
     """Add the terms of label y to the derivatives of the barrier. The rows STEP and SOLVED are free meanwhile."""
-    gradient, column = work.actions[GRADIENT], work.actions[COLUMN]
-    first, second = work.actions[STEP], work.actions[SOLVED]  # whose outer products are the second derivatives
-    s, P, r = work.labels[PRICES, y], work.labels[SEEN, y], 1.0 / work.labels[SLACK, y]
+    gradient, column = work.actions[barrier.GRADIENT], work.actions[barrier.COLUMN]
+    first, second = work.actions[STEP], work.actions[barrier.SOLVED]  # whose outer products are the second derivatives
+    s, P, r = work.labels[PRICES, y], work.labels[barrier.SEEN, y], 1.0 / work.labels[SLACK, y]
     pull = shown = bend = 0.0
     if s > 0.0:
         pull, shown = s / P / P, 1.0 / P
         bend = math.sqrt(2.0 * pull / P * r + shown * shown)
     for i in range(gradient.size):
-        sees = 1.0 if observers[y, i] else 0.0
+        sees = 1.0 if game.observers[y, i] else 0.0
         first[i] = (game.saved[y, i] + sees * pull) * r
         second[i] = sees * bend
         gradient[i] -= first[i] + sees * shown
@@ -560,45 +510,29 @@ def add_label(game: Game, observers: Flags, y: int, work: Any) -> None:
 
 
 @seldom
-def step_size(game: Game, observers: Flags, dV: float, tau: float, decrement: float, free: bool, work: Any) -> float:
-    """The length of a Newton step: at most 1, feasible, and not far behind the minimum along it; 0 where none is."""
-    prices, seen, won, seen_step, won_step = (
-        work.labels[PRICES],
-        work.labels[SEEN],
-        work.labels[WON],
-        work.labels[SEEN_STEP],
-        work.labels[WON_STEP],
-    )
-    p, step = work.actions[PLAY], work.actions[STEP]
-    N, K = observers.shape[1], observers.shape[0]
-    size, total, room = 1.0, 0.0, 1.0
-    for i in range(N):
+def step_size(game: Game, dV: float, tau: float, decrement: float, free: bool, work: Any) -> float:
+    """Return the length of a Newton step: at most 1, feasible, and not far behind the minimum along it; or 0."""
+    labels, p, step = work.labels, work.actions[PLAY], work.actions[STEP]
+    size, total, room = barrier.longest_step(work), 0.0, 1.0
+    for i in range(p.size):
         total += step[i]
         room -= p[i]
-        if step[i] < 0.0:
-            size = min(size, 0.99 * p[i] / -step[i])
     if free and total > 0.0:
         size = min(size, 0.99 * room / total)
-    for y in range(K):
-        seen_step[y], won_step[y] = 0.0, dV
-        for i in range(N):
-            won_step[y] += step[i] * game.saved[y, i]
-            if observers[y, i]:
-                seen_step[y] += step[i]
-    for _ in range(60):
+    barrier.measure(game, step, dV, labels[barrier.SEEN_STEP], labels[barrier.SAVED_STEP])
+    for _ in range(barrier.LINE_STEPS):
         slope = tau * (dV if free else total) + (total / (room - size * total) if free else 0.0)
-        for i in range(N):
-            slope -= step[i] / (p[i] + size * step[i])
-        for y in range(K):
-            s, slack = prices[y], won[y] + size * won_step[y]
-            pull = won_step[y]
+        slope = barrier.add_slopes(work, size, slope)
+        for y in range(game.top.size):
+            s, pull = labels[PRICES, y], labels[barrier.SAVED_STEP, y]
+            slack = labels[barrier.SAVED, y] + size * pull
             if s > 0.0:
-                P = seen[y] + size * seen_step[y]
+                P = labels[barrier.SEEN, y] + size * labels[barrier.SEEN_STEP, y]
                 slack -= s / P
-                pull += s / P / P * seen_step[y]
-                slope -= seen_step[y] / P
+                pull += s / P / P * labels[barrier.SEEN_STEP, y]
+                slope -= labels[barrier.SEEN_STEP, y] / P
             slope = slope - pull / slack if slack > 0.0 else math.inf
         if slope <= 0.5 * decrement:
             return size
-        size *= 0.6
+        size *= barrier.SHORTER
     return 0.0

@@ -6,14 +6,15 @@ import functools
 from typing import Any
 
 from gappletron.base.checks import number
-from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan
-from gappletron.kernel.numerics import Floats, Row
+from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import seldom
 from gappletron.kernel.state import Layout, Scratch
-from gappletron.learners.exploration.minimax import ANY, Game, game_of, least_play, work_space, worst
-from gappletron.learners.exploration.rule import Exploration
+from gappletron.learners.exploration.barrier import work_space
+from gappletron.learners.exploration.minimax import ANY, Game, least_play, make_game, worst
+from gappletron.learners.exploration.rule import Exploration, Outlook
 
-__all__ = ["Optimised"]
+GOLDEN = 0.6180339887498949  # the golden section, (sqrt(5) - 1) / 2
 
 
 class Optimised(Exploration):
@@ -37,7 +38,6 @@ class Optimised(Exploration):
     caution: float = 0.1
 
     needs_stability = True
-    has_gamma = False
     uses_costs = True
 
     def check(self) -> None:
@@ -57,32 +57,21 @@ class Optimised(Exploration):
     def table(self, graph: FeedbackGraph) -> Game:
         return game_on(graph)
 
-    def prepare(
-        self,
-        state: Any,
-        plan: Plan,
-        loss: Any,
-        optimizer: Any,
-        memory: Any,
-        x: Row,
-        scores: Floats,
-        greedy: int,
-        work: Floats,
-    ) -> None:
-        loss.values_with(scores, greedy, work, state.losses)
-        stabilities(loss, optimizer, memory, x, scores, greedy, work, state.direction, state.room, state.prices)
+    def prepare(self, state: Any, plan: Plan, outlook: Outlook, loss: Any, scores: Floats, work: Floats) -> None:
+        loss.values_with(scores, outlook.greedy, work, state.losses)
+        price_labels(state, outlook, loss, scores, work)
         for y in range(scores.size):
             c = plan.table.top[y]
             state.losses[y] *= c
             state.prices[y] *= self.caution * max(c, c * c)  # at least the stability of c times the gradient
 
     def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
-        graph, game = plan.graph, plan.table
-        V = least_play(game, graph.observers, graph.revealing, state.losses, state.prices, greedy, 0.0, state.work, out)
+        game = plan.table
+        V = least_play(game, state.losses, state.prices, greedy, 0.0, state.work, out)
         if game.kind == ANY and V > 0.0:
-            V = worst(game, graph.observers, state.losses, state.prices, out)
+            V = worst(game, state.losses, state.prices, out)
             for a in (gap, 0.0):
-                V = better_mixture(graph, game, state.losses, state.prices, state.candidate, greedy, a, V, out)
+                V = better_mixture(state, plan, greedy, a, V, out)
         return max(0.0, V)
 
     def label_weight(self, plan: Plan, y: int) -> float:
@@ -91,106 +80,78 @@ class Optimised(Exploration):
 
 @functools.lru_cache(maxsize=32)
 def game_on(graph: FeedbackGraph) -> Game:
-    """What :class:`Optimised` needs to know of a graph."""
-    return game_of(graph.visible, graph.costs)
+    """Return what :class:`Optimised` needs to know of a graph."""
+    return make_game(graph.visible, graph.costs)
 
 
 @seldom
-def stabilities(
-    loss: Any,
-    optimizer: Any,
-    memory: Any,
-    x: Row,
-    scores: Floats,
-    greedy: int,
-    work: Floats,
-    direction: Floats,
-    room: Floats,
-    out: Floats,
-) -> None:
-    """S_t of the gradient of every label's loss.
+def price_labels(state: Any, outlook: Outlook, loss: Any, scores: Floats, work: Floats) -> None:
+    """Fill `state.prices` with S_t of the gradient of every label's loss.
 
     A share of a class is computed again only where the size of the derivative is not that of the label before. The
     gradients of hinges have two entries, and those of logistic losses for two labels differ in two: so there are O(K)
     shares, and all labels together cost O(nnz(x) K).
     """
-    sizes, shares = room[0], room[1]
+    sizes, shares, direction = state.room[0], state.room[1], state.direction
+    optimizer, memory = outlook.optimizer, outlook.memory
     K = scores.size
     for k in range(K):
         sizes[k] = 0.0
         shares[k] = 0.0
     for y in range(K):
-        loss.gradient_with(scores, greedy, y, work, direction)
+        loss.gradient_with(scores, outlook.greedy, y, work, direction)
         total = 0.0
         for k in range(K):
             size = abs(direction[k])
             if size > 0.0:
                 if size != sizes[k]:
                     sizes[k] = size
-                    shares[k] = optimizer.share(memory, x, k, size)
+                    shares[k] = optimizer.share(memory, outlook.x, k, size)
                 total += shares[k]
-        out[y] = optimizer.stability(memory, total)
+        state.prices[y] = optimizer.stability(memory, total)
 
 
 @seldom
-def better_mixture(
-    graph: GraphArrays,
-    game: Game,
-    losses: Floats,
-    prices: Floats,
-    p: Floats,
-    greedy: int,
-    gap: float,
-    V: float,
-    out: Floats,
-) -> float:
-    """The p of the rule TopUp with the best rate, if its V is less than that of `out`; the lower V.
+def better_mixture(state: Any, plan: Plan, greedy: int, gap: float, V: float, out: Floats) -> float:
+    """Put the p of the rule TopUp with the best rate in `out`, if its V is less; return the lower V.
 
     These are the mixtures ``(1-c) b + (c/rho) 1_S`` with ``b = (1-a) e_{y*} + (a/K) 1_[K]``, along which V is convex: a
     search by golden sections. With the gap a = 0 they are those of Algorithm 1. So the play is never worse than the two
     rules, not even by the accuracy of the solver.
     """
     low, high = 0.0, 1.0
-    found, best = mixture(graph, game, losses, prices, p, greedy, gap, 0.0), 0.0
+    found, best = mixture(state, plan, greedy, gap, 0.0), 0.0
     left, right = high - GOLDEN, low + GOLDEN
-    at_left, at_right = (
-        mixture(graph, game, losses, prices, p, greedy, gap, left),
-        mixture(graph, game, losses, prices, p, greedy, gap, right),
-    )
+    at_left, at_right = mixture(state, plan, greedy, gap, left), mixture(state, plan, greedy, gap, right)
     for _ in range(45):
         if at_left <= at_right:
             if at_left < found:
                 found, best = at_left, left
             high, right, at_right = right, left, at_left
             left = high - GOLDEN * (high - low)
-            at_left = mixture(graph, game, losses, prices, p, greedy, gap, left)
+            at_left = mixture(state, plan, greedy, gap, left)
         else:
             if at_right < found:
                 found, best = at_right, right
             low, left, at_left = left, right, at_right
             right = low + GOLDEN * (high - low)
-            at_right = mixture(graph, game, losses, prices, p, greedy, gap, right)
+            at_right = mixture(state, plan, greedy, gap, right)
     if not found < V:
         return V
-    mixture(graph, game, losses, prices, p, greedy, gap, best)
+    mixture(state, plan, greedy, gap, best)
     for i in range(out.size):
-        out[i] = p[i]
+        out[i] = state.candidate[i]
     return found
 
 
-GOLDEN = 0.6180339887498949
-"""The golden section, (sqrt(5) - 1) / 2."""
-
-
 @seldom
-def mixture(
-    graph: GraphArrays, game: Game, losses: Floats, prices: Floats, p: Floats, greedy: int, gap: float, c: float
-) -> float:
-    """V of ``p = (1-c) b + (c/rho) 1_S``."""
-    K, rho = losses.size, graph.dominating.size
+def mixture(state: Any, plan: Plan, greedy: int, gap: float, c: float) -> float:
+    """Return V of ``p = (1-c) b + (c/rho) 1_S``, which is left in `state.candidate`."""
+    graph, p = plan.graph, state.candidate
+    K, rho = state.losses.size, graph.dominating.size
     for i in range(p.size):
         p[i] = (1.0 - c) * (gap / K) if i < K else 0.0
     p[greedy] += (1.0 - c) * (1.0 - gap)
     for s in range(rho):
         p[graph.dominating[s]] += c / rho
-    return worst(game, graph.observers, losses, prices, p)
+    return worst(plan.table, state.losses, state.prices, p)

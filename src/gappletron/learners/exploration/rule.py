@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan
 from gappletron.kernel.numerics import Floats, Row
-from gappletron.kernel.pieces import Piece, compiled
+from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Layout
 
-__all__ = ["Exploration"]
+
+class Outlook(NamedTuple):
+    """What any rule may look at before the action: the optimizer with its state (`memory`), the row, and y*."""
+
+    optimizer: Any
+    memory: Any
+    x: Row
+    greedy: int
+
+
+@helper
+def mix_in_dominating(graph: GraphArrays, greedy: int, share: float, out: Floats) -> None:
+    """Fill `out` with p = (1 - share) e_{y*} + share/rho 1_S, with the dominating set S."""
+    for i in range(out.size):
+        out[i] = 0.0
+    out[greedy] = 1.0 - share
+    if share > 0.0:
+        rho = graph.dominating.size
+        for s in range(rho):
+            out[graph.dominating[s]] += share / rho
 
 
 class Exploration(Piece, abstract=True):
@@ -46,39 +65,20 @@ class Exploration(Piece, abstract=True):
     uses_costs: ClassVar[bool] = False
     """Whether a loss of the label, with this rule, minimises the costs of the graph."""
 
-    has_gamma: ClassVar[bool] = True
-    """Whether :meth:`tuned` sets anything."""
+    @property
+    def has_gamma(self) -> bool:
+        """Whether :meth:`tuned` sets anything: a field `gamma`."""
+        return "gamma" in self._fields
 
     @compiled
-    def prepare(
-        self,
-        state: Any,
-        plan: Plan,
-        loss: Any,
-        optimizer: Any,
-        memory: Any,
-        x: Row,
-        scores: Floats,
-        greedy: int,
-        work: Floats,
-    ) -> None:
+    def prepare(self, state: Any, plan: Plan, outlook: Outlook, loss: Any, scores: Floats, work: Floats) -> None:
         """Write into the state's scratch what :meth:`explore` needs to know beyond the gap; nothing by default.
 
-        `memory` is the state of the optimizer, and `work` what ``loss.gap_with`` has left there.
+        `work` is what ``loss.gap_with`` has left there.
         """
 
     @compiled
-    def appraise(
-        self,
-        state: Any,
-        plan: Plan,
-        optimizer: Any,
-        memory: Any,
-        x: Row,
-        estimates: Floats,
-        sharpness: float,
-        greedy: int,
-    ) -> None:
+    def appraise(self, state: Any, plan: Plan, outlook: Outlook, estimates: Floats, sharpness: float) -> None:
         """As :meth:`prepare`, for a learner that estimates how likely each label is; nothing by default.
 
         With costs the estimates are ``softmax(sharpness * scores)``.
@@ -104,7 +104,7 @@ class Exploration(Piece, abstract=True):
 
     def tuned(self, gamma: float) -> Exploration:
         """The same rule with another gamma; itself, where it has none."""
-        return self
+        return self.replace(gamma=gamma) if self.has_gamma else self
 
     def theorem_refusal(self, graph: FeedbackGraph) -> str | None:
         """Why the theorems do not apply to this rule on this graph, as the end of a sentence; None where they do.

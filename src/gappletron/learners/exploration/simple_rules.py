@@ -5,25 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gappletron.base.checks import number
-from gappletron.graphs.graph import GraphArrays, Plan
+from gappletron.graphs.graph import Plan
 from gappletron.kernel.numerics import Floats
-from gappletron.kernel.pieces import helper
 from gappletron.kernel.state import Field, Layout
-from gappletron.learners.exploration.rule import Exploration
-
-__all__ = ["BurnIn", "EpsilonGreedy", "Greedy"]
-
-
-@helper
-def mix_in_dominating(graph: GraphArrays, greedy: int, share: float, out: Floats) -> None:
-    """p = (1 - share) e_{y*} + share/rho 1_S, with the dominating set S."""
-    for i in range(out.size):
-        out[i] = 0.0
-    out[greedy] = 1.0 - share
-    if share > 0.0:
-        rho = graph.dominating.size
-        for s in range(rho):
-            out[graph.dominating[s]] += share / rho
+from gappletron.learners.exploration.rule import Exploration, mix_in_dominating
 
 
 class Greedy(Exploration):
@@ -32,8 +17,6 @@ class Greedy(Exploration):
     >>> Greedy()
     Greedy()
     """
-
-    has_gamma = False
 
     def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
         mix_in_dominating(plan.graph, greedy, 0.0, out)
@@ -51,8 +34,6 @@ class EpsilonGreedy(Exploration):
     """
 
     epsilon: float = 0.05
-
-    has_gamma = False
 
     def check(self) -> None:
         number(self.epsilon, "EpsilonGreedy's epsilon", least=0.0, most=1.0)
@@ -72,8 +53,6 @@ class BurnIn(Exploration):
     """
 
     rounds: float = 100.0
-
-    has_gamma = False
 
     def check(self) -> None:
         number(self.rounds, "BurnIn's rounds", least=0.0)

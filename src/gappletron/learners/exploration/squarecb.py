@@ -8,12 +8,11 @@ from typing import Any
 
 from gappletron.base.checks import number
 from gappletron.graphs.graph import FeedbackGraph, Plan
-from gappletron.kernel.numerics import Floats, Row
+from gappletron.kernel.numerics import Floats
 from gappletron.kernel.state import Field, Layout, Scratch
-from gappletron.learners.exploration.decision_estimation import Program, best_play, program_of, work_space
-from gappletron.learners.exploration.rule import Exploration
-
-__all__ = ["SquareCB"]
+from gappletron.learners.exploration.barrier import work_space
+from gappletron.learners.exploration.decision_estimation import Program, best_play, make_program
+from gappletron.learners.exploration.rule import Exploration, Outlook
 
 
 class SquareCB(Exploration):
@@ -34,7 +33,6 @@ class SquareCB(Exploration):
     scale: float = 10.0
 
     needs_estimates = True
-    has_gamma = False
 
     def check(self) -> None:
         number(self.scale, "SquareCB's scale", least=0.0)
@@ -46,17 +44,7 @@ class SquareCB(Exploration):
     def table(self, graph: FeedbackGraph) -> Program:
         return program_on(graph)
 
-    def appraise(
-        self,
-        state: Any,
-        plan: Plan,
-        optimizer: Any,
-        memory: Any,
-        x: Row,
-        estimates: Floats,
-        sharpness: float,
-        greedy: int,
-    ) -> None:
+    def appraise(self, state: Any, plan: Plan, outlook: Outlook, estimates: Floats, sharpness: float) -> None:
         program, gaps = plan.table, state.gaps
         least = math.inf
         for i in range(gaps.size):
@@ -72,7 +60,7 @@ class SquareCB(Exploration):
             gaps[i] = gamma * (gaps[i] - least)
 
     def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
-        best_play(plan.table, plan.graph.observers, state.gaps, state.work, out)
+        best_play(plan.table, state.gaps, state.work, out)
         return 1.0 - out[greedy]
 
     def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
@@ -81,5 +69,5 @@ class SquareCB(Exploration):
 
 @functools.lru_cache(maxsize=32)
 def program_on(graph: FeedbackGraph) -> Program:
-    """What :class:`SquareCB` needs to know of a graph."""
-    return program_of(graph.visible, graph.costs)
+    """Return what :class:`SquareCB` needs to know of a graph."""
+    return make_program(graph.visible, graph.costs)
