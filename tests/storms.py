@@ -812,7 +812,7 @@ def interrupted_compiling(strikes, seed):
     """Strikes while a function is compiled: they wait for the compiler, and what it made works."""
     rng = np.random.default_rng(seed)
     for number in range(strikes):
-        made = {}
+        made = {"__name__": __name__}
         exec(f"def added(values):\n    return values[0] + {number}.0\n", made)  # a function that is not compiled yet
         values = np.ones(2)
         with lightning() as strike_after, contextlib.suppress(Struck):
