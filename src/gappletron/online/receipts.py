@@ -250,13 +250,22 @@ class Receipts:
         """The receipts that wait, oldest first; never more than may wait, also before the oldest has expired."""
         return self._select(WAITING)[-self.limit :]
 
+    @property
+    def last_expired(self) -> list[int]:
+        """The last serial numbers that expired, as many as may wait; with those that are about to."""
+        going = [*self._select(EXPIRED), *self._select(WAITING)[: -self.limit]]
+        return list(dict.fromkeys([*self.expired, *(receipt.serial for receipt in going)]))[-self.limit :]
+
     def _select(self, status: int) -> list[Receipt]:
+        if self.is_settled:  # quick, since a model may have a million of them
+            return list(self.pending.values()) if status == WAITING else []
         return [receipt for receipt in self.pending.values() if receipt.turn.status == status]
 
     def copy(self) -> Receipts:
         """Return a copy that shares nothing that changes."""
         copied = Receipts(self.session.first, *self.limits)
-        copied.session, copied.past, copied.expired = self.session, self.past.copy(), self.expired.copy()
+        copied.session, copied.past = self.session, self.past.copy()
+        copied.expired = OrderedDict.fromkeys(self.last_expired)
         for receipt in self.waiting:
             copied.add(Receipt(receipt.session, receipt.serial, receipt.turn.copy(), receipt.time))
         return copied
