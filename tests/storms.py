@@ -51,6 +51,7 @@ from gappletron.online import events
 from gappletron.online.folder import FolderStore, read_groups
 from gappletron.paper.store import Outcome, Result, Store, read_results
 from gappletron.paper.sweeps import selected
+from gappletron.play import player_files
 from gappletron.service.client import Client
 
 
@@ -204,7 +205,7 @@ def check_log(place, acted, learned, pending=50):
         undisturbed = Online("gapsmh", graph, 6, seed=7, pending=pending, monitor=True)
         receipts, fed = {}, []
         for group in read_groups(place):
-            for event in events.events_of(group.events):
+            for event in events.unpack_events(group.events):
                 if isinstance(event, events.Decided):
                     receipt = receipts[event.round] = undisturbed.act((event.features.indices, event.features.values))
                     assert receipt.action == rows[ids[event.round]]["action"]
@@ -222,12 +223,28 @@ def raise_struck(_):
     raise Struck
 
 
-def at_every_moment(make, call, strike=raise_struck, files=("online.py", "player.py", "inputs.py", "engine.py")):
+FILES = (
+    "model.py",
+    "access.py",
+    "transitions.py",
+    "journal.py",
+    "receipts.py",
+    "player.py",
+    "engine.py",
+    "draws.py",
+    "turns.py",
+    "vectors.py",
+)
+"""The files of the library in which a round is played."""
+
+
+def at_every_moment(make, call, strike=raise_struck, files=FILES):
     """Call with a new thing again and again, each time struck one moment later, until no moment is left; after each
     call the thing, and whether it was struck. A strike calls a function with the thing, by default one that raises.
 
     Python runs signal handlers when a function is entered, after calls and at the ends of loops. A trace function that
-    strikes at the next instruction meets all of these moments in these files, one after the other.
+    strikes at the next instruction meets all of these moments in these files, one after the other. Where signals are
+    held back no handler runs, so there is no moment.
     """
     moment, struck = 0, True
     while struck:
@@ -240,6 +257,8 @@ def at_every_moment(make, call, strike=raise_struck, files=("online.py", "player
 def _struck_at(moment, thing, call, strike, files):
     left = [moment]
     last = {}
+    handler = signal.getsignal(signal.SIGINT)
+    assert callable(handler), "nothing can be held back where SIGINT is ignored"
 
     def trace(frame, event, _):
         if Path(frame.f_code.co_filename).name not in files:
@@ -247,7 +266,8 @@ def _struck_at(moment, thing, call, strike, files):
         frame.f_trace_opcodes = True
         if event == "opcode":
             before, last[frame] = last.get(frame), frame.f_lasti
-            if before is not None and _is_moment(frame.f_code, before, frame.f_lasti):
+            is_moment = before is not None and _is_moment(frame.f_code, before, frame.f_lasti)
+            if is_moment and signal.getsignal(signal.SIGINT) is handler:
                 left[0] -= 1
                 if left[0] == -1:
                     sys.settrace(None)
@@ -289,7 +309,7 @@ def interrupted_rounds(strikes, seed, learner="gapsmh", graph=None):
     effects, struck = [], {"act": 0, "learn": 0}
 
     def check():
-        assert not model._lock._is_owned(), "a lock that is never released"
+        assert not model._access.lock._is_owned(), "a lock that is never released"
 
     with lightning() as strike_after:
         while sum(struck.values()) < strikes:
@@ -331,7 +351,7 @@ def interrupted_rounds(strikes, seed, learner="gapsmh", graph=None):
             receipt = next(receipt for receipt in again.pending if receipt.serial == effect[1])
             again.learn(receipt, effect[2])
     assert [receipt.serial for receipt in again.pending] == [receipt.serial for receipt in model.pending]
-    (about, arrays), (told, others) = model._player.snapshot(), again._player.snapshot()
+    (about, arrays), (told, others) = player_files.describe(model._player), player_files.describe(again._player)
     assert about == told
     assert {name: array.tobytes() for name, array in arrays.items()} == {
         name: array.tobytes() for name, array in others.items()
@@ -366,7 +386,7 @@ def interrupted_follows(strikes, seed, learner="gapsmh", graph=None, folder=None
             strike_after(0)
         except Struck:
             struck[kind] += 1
-        assert not model._lock._is_owned(), "a lock that is never released"
+        assert not model._access.lock._is_owned(), "a lock that is never released"
 
     with lightning() as strike_after:
         while sum(struck.values()) < strikes or min(struck.values()) == 0:
@@ -403,8 +423,8 @@ def interrupted_follows(strikes, seed, learner="gapsmh", graph=None, folder=None
     if folder is not None:
         model.act(rows[0])  # what an interrupted call has done is stored with the next one
         again.act(rows[0])
-        model._journal.wait()
-        model._journal.store.close()
+        model._access.journal.wait()
+        model._access.journal.store.close()
         for replay in ("first", "last"):
             found = Online.from_journal(folder, replay=replay)
             assert found.differences(model) == []
@@ -460,7 +480,7 @@ def flipped_bytes(count, seed):
 
 def _contents(model):
     """All that a model is, but for the session that a loaded copy starts."""
-    header, arrays = model._parts.snapshot()
+    header, arrays = model._contents.describe()
     del header["sessions"]
     ids = [receipt.id for receipt in model.pending]
     return header, ids, {name: array.tobytes() for name, array in arrays.items()}
@@ -699,7 +719,10 @@ def interrupted_looks(strikes, seed):
     for row in rows:
         receipt = model.act(row)
         model.learn(receipt, receipt.action)
-    wanted, about = (model.predict_many(rows), model.probabilities(rows).tobytes()), model._player.snapshot()
+    wanted, about = (
+        (model.predict_many(rows), model.probabilities(rows).tobytes()),
+        player_files.describe(model._player),
+    )
     struck = 0
     with lightning() as strike_after:
         while struck < strikes:
@@ -710,9 +733,9 @@ def interrupted_looks(strikes, seed):
                 strike_after(0)
             except Struck:
                 struck += 1
-            assert not model._lock._is_owned()
+            assert not model._access.lock._is_owned()
     assert (model.predict_many(rows), model.probabilities(rows).tobytes()) == wanted
-    assert model._player.snapshot()[0] == about[0]
+    assert player_files.describe(model._player)[0] == about[0]
 
 
 def interrupted_parsing(strikes, seed, folder):
@@ -789,7 +812,7 @@ def interrupted_compiling(strikes, seed):
     """Strikes while a function is compiled: they wait for the compiler, and what it made works."""
     rng = np.random.default_rng(seed)
     for number in range(strikes):
-        made = {}
+        made = {"__name__": __name__}
         exec(f"def added(values):\n    return values[0] + {number}.0\n", made)  # a function that is not compiled yet
         values = np.ones(2)
         with lightning() as strike_after, contextlib.suppress(Struck):
@@ -867,7 +890,7 @@ def random_calls(calls, seed, learner, graph, limit, folder):
     waiting, learned, refused = {}, [], 0
 
     def bits():
-        header, arrays = model._parts.snapshot()
+        header, arrays = model._contents.describe()
         return repr(header), tuple(array.tobytes() for array in arrays.values())
 
     def refuses(call, *arguments):
@@ -988,8 +1011,8 @@ def _random_change(model, rng, limit):
 
 def crash(model):
     """What a kill leaves of a model with a journal: the files as they are, the lock free."""
-    model._journal.wait()
-    model._journal.store.close()
+    model._access.journal.wait()
+    model._access.journal.store.close()
 
 
 def shared_journal(seed, folder, threads=4, seconds=0.5):
@@ -1050,7 +1073,7 @@ def shared_journal(seed, folder, threads=4, seconds=0.5):
         assert len(rows) == model.rounds
         assert {name: rows[name]["action"] for name in acted} == acted
         assert {name: rows[name]["label"] for name in learned} == learned
-        logged = [event for group in read_groups(folder) for event in events.events_of(group.events)]
+        logged = [event for group in read_groups(folder) for event in events.unpack_events(group.events)]
         fed = [event.round for event in logged if isinstance(event, events.Fed)]
         assert len(set(fed)) == len(fed)
         for replay in ("first", "last"):

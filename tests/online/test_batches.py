@@ -189,7 +189,7 @@ def test_a_batch_from_the_journal(tmp_path):
         for x in pairs_of(more):
             twin.act(x)
         weights, waiting = model.weights.copy(), [receipt.id for receipt in model.pending]
-        model._journal.close()  # as after a kill: no snapshot
+        model._access.journal.close()  # as after a kill: no snapshot
         with contextlib.suppress(UserError):
             model.close()
     with Online.open(tmp_path / "m", **options) as again:

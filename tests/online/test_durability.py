@@ -146,7 +146,7 @@ def test_what_was_acknowledged_survives_failed_synchronisations_and_a_power_fail
 
 def to_the_end_of_a_segment(model):
     """Play until the next event begins a segment; the ids of the receipts."""
-    store, found = model._journal.store, [model.act(np.ones(3)).id]
+    store, found = model._access.journal.store, [model.act(np.ones(3)).id]
     while store._tail.offset < store.segment_bytes:
         found.append(model.act(np.ones(3)).id)
     return found
@@ -182,7 +182,7 @@ def test_no_snapshot_follows_a_log_that_could_not_be_synchronised(tmp_path, monk
             model.checkpoint()
     with pytest.raises(UserError, match="could not be written"):
         model.checkpoint()  # now the system would say that all is well
-    assert model._journal.store.snapshots() == [0]
+    assert model._access.journal.store.snapshots() == [0]
     storms.crash(model)
 
 
@@ -277,7 +277,7 @@ def test_every_write_of_a_journal_flushes_the_drive(tmp_path, monkeypatch):
     mac.__dict__.update({name: getattr(files.fcntl, name) for name in ("flock", "LOCK_EX", "LOCK_NB")})
     monkeypatch.setattr(files, "fcntl", mac)
     model.act(np.ones(3))
-    assert mac.calls == [(model._journal.store._tail.descriptor, 51)]
+    assert mac.calls == [(model._access.journal.store._tail.descriptor, 51)]
     model.checkpoint()
     assert len(mac.calls) == 4  # the log, the snapshot, and the folder with its name
     model.close()
@@ -291,7 +291,7 @@ def test_calls_that_do_not_fit_into_one_group_make_several(tmp_path, monkeypatch
     threads, receipts = [], [model.act(np.ones(3))]
     groups = len(list(read_groups(tmp_path / "journal")))
     monkeypatch.setattr(FolderStore, "group_limit", 400)
-    with model._journal._writing:  # the disk is busy: their events collect
+    with model._access.journal._writing:  # the disk is busy: their events collect
         for _ in range(6):
             threads.append(threading.Thread(target=lambda: receipts.append(model.act(np.ones(3)))))
             threads[-1].start()
@@ -391,7 +391,7 @@ def _close_while_others_write(folder, durability, number):
     fed = [
         event.round
         for group in read_groups(folder)
-        for event in events.events_of(group.events)
+        for event in events.unpack_events(group.events)
         if isinstance(event, events.Fed)
     ]
     assert len(set(fed)) == len(fed)
@@ -471,7 +471,7 @@ def test_follow_struck_at_every_moment():
     played = 0
     follow = lambda model: model.follow(np.full(3, 2.0), *decision)  # noqa: E731
     for model, _ in storms.at_every_moment(make, follow, files=("online.py", "journal.py")):
-        assert not model._lock._is_owned()
+        assert not model._access.lock._is_owned()
         (waiting,) = model.pending
         played += waiting.serial == 1
         assert waiting.serial == model.rounds - 1
@@ -482,7 +482,7 @@ def test_follow_struck_at_every_moment():
         assert set(copy.differences(model)) <= {"watch.curve"}  # it has the times of the rounds
         again = Online.open(stores[0])
         assert again.differences(model) == []
-        logged = [each for group in stores[0].groups() for each in events.events_of(group.events)]
+        logged = [each for group in stores[0].groups() for each in events.unpack_events(group.events)]
         assert sum(isinstance(each, events.Decided) for each in logged) == model.rounds
     assert played > 10
 
@@ -495,7 +495,7 @@ def test_a_probability_that_was_rounded_above_1_can_be_read_again(tmp_path):
     group = store._groups[-1]
     logged = [
         each._replace(probabilities=above) if isinstance(each, events.Decided) else each
-        for each in events.events_of(group.events)
+        for each in events.unpack_events(group.events)
     ]
     store._groups[-1] = group._replace(events=b"".join(each.to_bytes() for each in logged))
     with pytest.warns(UserWarning, match="those of the log were kept"):
@@ -522,14 +522,14 @@ def test_a_process_that_goes_to_another_folder_writes_to_the_same_journal(tmp_pa
 @pytest.mark.filterwarnings("ignore")
 def test_a_fork_while_another_thread_closes_the_journal_leaves_no_lock_behind(tmp_path):
     model = opened(tmp_path / "journal")
-    os.close(model._journal.store._lock)  # between two steps of close(): the descriptor is closed, and known as open
+    os.close(model._access.journal.store._lock)  # between two steps of close(): the descriptor is closed, and known as open
     child = os.fork()
     if child == 0:
         signal.alarm(20)
-        free = not forks._one_at_a_time.locked() and not model._lock._is_owned()
+        free = not forks._one_at_a_time.locked() and not model._access.lock._is_owned()
         os._exit(7 if free else 8)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    model._journal.store._lock = None
+    model._access.journal.store._lock = None
     storms.crash(model)
 
 

@@ -49,8 +49,8 @@ def rows(seed=0, features=5):
 
 def crash(model):
     """What a kill leaves: the files as they are, the lock free."""
-    model._journal.wait()
-    model._journal.store.close()
+    model._access.journal.wait()
+    model._access.journal.store.close()
 
 
 def feedback(receipt, label):
@@ -141,7 +141,7 @@ def test_every_kind_of_event_is_replayed(tmp_path, extra):
     with pytest.raises(UserError, match="has expired"):
         again.learn(f"{receipt.session}-2", "ham")
     again.close()
-    kinds = {type(event) for group in read_groups(tmp_path / "journal") for event in events.events_of(group.events)}
+    kinds = {type(event) for group in read_groups(tmp_path / "journal") for event in events.unpack_events(group.events)}
     assert kinds == set(events.KIND_OF) - (set() if extra else {events.Grown})
 
 
@@ -270,7 +270,7 @@ class Crashes(RuleBasedStateMachine):
         crash(self.model)
         last = max(self.folder.glob("log-*.gap"))
         with last.open("ab") as file:  # what a kill in the middle of a write leaves
-            file.write(folders.framed(Group(self.model._journal.store.count, 1, b"x" * 40))[:torn])
+            file.write(folders.framed(Group(self.model._access.journal.store.count, 1, b"x" * 40))[:torn])
         self.model = self.opened()
 
     @rule(room=st.integers(0, 150))
@@ -393,7 +393,7 @@ def test_a_folder_that_is_open_is_refused(tmp_path):
 
 def test_a_start_that_was_interrupted_begins_again(tmp_path):
     store = FolderStore(tmp_path / "journal")
-    store.put_snapshot(0, "gappletron.Online", *Online("gapsmh", GRAPH, 5)._parts.snapshot())  # the settings come last
+    store.put_snapshot(0, "gappletron.Online", *Online("gapsmh", GRAPH, 5)._contents.describe())  # the settings come last
     store.close()
     again = opened(tmp_path / "journal")
     assert again.rounds == 0
@@ -524,8 +524,8 @@ def test_a_snapshot_that_fails_does_not_stop_the_model(tmp_path, monkeypatch):
     model = opened(tmp_path / "journal", durability="os", snapshot_every=3)
     monkeypatch.setattr(FolderStore, "put_snapshot", lambda *_: (_ for _ in ()).throw(UserError("no room")))
     play(model, rows(), 10)
-    model._journal.wait()
-    assert model._journal.background_error == "no room"
+    model._access.journal.wait()
+    assert model._access.journal.background_error == "no room"
     crash(model)
     monkeypatch.undo()
     again = Online.open(tmp_path / "journal")
@@ -568,7 +568,7 @@ def test_a_journal_struck_at_every_moment(tmp_path, call):
     moments = 0
     for model, _ in storms.at_every_moment(make, strike, files=files):
         moments += 1
-        assert not model._lock._is_owned()
+        assert not model._access.lock._is_owned()
         with contextlib.suppress(UserError):  # it may not wait any more
             model.learn(model.pending[-1], UNSEEN)
         model.act(np.ones(5))
@@ -636,17 +636,17 @@ def test_threads_share_writes_and_nothing_is_lost(tmp_path, monkeypatch):
 
 def test_what_is_held_is_written_together_or_not_at_all(tmp_path):
     model = opened(tmp_path / "journal")
-    before = model._journal.store.count
+    before = model._access.journal.store.count
     with model.hold():
         receipt = model.act(np.ones(5))
         model.learn(receipt, feedback(receipt, "ham"))
         model.remember("key", b"", b"answer")
         model.commit()
-        assert model._journal.store.count == before
+        assert model._access.journal.store.count == before
     copied = shutil.copytree(tmp_path / "journal", tmp_path / "copy")
     model.commit()
     last = list(read_groups(tmp_path / "journal"))[-1]
-    names = [type(event).__name__ for event in events.events_of(last.events)]
+    names = [type(event).__name__ for event in events.unpack_events(last.events)]
     assert names == ["GraphMade", "Decided", "Fed", "Answered"]
     lost = Online.from_journal(copied)
     assert (lost.rounds, lost.recall("key", b"")) == (0, None)
@@ -761,7 +761,7 @@ def test_compacted_rows_are_hashes_and_are_not_replayed(tmp_path, kind):
     kept = [
         not event.features.digest
         for group in store.groups()
-        for event in events.events_of(group.events)
+        for event in events.unpack_events(group.events)
         if isinstance(event, events.Decided)
     ]
     assert len(kept) == 60
@@ -785,7 +785,7 @@ def test_a_store_in_memory_does_the_same(tmp_path):
     model, plain_model = opened(store, snapshot_every=9), Online("gapsmh", GRAPH, 5, seed=3, monitor=True)
     play(model, rows(), 20)
     play(plain_model, rows(), 20)
-    model._journal.wait()
+    model._access.journal.wait()
     again = Online.open(store)
     same(again, plain_model)
     with pytest.raises(UserError, match="write them in order"):
@@ -807,16 +807,16 @@ def test_events_survive_as_bytes_and_damaged_bytes_are_noticed():
         events.Answered(1.0, "clé", b"f", b"answer"),
     ]
     data = b"".join(event.to_bytes() for event in some)
-    assert repr(list(events.events_of(data))) == repr(some)
+    assert repr(list(events.unpack_events(data))) == repr(some)
     shorter = events.without_features(data)
-    hashed = [event for event in events.events_of(shorter) if isinstance(event, events.Decided | events.Taught)]
+    hashed = [event for event in events.unpack_events(shorter) if isinstance(event, events.Decided | events.Taught)]
     assert len({event.features.digest for event in hashed} - {b""}) == 1  # of the same row
     assert events.without_features(shorter) == shorter
     for cut in range(1, len(data)):
         with contextlib.suppress(Damaged):
-            list(events.events_of(data[:cut]))
+            list(events.unpack_events(data[:cut]))
     with pytest.raises(Damaged):
-        list(events.events_of(data[:-1]))
+        list(events.unpack_events(data[:-1]))
 
 
 def test_decisions_of_other_versions_keep_their_logged_probabilities(tmp_path):
@@ -825,7 +825,7 @@ def test_decisions_of_other_versions_keep_their_logged_probabilities(tmp_path):
     model.act(np.ones(5))
     group = store._groups[-1]
     changed = []
-    for event in events.events_of(group.events):
+    for event in events.unpack_events(group.events):
         if isinstance(event, events.Decided):
             event = event._replace(action=1, probabilities=np.array([0.2, 0.5, 0.3]))  # noqa: PLW2901
         changed.append(event.to_bytes())
@@ -1087,7 +1087,7 @@ def test_events_that_no_model_wrote_are_refused(change):
     group = store._groups[-1]
     changed = [
         event._replace(**change) if isinstance(event, events.Decided) else event
-        for event in events.events_of(group.events)
+        for event in events.unpack_events(group.events)
     ]
     store._groups[-1] = group._replace(events=b"".join(event.to_bytes() for event in changed))
     with pytest.raises(UserError, match="does not fit those before it"):
@@ -1164,8 +1164,8 @@ def test_a_write_that_fails_meanwhile_does_not_refuse_the_middle_of_a_hold(tmp_p
 
         with model.hold():
             receipt = model.act(np.ones(5))
-            monkeypatch.setattr(model._journal.store, "append", fail)
-            model._journal._is_stuck = True
+            monkeypatch.setattr(model._access.journal.store, "append", fail)
+            model._access.journal._is_stuck = True
             model.remember("key", b"request", receipt.id.encode())
         with pytest.raises(UserError, match="no room"):
             model.commit()

@@ -35,6 +35,8 @@ class Access:
         self.contents = contents
         self.journal: Journal | None = None
         self.lock = threading.RLock()  # reentrant: a signal handler may save in the middle of a call
+        self.is_changing = False
+        """Whether a change is being made; a handler that raises leaves it False."""
         self._held_by: int | None = None
         self._process = os.getpid()
 
@@ -53,7 +55,7 @@ class Access:
 
     def check_outside(self) -> None:
         """Refuse a change in the middle of another one, unless a block of :meth:`hold` is all that is around it."""
-        if self.is_inside and self._held_by != threading.get_ident():
+        if self.is_inside and (self.is_changing or self._held_by is None):
             raise UserError(
                 "the model is in the middle of another call, which a signal handler has interrupted (or an x that runs "
                 "code of its own): there, it may be saved and looked at; act, learn, teach, forget, grow or add a "
@@ -154,6 +156,7 @@ class Access:
             contents, journal = self.contents, self.journal
             assert journal is not None
             contents.receipts.settle()
+            transitions.expire_overdue(contents, time.time(), journal)  # an interrupted call may not have come to it
             self.publish()
             at, rounds = journal.begin_part(), contents.player.rounds
             contents.marks.append((at, rounds))
@@ -187,9 +190,13 @@ def changing(method: Callable[Concatenate[M, P], T]) -> Callable[Concatenate[M, 
         access.check_outside()
         access.check_process()
         with access.lock:
-            access.settle()
-            result = method(self, *args, **kwargs)
-            access.publish()
+            access.is_changing = True
+            try:
+                access.settle()
+                result = method(self, *args, **kwargs)
+                access.publish()
+            finally:
+                access.is_changing = False
         access.acknowledge()
         return result
 

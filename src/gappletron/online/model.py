@@ -189,7 +189,8 @@ class Online:
     @property
     def waiting(self) -> int:
         """How many receipts wait for feedback: the length of :attr:`pending`, without making it."""
-        return len(self._receipts.pending)
+        receipts = self._receipts
+        return min(len(receipts.pending), receipts.limit) if receipts.is_settled else len(self.pending)
 
     @property
     def pending_limits(self) -> tuple[int, int, float | None]:

@@ -216,7 +216,7 @@ class Receipts:
     :param age: for how many seconds each may wait; None for any time.
 
     A receipt is put here before its round is played, and removed after it was learned from, so :attr:`pending` may hold
-    one that a signal handler has left: its record says so, and then :attr:`count` is not the number of entries.
+    one that a signal handler has left: its record says so, and then :attr:`is_settled` is False.
 
     >>> receipts = Receipts(0, 10, 1000, None)
     >>> len(receipts.waiting), receipts.session.first
@@ -228,7 +228,9 @@ class Receipts:
         self.pending: OrderedDict[int, Receipt] = OrderedDict()
         self.expired: OrderedDict[int, None] = OrderedDict()
         """The last serial numbers that expired, as many as may wait."""
-        self.count = self.nbytes = 0
+        self.nbytes = 0
+        self.is_settled = True
+        """Whether nothing is coming or going: each change begins by setting it to False."""
         self.session = Session.begin(first)
         self.past: dict[str, Session] = {}
 
@@ -246,12 +248,24 @@ class Receipts:
     @property
     def waiting(self) -> list[Receipt]:
         """The receipts that wait, oldest first; never more than may wait, also before the oldest has expired."""
-        return [receipt for receipt in self.pending.values() if receipt.turn.status == WAITING][-self.limit :]
+        return self._select(WAITING)[-self.limit :]
+
+    @property
+    def last_expired(self) -> list[int]:
+        """The last serial numbers that expired, as many as may wait; with those that are about to."""
+        going = [*self._select(EXPIRED), *self._select(WAITING)[: -self.limit]]
+        return list(dict.fromkeys([*self.expired, *(receipt.serial for receipt in going)]))[-self.limit :]
+
+    def _select(self, status: int) -> list[Receipt]:
+        if self.is_settled:  # quick, since a model may have a million of them
+            return list(self.pending.values()) if status == WAITING else []
+        return [receipt for receipt in self.pending.values() if receipt.turn.status == status]
 
     def copy(self) -> Receipts:
         """Return a copy that shares nothing that changes."""
         copied = Receipts(self.session.first, *self.limits)
-        copied.session, copied.past, copied.expired = self.session, self.past.copy(), self.expired.copy()
+        copied.session, copied.past = self.session, self.past.copy()
+        copied.expired = OrderedDict.fromkeys(self.last_expired)
         for receipt in self.waiting:
             copied.add(Receipt(receipt.session, receipt.serial, receipt.turn.copy(), receipt.time))
         return copied
@@ -260,29 +274,41 @@ class Receipts:
 
     def settle(self) -> None:
         """Bring to its end what a signal handler has interrupted: what waits is what the records say."""
-        if self.count != len(self.pending):
-            self.pending = OrderedDict((receipt.serial, receipt) for receipt in self.waiting)
+        if not self.is_settled:
+            self._note_expired(self._select(EXPIRED))
+            self.pending = OrderedDict((receipt.serial, receipt) for receipt in self._select(WAITING))
             self.nbytes = sum(receipt.turn.record.nbytes for receipt in self.pending.values())
-            self.count = len(self.pending)
+            self.is_settled = True
+
+    def begin(self, receipt: Receipt) -> None:
+        """Hold a receipt whose round is about to be played."""
+        self.is_settled = False
+        self.pending[receipt.serial] = receipt
 
     def add(self, *receipts: Receipt) -> None:
         """Let receipts whose rounds were played wait; they may be in :attr:`pending` already."""
+        self.is_settled = False
         for receipt in receipts:
             self.pending[receipt.serial] = receipt
             self.nbytes += receipt.turn.record.nbytes
-        self.count = len(self.pending)
+        self.is_settled = True
 
     def remove(self, receipt: Receipt) -> None:
-        """Let a receipt wait no more; its record has said so before."""
+        """Let a receipt wait no more; its record has said so before, after `is_settled` was set to False."""
         self.pending.pop(receipt.serial, None)
         self.nbytes -= receipt.turn.record.nbytes
-        self.count = len(self.pending)
+        self.is_settled = True
 
     def expire(self, receipt: Receipt) -> None:
         """Let a receipt expire."""
+        self.is_settled = False
         receipt.turn.status = EXPIRED
-        self.expired[receipt.serial] = None
+        self._note_expired([receipt])
         self.remove(receipt)
+
+    def _note_expired(self, receipts: list[Receipt]) -> None:
+        """Remember the serial numbers of receipts that have expired; may be interrupted, and called again."""
+        self.expired.update((receipt.serial, None) for receipt in receipts)
         while len(self.expired) > self.limit:
             self.expired.popitem(last=False)
 

@@ -116,7 +116,7 @@ class Contents:
             "graphs": graphs,
             "marks": list(self.marks),
         }
-        return header, arrays | {"expired": np.array(list(receipts.expired), np.int64)}
+        return header, arrays | {"expired": np.array(receipts.last_expired, np.int64)}
 
     def compare(self) -> dict[str, Any]:
         """Return everything that the model is, by name; times and sessions, in which equal models differ, are left

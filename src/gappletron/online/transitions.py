@@ -45,13 +45,16 @@ def decide(
         turn = (
             player.new_turn(vector, here) if followed is None else player.new_following_turn(vector, followed[1], here)
         )
-        receipt = receipts.pending[serial] = Receipt(receipts.session.name, serial, turn, now)
+        receipt = Receipt(receipts.session.name, serial, turn, now)
+        receipts.begin(receipt)
         if journal is not None:
             journal.add(DecisionEntry(receipt, vector, version, followed is not None))
         if followed is None:
             played = player.draw(turn, vector, serial)
         else:
             played = player.draw_following(turn, vector, followed[0], serial)
+        if not played:
+            del receipts.pending[serial]
     receipts.add(receipt)
     return receipt
 
@@ -77,6 +80,7 @@ def learn(model: Contents, receipt: Receipt, label: int, now: float, journal: Jo
     """Take in the feedback of a waiting receipt: the position of the label, or -1 where the graph hid it."""
     if journal is not None:
         journal.add(FeedbackEntry(receipt, LEARNED, Fed(receipt.serial, now, label)))
+    model.receipts.is_settled = False
     model.player.learn(receipt.turn, label)
     model.receipts.remove(receipt)
 
@@ -97,6 +101,7 @@ def forget(model: Contents, receipt: Receipt, now: float, journal: Journal | Non
     """Stop waiting for the feedback of a receipt."""
     if journal is not None:
         journal.add(FeedbackEntry(receipt, FORGOTTEN, Fed(receipt.serial, now, FORGOTTEN_LABEL)))
+    model.receipts.is_settled = False
     receipt.turn.status = FORGOTTEN
     model.receipts.remove(receipt)
 
