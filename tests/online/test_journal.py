@@ -393,7 +393,9 @@ def test_a_folder_that_is_open_is_refused(tmp_path):
 
 def test_a_start_that_was_interrupted_begins_again(tmp_path):
     store = FolderStore(tmp_path / "journal")
-    store.put_snapshot(0, "gappletron.Online", *Online("gapsmh", GRAPH, 5)._contents.describe())  # the settings come last
+    store.put_snapshot(
+        0, "gappletron.Online", *Online("gapsmh", GRAPH, 5)._contents.describe()
+    )  # the settings come last
     store.close()
     again = opened(tmp_path / "journal")
     assert again.rounds == 0
@@ -1013,7 +1015,7 @@ def test_the_events_of_a_batch_are_those_of_its_rows():
     indptr, indices = np.cumsum([0, *sizes]), np.arange(5, dtype=np.int32)
     values, decisions = rng.normal(size=5), rng.random((3, 5))
     singles = [
-        events.packed_decision(2.5, 77, 0, size, indices[a : a + size].tobytes() + values[a : a + size].tobytes(), row)
+        events.pack_decision(2.5, 77, 0, size, indices[a : a + size].tobytes() + values[a : a + size].tobytes(), row)
         for a, size, row in zip(indptr.tolist(), sizes, [row.tobytes() for row in decisions], strict=False)
     ]
     assert events.packed_decisions(2.5, 77, indptr, indices, values, decisions) == b"".join(singles)

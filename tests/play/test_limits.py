@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from scipy.stats import chisquare
 
 from gappletron import Budget, FeedbackGraph, Limits, Monitor, Player, UserError, interpreted
-from gappletron.data.stream import frozen
+from gappletron.data.stream import make_chunk
 from gappletron.play.limits import Clock, NoLimits, pace
 from problems import GRAPHS, random_graph, small_stream
 
@@ -20,7 +20,7 @@ CASES = {**GRAPHS, "random": random_graph(RNG, 4), "random with extra actions": 
 
 def chunk_of(X, y):
     rows = csr_matrix(X)
-    return frozen(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.copy(), y.astype(np.int64))
+    return make_chunk(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.copy(), y.astype(np.int64))
 
 
 # ------------------------------------------------------------------------------------------------- the least propensity

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 import naive_monitor as naive
 from gappletron import FeedbackGraph, Limits, Monitor, Online, Player, UserError, Watch, interpreted
-from gappletron.data.stream import frozen
+from gappletron.data.stream import make_chunk
 from gappletron.play.watch import bound_total
 from problems import GRAPHS, random_graph, small_stream
 
@@ -215,7 +215,7 @@ def test_a_watch_that_begins_later_knows_nothing_of_before():
 
 def chunk_of(X, y, start, stop):
     rows = csr_matrix(X[start:stop])
-    return frozen(
+    return make_chunk(
         rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.copy(), y[start:stop].astype(np.int64)
     )
 
