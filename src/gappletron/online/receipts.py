@@ -19,7 +19,19 @@ from gappletron.base.errors import SpentReceipt, UnknownReceipt, UserError
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import Floats
 from gappletron.play import saved
-from gappletron.play.turns import ACTION, EXPIRED, GREEDY, HEAD, WAITING, Numbers, Turn, build_turn
+from gappletron.play.turns import (
+    ACTION,
+    EXPIRED,
+    GREEDY,
+    HEAD,
+    RATE,
+    ROUND,
+    SQUARED,
+    WAITING,
+    Turn,
+    build_turn,
+    check_turn,
+)
 
 MOST_DIGITS = 18
 """Digits of the serial number in a receipt's id."""
@@ -146,31 +158,24 @@ class Receipt:
             features = data["features"]
             x = np.array(features["indices"], np.int32), np.array(features["values"], np.float64)
             names = ("probabilities", "scores", "own_probabilities")
-            numbers = [np.array(data[name] or (), np.float64) for name in names]
-            position = graph.action_index(data["action"]), graph.class_index(data["greedy"])
+            probabilities, scores, own = (np.array(data[name] or (), np.float64) for name in names)
             rate, time = number(data["rate"], "rate", least=0.0), number(data["time"], "time")
+            head = {ROUND: serial, RATE: rate, SQUARED: float(x[1] @ x[1])}
+            head |= {ACTION: graph.action_index(data["action"]), GREEDY: graph.class_index(data["greedy"])}
             width = whole(data["width"], "width", least=1)
+            turn = build_turn(graph, width, head, probabilities, scores, own, x)
         except UserError as error:
             raise UserError(f"these are not the values of a receipt, since {error}") from None
         except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
             raise UserError(
                 f"these are not the values of a receipt ({type(error).__name__}: {error}): give what to_dict() returned"
             ) from None
-        turn = build_turn(graph, width, Numbers(serial, *position, rate, *x, _squared(x[1]), *numbers))
-        if turn is None:
+        if scores.shape != (graph.n_classes,) or x[0].shape != x[1].shape or not check_turn(turn):
             raise UserError("these are not the values of a receipt, or they were changed: give what to_dict() returned")
         return cls(session, serial, turn, time)
 
     def __repr__(self) -> str:
         return f"<Receipt {self.id}: {self.action!r} with probability {self.probability:.3g}>"
-
-
-def _squared(values: Floats) -> float:
-    """||x||^2, added up in order, as compiled code does it."""
-    total = 0.0
-    for value in values.tolist():
-        total += value * value
-    return total
 
 
 def split_id(name: Any) -> tuple[str, int]:
@@ -369,8 +374,8 @@ class Receipts:
         or_age = "" if self.age is None else " or pending_age"
         return SpentReceipt(
             f"the receipt {name!r} has expired, since more than {self.limit} others, or more than "
-            f"{self.limit_bytes:,} bytes, were waiting{too_long}: give the feedback sooner, or allow more with a larger "
-            f"pending or pending_bytes{or_age}"
+            f"{self.limit_bytes:,} bytes, were waiting{too_long}: give the feedback sooner, or allow more with a "
+            f"larger pending or pending_bytes{or_age}"
         )
 
     # ------------------------------------------------------------------------------------------------------- sessions

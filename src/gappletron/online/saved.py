@@ -23,7 +23,7 @@ from gappletron.online.receipts import Receipt, Receipts, Session
 from gappletron.play import player_files, saved
 from gappletron.play.options import Options, PlayerOptions
 from gappletron.play.player import Player
-from gappletron.play.turns import ACTION, ENTRIES, FOLLOWS, GREEDY, HEAD, RATE, Numbers, Turn, build_turn, row_size
+from gappletron.play.turns import Turn, check_turn
 
 FIRST_FEATURES = 1024
 FORMAT = "gappletron.Online"
@@ -32,8 +32,6 @@ MOST_NAME = 100
 """Characters in the name of a session."""
 MOST_SESSIONS = 256
 """Past sessions whose receipts are told from those of other models."""
-COLUMNS = ("serial", "action", "greedy", "size of the row", "graph, or -1 for the model's own")
-"""The columns of the array "receipts" in a file."""
 DAMAGED = "a waiting receipt does not fit the model: the file is damaged"
 
 
@@ -158,47 +156,22 @@ def _count_features(encoder: Any, features: Any) -> int:
 def _write_receipts(model: Contents) -> tuple[list[Any], dict[str, NDArray[Any]]]:
     """Return the waiting receipts for a file: their graphs other than the model's own, as JSON, and named arrays.
 
-    A model may have a million of them, and nobody can use it meanwhile: so their records are taken apart together.
+    A model may have a million of them, and nobody can use it meanwhile: so their records are written as they are.
     """
     receipts, own = model.receipts.waiting, model.player.graph
     turns = [receipt.turn for receipt in receipts]
     graphs = list(dict.fromkeys(turn.graph for turn in turns if turn.graph is not own))
     places = {graph: place for place, graph in enumerate(graphs)}
-    place = np.array([-1 if turn.graph is own else places[turn.graph] for turn in turns], np.int64)
-    N, K = np.array([(graph.n_actions, graph.n_classes) for graph in (*graphs, own)], np.int64)[place].T
-    records = np.concatenate([np.zeros(0), *(turn.record for turn in turns)])
-    stops = np.cumsum([turn.record.size for turn in turns], dtype=np.int64)
-    starts = stops - np.diff(stops, prepend=0)
-    heads = records[starts[:, np.newaxis] + np.arange(HEAD)]
-    entries, following = heads[:, ENTRIES].astype(np.int64), heads[:, FOLLOWS] > 0.0
-    rows = stops - row_size(entries)
-    serials = np.array([receipt.serial for receipt in receipts], np.int64)
-    action, greedy = heads[:, ACTION].astype(np.int64), heads[:, GREEDY].astype(np.int64)
     arrays: dict[str, NDArray[Any]] = {}
-    for graph, which in places.items():
-        arrays |= saved.graph_arrays(graph, f".{which}")
+    for graph, place in places.items():
+        arrays |= saved.graph_arrays(graph, f".{place}")
     arrays |= {
-        "receipts": np.stack([serials, action, greedy, entries, place], axis=1),
+        "receipts.records": np.concatenate([np.zeros(0), *(turn.record for turn in turns)]),
+        "receipts.sizes": np.array([turn.record.size for turn in turns], np.int64),
+        "receipts.graphs": np.array([-1 if turn.graph is own else places[turn.graph] for turn in turns], np.int64),
         "times": np.array([receipt.time for receipt in receipts], np.float64),
-        "rates": heads[:, RATE].copy(),
-        "indices": _gather(records.view(np.int32), 2 * (rows + entries), entries),
-        "values": _gather(records, rows, entries),
-        "scores": _gather(records, starts + HEAD + N, K),
-        "probabilities": _gather(records, starts + HEAD, N),
-        "following": following,
-        "own": _gather(records, (rows - N)[following], N[following]),
     }
     return [saved.graph_header(graph) for graph in graphs], arrays
-
-
-def _gather(numbers: NDArray[Any], starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[Any]:
-    """Return parts of an array, one behind the other.
-
-    >>> _gather(np.arange(10), np.array([7, 0]), np.array([2, 3])).tolist()
-    [7, 8, 0, 1, 2]
-    """
-    before = np.cumsum(sizes) - sizes
-    return numbers[np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))]
 
 
 def _read_receipts(header: dict[str, Any], arrays: dict[str, NDArray[Any]], player: Player) -> Receipts:
@@ -245,46 +218,23 @@ def _read_turns(
     headers: list[Any], arrays: dict[str, NDArray[Any]], player: Player, most: int
 ) -> Iterator[tuple[int, Turn, float]]:
     """Return the serial numbers, turns and times of the waiting receipts of a file, checked."""
-    rows, rates, times, following = (arrays[name] for name in ("receipts", "rates", "times", "following"))
-    graphs = [saved.graph_of(about, arrays, f".{place}") for place, about in enumerate(headers)]
+    graphs = [player.graph, *(saved.graph_of(about, arrays, f".{place}") for place, about in enumerate(headers))]
     if not all(graph.may_precede(player.graph) for graph in graphs):
         raise UserError(DAMAGED)
-    if rows.dtype != np.int64 or rows.shape != (len(rates), len(COLUMNS)) or len(rows) > most:
+    kinds = {"receipts.sizes": np.int64, "receipts.graphs": np.int64, "times": np.float64}
+    sizes, places, times = (arrays[name] for name in kinds)
+    records = arrays["receipts.records"]
+    if any(arrays[name].shape != sizes.shape or arrays[name].dtype != kind for name, kind in kinds.items()):
         raise UserError(DAMAGED)
-    for array in (rates, times):
-        if array.dtype != np.float64 or array.shape != (len(rows),) or not (np.isfinite(array) & (array >= 0.0)).all():
-            raise UserError(DAMAGED)
-    if following.dtype != bool or following.shape != (len(rows),):
+    is_whole = sizes.ndim == 1 and (sizes > 0).all() and records.shape == (int(sizes.sum()),)
+    if not is_whole or records.dtype != np.float64 or sizes.size > most or not np.isfinite(times).all():
         raise UserError(DAMAGED)
-    starts = dict.fromkeys(("indices", "values", "scores", "probabilities", "own"), 0)
-
-    def cut(name: str, size: int, dtype: type) -> NDArray[Any]:
-        start = starts[name]
-        starts[name] = start + size
-        part = arrays[name][start : start + size]
-        if part.shape != (size,) or part.dtype != dtype:
-            raise UserError(DAMAGED)
-        return part.copy()
-
     by_score = type(player.learner).choice is Learner.choice
-    least, width = 0, player._engine.state.sizes.features
-    for (serial, action, greedy, size, place), rate, time, follows in zip(
-        rows.tolist(), rates.tolist(), times.tolist(), following.tolist(), strict=True
-    ):
-        graph = player.graph if place == -1 else graphs[whole(place, "a graph")]
-        indices, values = cut("indices", whole(size, "a size"), np.int32), cut("values", size, np.float64)
-        squared = player.checker.squared_norm(indices, values, width)
-        if squared is None:
+    width, least = player.width, 0
+    parts = np.split(records, np.cumsum(sizes)[:-1]) if sizes.size else []
+    for record, place, time in zip(parts, places.tolist(), times.tolist(), strict=True):
+        turn = Turn(graphs[whole(place, "a graph", least=-1, most=len(headers) - 1) + 1], width, record.copy())
+        if not check_turn(turn) or not 0.0 <= time or (by_score and int(np.argmax(turn.scores)) != turn.greedy):
             raise UserError(DAMAGED)
-        least = whole(serial, "a serial", least=least, most=player.rounds - 1) + 1
-        whole(action, "an action", most=graph.n_actions - 1)
-        whole(greedy, "a greedy class", most=graph.n_classes - 1)
-        probabilities, scores = cut("probabilities", graph.n_actions, np.float64), cut("scores", graph.n_classes, float)
-        own = cut("own", graph.n_actions if follows else 0, np.float64)
-        numbers = Numbers(serial, action, greedy, rate, indices, values, squared, probabilities, scores, own)
-        turn = build_turn(graph, width, numbers)
-        if turn is None or (by_score and int(np.argmax(scores)) != greedy):
-            raise UserError(DAMAGED)
-        yield serial, turn, time
-    if any(starts[name] != arrays[name].size for name in starts):
-        raise UserError(DAMAGED)
+        least = whole(turn.round, "a serial", least=least, most=player.rounds - 1) + 1
+        yield turn.round, turn, time

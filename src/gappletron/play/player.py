@@ -197,6 +197,11 @@ class Player:
         return self._engine.state.sizes.features - self._engine.bias
 
     @property
+    def width(self) -> int:
+        """The number of features that the learner sees, with the bias."""
+        return self._engine.state.sizes.features
+
+    @property
     def nbytes(self) -> int:
         """The memory of the state."""
         return sum(state.nbytes for state in self._engine.states.values())

@@ -14,6 +14,7 @@ whether it was learned from.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -180,46 +181,51 @@ class Turns(NamedTuple):
         return self.records[self.ends[:-1, np.newaxis] + np.arange(ROUND, HEAD + self.graph.n_actions)]
 
 
-class Numbers(NamedTuple):
-    """The numbers of a waiting turn, as they come from a file or from JSON."""
+def build_turn(
+    graph: FeedbackGraph,
+    width: int,
+    head: dict[int, float],
+    probabilities: Floats,
+    scores: Floats,
+    own: Floats,
+    x: tuple[NDArray[np.int32], Floats],
+) -> Turn:
+    """Return the waiting turn with these numbers; :func:`check_turn` tells whether one can be played.
 
-    round: int
-    action: int
-    greedy: int
-    rate: float
-    indices: NDArray[np.int32]
-    values: Floats
-    squared: float
-    probabilities: Floats
-    scores: Floats
-    own: Floats
-    """The learner's own distribution, where it follows the decision of another; else empty."""
-
-
-def build_turn(graph: FeedbackGraph, width: int, numbers: Numbers) -> Turn | None:
-    """Return the waiting turn with these numbers, checked for compiled code; None where no such turn can be played."""
-    indices, values, p, own = numbers.indices, numbers.values, numbers.probabilities, numbers.own
-    N, K = graph.n_actions, graph.n_classes
-    if indices.ndim != 1 or indices.shape != values.shape or not np.isfinite(values).all():
-        return None
-    if indices.size and (indices[0] < 0 or indices[-1] >= width or (np.diff(indices) <= 0).any()):
-        return None
-    if p.shape != (N,) or numbers.scores.shape != (K,) or not np.isfinite(numbers.scores).all():
-        return None
-    if not is_distribution(p) or p[numbers.action] <= 0.0:
-        return None
-    if own.size and (own.shape != p.shape or not is_distribution(own)):
-        return None
-    record = np.zeros(record_size(K, N) + own.size + row_size(indices.size))
-    record[[RATE, SQUARED, FOLLOWS, STATUS]] = numbers.rate, numbers.squared, float(own.size > 0), WAITING
-    record[[ENTRIES, ROUND, ACTION, GREEDY]] = indices.size, numbers.round, numbers.action, numbers.greedy
-    record[HEAD : HEAD + N] = p
-    record[HEAD + N : HEAD + N + K] = numbers.scores
+    :param head: the numbers at the front of the record, by their places.
+    :param own: the learner's own distribution, where it follows the decision of another; else empty.
+    """
+    indices, values = x
+    record = np.zeros(record_size(graph.n_classes, graph.n_actions) + own.size + row_size(indices.size))
+    for place, number in head.items():
+        record[place] = number
+    record[[FOLLOWS, STATUS, ENTRIES]] = float(own.size > 0), WAITING, indices.size
+    record[HEAD : HEAD + probabilities.size] = probabilities
+    record[HEAD + graph.n_actions : HEAD + graph.n_actions + scores.size] = scores
     start = row_start(record)
     record[start - own.size : start] = own
-    record[start : start + indices.size] = values
-    record[start + indices.size :].view(np.int32)[: indices.size] = indices
+    record[start : start + values.size] = values
+    record[start + values.size :].view(np.int32)[: indices.size] = indices
     return Turn(graph, width, record)
+
+
+def check_turn(turn: Turn) -> bool:
+    """Return whether the record is one of a waiting turn on its graph: compiled code will trust it."""
+    record, graph = turn.record, turn.graph
+    bare = record_size(graph.n_classes, graph.n_actions)
+    if record.ndim != 1 or record.size < bare or not np.isfinite(record[:bare]).all() or (record[:HEAD] < 0.0).any():
+        return False
+    follows, entries = record[FOLLOWS], int(record[ENTRIES])
+    if follows not in (0.0, 1.0) or record.size != bare + graph.n_actions * int(follows) + row_size(entries):
+        return False
+    if turn.status != WAITING or turn.action >= graph.n_actions or turn.greedy >= graph.n_classes:
+        return False
+    if not (is_distribution(turn.probabilities) and is_distribution(turn.own_probabilities)) or turn.probability <= 0.0:
+        return False
+    x = turn.x
+    if entries and (x.indices[0] < 0 or x.indices[-1] >= turn.features or (np.diff(x.indices) <= 0).any()):
+        return False
+    return bool(np.isfinite(x.values).all()) and math.isclose(float(x.values @ x.values), x.squared, rel_tol=1e-9)
 
 
 def _read_only(view: NDArray[Any]) -> NDArray[Any]:
