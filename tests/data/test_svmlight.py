@@ -154,9 +154,9 @@ def test_most_numbers_need_no_help_from_python(write, monkeypatch):
     helped = []
     read = svmlight._read_doubtful
 
-    def counting(text, cursor, *rest):
-        helped.append(cursor.doubtful)
-        return read(text, cursor, *rest)
+    def counting(block, rows, count, doubtful):
+        helped.append(doubtful)
+        return read(block, rows, count, doubtful)
 
     monkeypatch.setattr(svmlight, "_read_doubtful", counting)
     for texts, least, most in (
@@ -597,7 +597,6 @@ def test_blocks_and_chunks_may_end_anywhere(write, monkeypatch):
         text += str(rng.choice(["\n", "\r\n", " # tail\n", "\n\n"]))
     path = write(text)
     expected = played(SvmlightFile(path))
-    monkeypatch.setattr(svmlight, "ENTRIES", 3)  # less than one row may need
     for block, rows in ((1, 400), (7, 3), (64, 1), (1000, 37)):
         monkeypatch.setattr(sources, "BLOCK", block)
         monkeypatch.setattr(svmlight, "CHUNK", rows)
@@ -622,7 +621,6 @@ def test_memory_stays_bounded(write, monkeypatch):
     """A gzipped 12 MB text that takes over 40 MB as arrays is scanned and played within 6 MB."""
     monkeypatch.setattr(sources, "BLOCK", 1 << 16)
     monkeypatch.setattr(svmlight, "CHUNK", 1 << 12)
-    monkeypatch.setattr(svmlight, "ENTRIES", 1 << 16)
     path = write(
         gzip.compress("".join(f"{i % 2} 1:1 2:1 3:1 4:1 5:1 6:1 7:1 8:1 9:1\n" for i in range(320_000)).encode(), 1)
     )

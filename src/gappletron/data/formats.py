@@ -22,7 +22,7 @@ from gappletron.base.text import listing, shorten, unknown
 from gappletron.data import sources
 from gappletron.data.records.arrow import bytes_to_texts
 from gappletron.data.records.values import decode, to_number
-from gappletron.data.sources import LONGEST_LINE, Progress, Source
+from gappletron.data.sources import Progress, Source
 
 BLOCK_ROWS = 4096
 """Rows in a block of JSON lines or of Vowpal Wabbit's text, and at most in one of Parquet."""
@@ -186,16 +186,12 @@ def _explain_csv(name: str, error: str, rows: int, header: Header) -> UserError:
 
 def _read_lines(source: Source, progress: Progress) -> Iterator[tuple[int, bytes]]:
     """Yield the lines that are not blank, with their numbers from 1."""
+    number = 0
     with source.blocks(progress) as blocks:
-        number, rest = 0, b""
-        for block in itertools.chain(blocks, [b"\n"]):
-            *whole, rest = (rest + block).split(b"\n")
-            for line in whole:
-                number += 1
+        for block in sources.read_lines(blocks, source.name):
+            for number, line in enumerate(block.split(b"\n")[:-1], number + 1):  # noqa: B020 - it goes on
                 if line.strip():
                     yield number, line
-            if len(rest) > LONGEST_LINE:
-                raise UserError(f"{source.name}, line {number + 1} is longer than {LONGEST_LINE >> 20} MiB: split it")
 
 
 def _join_records(records: Iterator[tuple[int, Any]]) -> Iterator[list[Any]]:

@@ -13,6 +13,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from gappletron.base.errors import UserError
 from gappletron.data.stream import Stream
 
@@ -135,6 +137,27 @@ def _decompress(read: Callable[[int], bytes], name: str, kind: str) -> Iterator[
         if not text:
             return
         yield text
+
+
+def read_lines(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """Yield the same bytes in blocks of whole lines, each with its newline.
+
+    >>> list(read_lines(iter([b"one\\ntw", b"o"]), "a file"))
+    [b'one\\n', b'two\\n']
+    """
+    parts: list[bytes] = []
+    lines = 0
+    for block in itertools.chain(blocks, [b"\n"]):
+        stop = block.rfind(b"\n") + 1
+        if stop:
+            yield b"".join([*parts, memoryview(block)[:stop]])
+            lines += int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n")))  # bytes.count is slow
+            parts = []
+        parts.append(block[stop:])
+        if sum(map(len, parts)) > LONGEST_LINE:
+            raise UserError(
+                f"{name}, line {lines + 1} is longer than {LONGEST_LINE >> 20} MiB: write one row on each line"
+            )
 
 
 class BlockFile(io.RawIOBase):

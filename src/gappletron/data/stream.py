@@ -49,6 +49,12 @@ class Chunk(NamedTuple):
     values: NDArray[np.float64]
     labels: NDArray[np.int64]
 
+    def part(self, start: int, stop: int) -> Chunk:
+        """The rows from `start` to `stop`, as far as there are so many."""
+        indptr = self.indptr[start : stop + 1]
+        entries = slice(indptr[0], indptr[-1])
+        return make_chunk(indptr - indptr[0], self.indices[entries], self.values[entries], self.labels[start:stop])
+
 
 def make_chunk(indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any], labels: NDArray[Any]) -> Chunk:
     """Return a chunk of these arrays, read-only and in the types that kernels are compiled for.
@@ -286,10 +292,7 @@ class FirstRounds(Wrapped):
         left = self._most
         for chunk in self._stream.chunks():
             if len(chunk.labels) > left:
-                entries = chunk.indptr[left]
-                yield Chunk(
-                    chunk.indptr[: left + 1], chunk.indices[:entries], chunk.values[:entries], chunk.labels[:left]
-                )
+                yield chunk.part(0, left)
                 return
             yield chunk
             left -= len(chunk.labels)

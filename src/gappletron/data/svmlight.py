@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,6 @@ from gappletron.data.formats import looks_like
 from gappletron.data.sources import FileStream, Progress
 from gappletron.data.stream import (
     CHUNK,
-    ENTRIES,
     MOST_FEATURES,
     Chunk,
     check_norm,
@@ -30,7 +29,7 @@ from gappletron.data.stream import (
     largest_norm,
     make_chunk,
 )
-from gappletron.data.svmlight_parser import CROWDED, FULL, WRONG, Cursor, Rows, parse, powers
+from gappletron.data.svmlight_parser import Rows, has_room, make_rows, parse, powers
 from gappletron.kernel.compiling import specialise
 
 
@@ -46,10 +45,11 @@ class Scan(NamedTuple):
 class Parsed(NamedTuple):
     """Some consecutive rows, the numbers that are their labels, and the lines they came from."""
 
-    chunk: Chunk  # its labels are not set yet
+    chunk: Chunk  # its labels mean nothing
     labels: NDArray[np.float64]
     lines: NDArray[np.int64]
-    largest: int
+    largest: int  # index, counted from 1
+    last_line: int  # of the text that was parsed
 
 
 class SvmlightFile(FileStream):
@@ -151,7 +151,7 @@ class SvmlightFile(FileStream):
             raise UserError(f"{self.name} is a pipe and cannot be scanned: give the features, the classes and max_norm")
         rows, largest, norm = 0, 0, 0.0
         found = np.empty(0)
-        for part in self._parsed(self._features or MOST_FEATURES, progress):
+        for part in self._parse(self._features or MOST_FEATURES, progress):
             rows += len(part.labels)
             largest = max(largest, part.largest)
             norm = max(norm, largest_norm(part.chunk))
@@ -178,20 +178,18 @@ class SvmlightFile(FileStream):
     def rows(self) -> Iterator[Chunk]:
         """The rows with labels that mean nothing, whatever stands in the file: for predictions."""
         self._is_read = True
-        for part in self._parsed(self.features, None):
+        for part in self._parse(self.features):
             yield part.chunk
 
     def _play(self, features: int) -> Iterator[Chunk]:
         left = self._most if self._most is not None else sys.maxsize
         rows = 0
-        for part in self._parsed(features, None):
+        for part in self._parse(features):
             positions, wrong = self._positions(part)
             rows += len(positions)
             keep = min(left, len(positions))
-            indptr, indices, values, _ = part.chunk
-            entries = indptr[keep]
             if keep:
-                yield make_chunk(indptr[: keep + 1], indices[:entries], values[:entries], positions[:keep])
+                yield part.chunk._replace(labels=positions).part(0, keep)
             left -= keep
             if left == 0:
                 return
@@ -230,15 +228,57 @@ class SvmlightFile(FileStream):
         order = np.argsort(numbers)
         return numbers[order], order
 
-    def _parsed(self, most: int, progress: Progress) -> Iterator[Parsed]:
-        """The rows of the file, some at a time, or a UserError that says where the file is wrong."""
-        rows = 0
+    def _parse(self, most: int, progress: Progress = None) -> Iterator[Parsed]:
+        """Yield the rows of the file, some at a time, or raise a UserError that says where the file is wrong.
+
+        Indices above `most` are wrong.
+        """
+        lines = count = 0
+        rows = make_rows(0)
         with self._source.blocks(progress) as blocks:
-            for part in _parse_blocks(blocks, self.name, most, self._explain):
-                rows += len(part.labels)
-                yield part
-        if rows == 0:
+            for block in sources.read_lines(blocks, self.name):
+                if not has_room(rows, len(block)):
+                    rows = make_rows(2 * len(block))
+                part, wrong = self._parse_block(block, lines, most, rows)
+                lines, count = part.last_line, count + len(part.labels)
+                for start in range(0, len(part.labels), CHUNK):
+                    chunk, stop = part.chunk.part(start, start + CHUNK), start + CHUNK
+                    yield part._replace(chunk=chunk, labels=part.labels[start:stop], lines=part.lines[start:stop])
+                if wrong is not None:
+                    raise UserError(wrong)
+        if count == 0:
             raise UserError(f"{self.name} has no rows: a stream needs at least one line such as '1 3:0.5'")
+
+    def _parse_block(self, block: bytes, lines: int, most: int, rows: Rows) -> tuple[Parsed, str | None]:
+        """Return copies of the rows of whole lines, up to the first that is wrong, and what is wrong with it.
+
+        Errors are handed around as texts: a frame that holds the error it raised, and with it these large arrays, would
+        wait for the garbage collector.
+        """
+        arguments = (np.frombuffer(block, np.uint8), lines, rows, most, powers())
+        count, doubtful, largest, last, line, token = specialise(parse, *arguments)(*arguments)
+        wrong = None if token < 0 else self._explain_token(block, last, line, token)
+        count, reason = _read_doubtful(block, rows, count, doubtful)
+        if reason is not None:
+            wrong = f"{self.name}, line {rows.lines[count]}: {reason}"
+        entries = rows.indptr[count]
+        part = rows.indptr[: count + 1].copy(), rows.indices[:entries].copy(), rows.values[:entries].copy()
+        chunk = make_chunk(*(drop_zeros(*part) if doubtful else part), np.zeros(count, np.int64))
+        return Parsed(chunk, rows.labels[:count].copy(), rows.lines[:count].copy(), largest, last), wrong
+
+    def _explain_token(self, block: bytes, number: int, line: int, token: int) -> str:
+        """Return what is wrong with the token that the parser stopped at, in the line that begins at `line`."""
+        before = block[line:token].split()
+        rest = re.split(rb"[ \t\n\v\f\r#]", block[token : token + 4096], maxsplit=1)[0]
+        if number == 1 and not before:
+            look = looks_like(block)
+            if look and not re.search(rb"\d:[-+.\d]", block.split(b"\n")[0]):
+                return f"{self.name} is not an svmlight file, and {look}"
+        previous = before[-1].partition(b":")[0].lstrip(b"+0") if len(before) > 1 else b""
+        reason = self._explain(
+            rest.decode("ascii", "backslashreplace"), int(previous) if previous.isdigit() else 0, not before
+        )
+        return f"{self.name}, line {number}: {reason}"
 
     def _explain(self, token: str, previous: int, first: bool) -> str:  # noqa: PLR0911 - a list of reasons
         """What is wrong with a token that the parser refused, and the cure."""
@@ -321,128 +361,15 @@ def _fault(text: str) -> str:
         return "is not a number"
 
 
-# ----------------------------------------------------------------------------------------------------------------- rows
-
-
-def _new_rows(entries: int, doubtful: int) -> Rows:
-    # The operating system gives memory only where it is written, so large arrays for a small file cost nothing.
-    return Rows(
-        np.zeros(CHUNK + 1, np.int64),
-        np.empty(entries, np.int32),
-        np.empty(entries),
-        np.empty(CHUNK),
-        np.empty(CHUNK, np.int64),
-        np.empty((doubtful, 3), np.int64),
-    )
-
-
-def _parse_blocks(
-    blocks: Iterator[bytes], name: str, most: int, explain: Callable[[str, int, bool], str]
-) -> Iterator[Parsed]:
-    """Rows from a text that comes in blocks, cut anywhere.
-
-    Errors are handed around as texts: a frame that holds the error it raised, and with it these large arrays, would
-    wait for the garbage collector.
-    """
-    text = np.empty(2 * sources.BLOCK, np.uint8)
-    filled = 0
-    rows = _new_rows(ENTRIES, 4096)
-    cursor = Cursor()
-    zeros = False  # a doubtful number may turn out to be zero when its entry is stored already
-    ended = False
-    while not ended:
-        block = next(blocks, None)
-        if block is None:
-            ended, block = True, b"\n"  # the last line may lack its newline
-        if filled + len(block) > len(text):
-            text = np.concatenate((text[:filled], np.empty(max(len(text), len(block)), np.uint8)))
-        text[filled : filled + len(block)] = np.frombuffer(block, np.uint8)
-        newline = block.rfind(b"\n")
-        stop = filled + newline + 1 if newline >= 0 else 0
-        filled += len(block)
-        cursor = cursor._replace(position=0, stop=stop)
-        while cursor.position < stop:
-            before = cursor.position
-            arguments = (text, cursor, rows, most, powers())
-            cursor = Cursor(*specialise(parse, *arguments)(*arguments))
-            cursor, some_zero, wrong = _read_doubtful(text, cursor, rows, name)
-            zeros = zeros or some_zero
-            if wrong is None and cursor.status == WRONG:
-                wrong = _explain_token(text, cursor, name, explain)
-            if wrong is not None:
-                if cursor.rows:
-                    yield _copy_rows(cursor, rows, zeros)
-                raise UserError(wrong)
-            if cursor.status == CROWDED and cursor.position == before:
-                rows = rows._replace(doubtful=np.empty((2 * len(rows.doubtful), 3), np.int64))
-            elif cursor.status == FULL and cursor.rows == 0:
-                rows = _new_rows(2 * len(rows.values), len(rows.doubtful))
-            elif cursor.status == FULL:
-                yield _copy_rows(cursor, rows, zeros)
-                cursor, zeros = Cursor(cursor.position, stop, cursor.lines), False
-            cursor = cursor._replace(doubtful=0)
-        filled = _move_to_front(text, stop, filled)
-        if filled > sources.LONGEST_LINE:
-            raise UserError(
-                f"{name}, line {cursor.lines + 1} is longer than {sources.LONGEST_LINE >> 20} MiB: "
-                "is this an svmlight file, one row on each line?"
-            )
-    if cursor.rows:
-        yield _copy_rows(cursor, rows, zeros)
-
-
-def _move_to_front(text: NDArray[np.uint8], start: int, stop: int) -> int:
-    """Move text[start:stop] to the front and return its length; nothing is copied while a long line is still
-    growing.
-    """
-    if start:
-        text[: stop - start] = text[start:stop].copy()
-    return stop - start
-
-
-def _copy_rows(cursor: Cursor, rows: Rows, zeros: bool) -> Parsed:
-    indptr, indices, values = (
-        rows.indptr[: cursor.rows + 1].copy(),
-        rows.indices[: cursor.entries].copy(),
-        rows.values[: cursor.entries].copy(),
-    )
-    if zeros:
-        indptr, indices, values = drop_zeros(indptr, indices, values)
-    chunk = make_chunk(indptr, indices, values, np.zeros(cursor.rows, np.int64))
-    return Parsed(chunk, rows.labels[: cursor.rows].copy(), rows.lines[: cursor.rows].copy(), cursor.largest)
-
-
-def _read_doubtful(text: NDArray[np.uint8], cursor: Cursor, rows: Rows, name: str) -> tuple[Cursor, bool, str | None]:
-    """Read the doubtful numbers with Python's float; return how far the rows are good, whether a value is zero, and
-    what is wrong.
-    """
-    zeros = False
-    for slot, start, stop in rows.doubtful[: cursor.doubtful].tolist():
-        token = text[start:stop].tobytes()
-        value = float(token)
-        row = -1 - slot if slot < 0 else int(np.searchsorted(rows.indptr[1 : cursor.rows + 1], slot, side="right"))
+def _read_doubtful(block: bytes, rows: Rows, count: int, doubtful: int) -> tuple[int, str | None]:
+    """Read the doubtful numbers with Python's float; return how many rows are good, and what is wrong with the next."""
+    for slot, start, stop in rows.doubtful[:doubtful].tolist():
+        value = float(block[start:stop])
+        row = -1 - slot if slot < 0 else int(np.searchsorted(rows.indptr[1 : count + 1], slot, side="right"))
         if math.isinf(value):
-            reason = f"{shorten(token.decode())!r} is too large for a double: give a finite number"
-            wrong = f"{name}, line {rows.lines[row]}: {reason}"
-            return cursor._replace(rows=row, entries=int(rows.indptr[row])), zeros, wrong
+            return row, f"{shorten(block[start:stop].decode())!r} is too large for a double: give a finite number"
         if slot < 0:
             rows.labels[row] = value
         else:
             rows.values[slot] = value
-            zeros = zeros or value == 0.0
-    return cursor, zeros, None
-
-
-def _explain_token(text: NDArray[np.uint8], cursor: Cursor, name: str, explain: Callable[[str, int, bool], str]) -> str:
-    """Return what is wrong with the token that the parser stopped at."""
-    before = text[cursor.position : cursor.token].tobytes().split()
-    after = text[cursor.token : min(cursor.stop, cursor.token + 4096)].tobytes()
-    rest = re.split(rb"[ \t\n\v\f\r#]", after, maxsplit=1)[0]
-    if cursor.lines == 0 and not before:
-        start = text[: cursor.stop].tobytes()
-        look = looks_like(start)
-        if look and not re.search(rb"\d:[-+.\d]", start.split(b"\n")[0]):
-            return f"{name} is not an svmlight file, and {look}"
-    previous = before[-1].partition(b":")[0].lstrip(b"+0") if len(before) > 1 else b""
-    reason = explain(rest.decode("ascii", "backslashreplace"), int(previous) if previous.isdigit() else 0, not before)
-    return f"{name}, line {cursor.lines + 1}: {reason}"
+    return count, None

@@ -1,7 +1,7 @@
-"""The compiled byte parser behind :class:`gappletron.data.open.SvmlightFile`.
+"""The compiled byte parser behind :class:`gappletron.SvmlightFile`.
 
-It reads whole lines from a block of bytes into preallocated arrays, and stops if an array is full or a token is wrong.
-The error messages are made in ``svmlight.py``.
+It reads a block of whole lines into arrays that are long enough for it, and stops if a token is wrong. The error
+messages are made in ``svmlight.py``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.kernel.pieces import helper
-
-DONE, FULL, CROWDED, WRONG = 0, 1, 2, 3
-"""Why the parser stopped: no text left; no space for the next row; no space for its doubtful numbers; a wrong token."""
 
 MOST_DIGITS = 18
 """As many decimal digits always fit in an int64; longer numbers are left to Python."""
@@ -40,18 +37,23 @@ class Rows(NamedTuple):
     doubtful: NDArray[np.int64]
 
 
-class Cursor(NamedTuple):
-    """How far the parser is: a place in the text, always the start of a line, and how full the arrays are."""
+def make_rows(size: int) -> Rows:
+    """Return arrays for what a text of so many bytes may hold: a row takes at least two, an entry four of them."""
+    # The operating system gives memory only where it is written, so that arrays that are too long cost nothing.
+    entries, rows = size // 4 + 1, size // 2 + 1
+    return Rows(
+        np.empty(rows + 1, np.int64),
+        np.empty(entries, np.int32),
+        np.empty(entries),
+        np.empty(rows),
+        np.empty(rows, np.int64),
+        np.empty((entries, 3), np.int64),
+    )
 
-    position: int = 0
-    stop: int = 0  # where the text ends, after a newline
-    lines: int = 0  # lines of the file before this place
-    rows: int = 0
-    entries: int = 0
-    doubtful: int = 0
-    largest: int = 0  # largest index in the rows
-    status: int = DONE
-    token: int = 0  # where the wrong token is
+
+def has_room(rows: Rows, size: int) -> bool:
+    """Return whether the arrays are long enough for a text of so many bytes."""
+    return len(rows.values) > size // 4 and len(rows.labels) > size // 2
 
 
 class Powers(NamedTuple):
@@ -241,29 +243,28 @@ def read_index(text: Any, at: int) -> tuple[int, int]:
     return index, at + 1
 
 
-def parse(  # noqa: PLR0912, PLR0915 - one pass over bytes
-    text: NDArray[np.uint8],
-    cursor: Cursor,
-    rows: Rows,
-    most: int,
-    powers: Powers,
-) -> tuple[int, ...]:
-    """Read lines from ``text[cursor.position:cursor.stop]`` and return where and why it stopped.
+@helper
+def note_doubtful(rows: Rows, doubtful: int, slot: int, start: int, stop: int) -> int:
+    """Leave a number to Python; return how many there are of these."""
+    rows.doubtful[doubtful, 0] = slot
+    rows.doubtful[doubtful, 1] = start
+    rows.doubtful[doubtful, 2] = stop
+    return doubtful + 1
 
-    Indices above `most` are wrong. A row that does not fit is left for the next call as a whole.
+
+def parse(  # noqa: PLR0912, PLR0915 - one pass over bytes
+    text: NDArray[np.uint8], lines: int, rows: Rows, most: int, powers: Powers
+) -> tuple[int, ...]:
+    """Read lines, of which so many stand before the text; return the numbers of rows and of doubtful numbers, the
+    largest index, the last line, and where that line and its wrong token begin if it is wrong, else -1 twice.
+
+    Indices above `most` are wrong.
     """
-    at, lines, row, entries, doubtful, largest = (
-        cursor.position,
-        cursor.lines,
-        cursor.rows,
-        cursor.entries,
-        cursor.doubtful,
-        cursor.largest,
-    )
-    while at < cursor.stop:
-        line = at
-        entries_before, doubtful_before = entries, doubtful
-        status = DONE
+    at, row, entries, doubtful, largest = 0, 0, 0, 0, 0
+    rows.indptr[0] = 0
+    while at < text.size:
+        line, doubtful_before = at, doubtful
+        lines += 1
         # The newline at the end of the text stops every loop below; none has to compare with its length.
         while text[at] != NEWLINE and blank(text[at]):
             at += 1
@@ -271,26 +272,18 @@ def parse(  # noqa: PLR0912, PLR0915 - one pass over bytes
             at = end_of_comment(text, at)
         if text[at] == NEWLINE:
             at += 1
-            lines += 1
             continue
 
         token = at
-        if row == len(rows.labels):
-            status = FULL
-        elif doubtful == len(rows.doubtful):
-            status = CROWDED
-        else:
-            label, at, kind = read_number(text, at, powers)
-            if kind == NO_NUMBER or not ends_token(text[at]):
-                status = WRONG
-            elif kind == DOUBTFUL:
-                rows.doubtful[doubtful, 0], rows.doubtful[doubtful, 1], rows.doubtful[doubtful, 2] = -1 - row, token, at
-                doubtful += 1
-            rows.labels[row] = label
+        label, at, kind = read_number(text, at, powers)
+        wrong = kind == NO_NUMBER or not ends_token(text[at])
+        if kind == DOUBTFUL:
+            doubtful = note_doubtful(rows, doubtful, -1 - row, token, at)
+        rows.labels[row] = label
 
         previous = 0
         first = True
-        while status == DONE:
+        while not wrong:
             while text[at] != NEWLINE and blank(text[at]):
                 at += 1
             token = at
@@ -302,41 +295,28 @@ def parse(  # noqa: PLR0912, PLR0915 - one pass over bytes
             if first and text[at] == SMALL_Q and text[at + 1] == SMALL_I and text[at + 2] == SMALL_D:
                 at = end_of_query(text, at)
                 first = False
-                if at == token:
-                    status = WRONG
+                wrong = at == token
                 continue
             first = False
             index, at = read_index(text, at)
-            if index <= previous or index > most:  # also where there is no index at all, which reads as 0
-                status = WRONG
+            wrong = index <= previous or index > most  # also where there is no index at all, which reads as 0
+            if wrong:
                 break
             previous = index
             begin = at
             value, at, kind = read_number(text, at, powers)
-            if kind == NO_NUMBER or not ends_token(text[at]):
-                status = WRONG
-            elif value != 0.0 or kind == DOUBTFUL:
-                if entries == len(rows.values):
-                    status = FULL
-                elif kind == DOUBTFUL and doubtful == len(rows.doubtful):
-                    status = CROWDED
-                else:
-                    if kind == DOUBTFUL:
-                        rows.doubtful[doubtful, 0], rows.doubtful[doubtful, 1], rows.doubtful[doubtful, 2] = (
-                            entries,
-                            begin,
-                            at,
-                        )
-                        doubtful += 1
-                    rows.indices[entries] = index - 1
-                    rows.values[entries] = value
-                    entries += 1
-        if status != DONE:
-            return line, cursor.stop, lines, row, entries_before, doubtful_before, largest, status, token
-        lines += 1
+            wrong = kind == NO_NUMBER or not ends_token(text[at])
+            if not wrong and (value != 0.0 or kind == DOUBTFUL):
+                if kind == DOUBTFUL:
+                    doubtful = note_doubtful(rows, doubtful, entries, begin, at)
+                rows.indices[entries] = index - 1
+                rows.values[entries] = value
+                entries += 1
+        if wrong:
+            return row, doubtful_before, largest, lines, line, token
         at += 1
         rows.lines[row] = lines
         row += 1
         rows.indptr[row] = entries
         largest = max(largest, previous)
-    return at, cursor.stop, lines, row, entries, doubtful, largest, DONE, at
+    return row, doubtful, largest, lines, -1, -1

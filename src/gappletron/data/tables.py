@@ -227,13 +227,9 @@ class TableFile(FileStream):
         rows = 0
         for block in blocks:
             positions = self._positions(self._labels_in(block, rows), rows)
-            indptr, indices, values = self.encoder.encode_many(block)
+            chunk = make_chunk(*self.encoder.encode_many(block), positions)
             for start in range(0, len(positions), CHUNK):
-                stop = min(start + CHUNK, len(positions))
-                first, last = indptr[start], indptr[stop]
-                yield make_chunk(
-                    indptr[start : stop + 1] - first, indices[first:last], values[first:last], positions[start:stop]
-                )
+                yield chunk.part(start, start + CHUNK)
             rows += len(positions)
         self._check_rows(rows)
 

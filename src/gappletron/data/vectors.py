@@ -64,9 +64,9 @@ class Vectors(NamedTuple):
         ]
 
 
-def check_sizes(indices: NDArray[np.int32], values: Floats, squared: Floats) -> None:
-    """Raise a UserError if one of the values is too large; `squared` has the ||x||^2 of their rows."""
-    if squared.max(initial=0.0) > LARGEST_VALUE**2:
+def check_sizes(indices: NDArray[np.int32], values: Floats, squared: float) -> None:
+    """Raise a UserError if one of the values is too large; `squared` is the largest ||x||^2 of their rows."""
+    if squared > LARGEST_VALUE**2:
         place = int(np.argmax(np.abs(values)))
         if not abs(values[place]) <= LARGEST_VALUE:
             raise _too_large(indices[place], values[place])

@@ -157,19 +157,19 @@ class Cells:
 
     def __init__(self, kinds: Mapping[str, str | None], features: int) -> None:
         self._kinds, self._features = kinds, features
-        self._indices: list[int] = []
-        self._values: list[float] = []
+        self.indices: list[int] = []
+        self.values: list[float] = []
         self._counts: list[int] = []
-        self._seeds: list[int] = []
-        self._texts: list[str] = []
+        self.seeds: list[int] = []
+        self.texts: list[str] = []
         self._text_counts: list[int] = []
         self._before = 0, 0
 
     def add_record(self, record: Any) -> None:
         """Add the values of a record."""
         if type(record) is str and record:  # a text without columns: its words are its features, and the whole is not
-            self._texts.append(record)
-            self._seeds.append(NO_COLUMN)
+            self.texts.append(record)
+            self.seeds.append(NO_COLUMN)
         else:
             for name, value in _fields(record):
                 self.add(name, value)
@@ -177,9 +177,9 @@ class Cells:
 
     def end_row(self) -> None:
         """Let what is added from now on belong to the next row."""
-        self._counts.append(len(self._indices) - self._before[0])
-        self._text_counts.append(len(self._texts) - self._before[1])
-        self._before = len(self._indices), len(self._texts)
+        self._counts.append(len(self.indices) - self._before[0])
+        self._text_counts.append(len(self.texts) - self._before[1])
+        self._before = len(self.indices), len(self.texts)
 
     def add(self, name: str, value: Any, depth: int = 0) -> None:
         """Add one value of a column."""
@@ -221,13 +221,13 @@ class Cells:
     def add_category(self, name: str, text: str) -> None:
         """Add a category of a column; the empty text stands for a missing value."""
         index, value = category_feature(name, text, self._features)
-        self._indices.append(index)
-        self._values.append(value)
+        self.indices.append(index)
+        self.values.append(value)
 
     def add_text(self, name: str, text: str) -> None:
         """Add a text, whose words become features."""
-        self._texts.append(text)
-        self._seeds.append(column_seed(name))
+        self.texts.append(text)
+        self.seeds.append(column_seed(name))
 
     def add_number(self, name: str, value: Any) -> None:
         """Add a number; what is none counts as a category."""
@@ -239,14 +239,14 @@ class Cells:
         elif not abs(found) <= LARGEST_VALUE:
             raise _too_large(name, found)
         elif found != 0.0:
-            self._indices.append(number_feature(name, self._features))
-            self._values.append(found)
+            self.indices.append(number_feature(name, self._features))
+            self.values.append(found)
 
     def pack(self) -> tuple[Entries, Texts]:
         """Return what was added as arrays."""
         counts = np.array(self._counts, np.int64)
-        entries = Entries(counts, np.array(self._indices, np.int32), np.array(self._values, np.float64))
-        return entries, pack_texts(self._text_counts, self._seeds, self._texts)
+        entries = Entries(counts, np.array(self.indices, np.int32), np.array(self.values, np.float64))
+        return entries, pack_texts(self._text_counts, self.seeds, self.texts)
 
 
 def _fields(record: Any) -> Iterable[tuple[str, Any]]:

@@ -127,8 +127,7 @@ class Encoder:
 
     def encode(self, record: Any) -> tuple[NDArray[np.int32], Floats]:
         """The features of one record: increasing indices, and their values."""
-        _, indices, values, _ = self._encode_records([record])
-        return indices, values
+        return self._encode_one(record)[:2]
 
     def encode_many(self, records: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
         """The features of many records as a compressed sparse row matrix: indptr, indices, values.
@@ -155,14 +154,14 @@ class Encoder:
 
     def vector(self, record: Any) -> Vector:
         """The features of one record, ready to be played."""
-        _, indices, values, squared = self._encode_records([record])
-        check_sizes(indices, values, squared)
-        return Vector(indices, values, squared.item())
+        found = Vector(*self._encode_one(record))
+        check_sizes(*found)
+        return found
 
     def vectors(self, records: Any) -> Vectors:
         """The features of many records, given as to :meth:`encode_many`, ready to be played."""
         found = Vectors(*self._encode_all(records))
-        check_sizes(*found[1:])
+        check_sizes(found.indices, found.values, found.squared.max(initial=0.0))
         return found
 
     def _encode_all(self, records: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats, Floats]:
@@ -174,6 +173,12 @@ class Encoder:
         for name, column in zip(table.column_names, table.columns, strict=True):
             parts += encode_column(self.kinds, self._hasher, name, column)
         return merge_parts(parts, table.num_rows)
+
+    def _encode_one(self, record: Any) -> tuple[NDArray[np.int32], Floats, float]:
+        """Return indices, values, and ||x||^2."""
+        cells = Cells(self.kinds, self.features)
+        cells.add_record(record)
+        return self._hasher.hash_row(cells.indices, cells.values, cells.seeds, cells.texts)
 
     def _encode_records(self, records: Iterable[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats, Floats]:
         cells = Cells(self.kinds, self.features)

@@ -209,8 +209,10 @@ def _read_only(data: Bytes) -> Bytes:
 
 @helper
 def hash_text(
-    texts: Texts,
-    text: int,
+    data: Bytes,
+    start: int,
+    stop: int,
+    seed: int,
     hashing: tuple[int, int],
     room: tuple[Ints, Bytes, Ints],
     indices: NDArray[np.int32],
@@ -220,8 +222,7 @@ def hash_text(
     """Write the features of one text from `filled` on; return where the next ones go."""
     ngrams, features = hashing
     alphabet, words, ends = room
-    tokens = cut(texts.data, texts.offsets[text], texts.offsets[text + 1], alphabet, words, ends)
-    seed = int(texts.seeds[text])
+    tokens = cut(data, start, stop, alphabet, words, ends)
     for n in range(1, ngrams + 1):
         for first in range(tokens - n + 1):
             begin = ends[first - 1] + 1 if first > 0 else 0
@@ -270,12 +271,12 @@ class Texts(NamedTuple):
     data: Bytes
 
 
-def pack_texts(counts: list[int], seeds: list[int], texts: list[str]) -> Texts:
+def pack_texts(counts: Any, seeds: list[int], texts: list[str]) -> Texts:
     """Return these texts with their seeds, of which each row has so many."""
     parts = [to_bytes(text) for text in texts]
     offsets = np.array([0, *itertools.accumulate(map(len, parts))], np.int64)
     data = np.frombuffer(b"".join(parts), np.uint8)
-    return Texts(np.array(counts, np.int64), np.array(seeds, np.int64), offsets, data)
+    return Texts(np.asarray(counts, np.int64), np.array(seeds, np.int64), offsets, data)
 
 
 def _hash_rows(
@@ -295,8 +296,9 @@ def _hash_rows(
             filled += 1
             cell += 1
         for _ in range(texts.counts[row]):
-            begin = filled
-            filled = hash_text(texts, text, hashing, room, out.indices, out.values, begin)
+            begin, first, last = filled, texts.offsets[text], texts.offsets[text + 1]
+            seed = int(texts.seeds[text])
+            filled = hash_text(texts.data, first, last, seed, hashing, room, out.indices, out.values, begin)
             if merges:
                 filled, _ = merge(out.indices, out.values, begin, filled, begin)
             text += 1
@@ -306,19 +308,61 @@ def _hash_rows(
     return filled
 
 
+def _hash_row(
+    data: Bytes,
+    offsets: Ints,
+    seeds: Ints,
+    hashing: tuple[int, int],
+    room: tuple[Ints, Bytes, Ints],
+    indices: NDArray[np.int32],
+    values: Floats,
+    filled: int,
+) -> tuple[int, float]:
+    for text in range(seeds.size):
+        begin, first, last = filled, offsets[text], offsets[text + 1]
+        filled = hash_text(data, first, last, int(seeds[text]), hashing, room, indices, values, begin)
+        filled, _ = merge(indices, values, begin, filled, begin)
+    return merge(indices, values, 0, filled, 0)
+
+
+NO_COUNTS = np.zeros(0, np.int64)
+NO_TEXTS = pack_texts(NO_COUNTS, [], [])
+
+
 class Hasher:
     """The compiled hashing of rows for a number of features and a longest n-gram."""
 
     def __init__(self, features: int, ngrams: int) -> None:
         self.features, self.ngrams = features, ngrams
-        none = Entries(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0))
-        arguments = (none, pack_texts([], [], []), (1, 1), _make_room(0), True, none, np.zeros(0))
-        self._hash = entry(_hash_rows, *arguments)  # without a dispatcher, a call takes some microseconds
+        _, seeds, offsets, data = NO_TEXTS
+        # Without a dispatcher, and without named tuples to unpack, a call takes some microseconds.
+        self._hash_row = entry(
+            _hash_row, data, offsets, seeds, (1, 1), _make_room(0), np.zeros(0, np.int32), np.zeros(0), 0
+        )
+
+    def hash_row(
+        self, indices: list[int], values: list[float], seeds: list[int], texts: list[str]
+    ) -> tuple[NDArray[np.int32], Floats, float]:
+        """Return the features of one row, and ||x||^2: those given, and the words of texts; merged as by
+        :meth:`hash_rows`.
+
+        >>> Hasher(2**18, 1).hash_row([7], [2.5], [0], ["Free entry! free"])
+        (array([     7, 138484, 156782, 253893], dtype=int32), array([2.5, 1. , 2. , 1. ]), 12.25)
+        """
+        packed, count = pack_texts(NO_COUNTS, seeds, texts) if texts else NO_TEXTS, len(indices)
+        most = count + packed.data.size * self.ngrams
+        row, weights = np.empty(most, np.int32), np.empty(most)
+        if count:
+            row[:count], weights[:count] = indices, values
+        room, hashing = _make_room(packed.data.size), (self.ngrams, self.features)
+        stop, squared = self._hash_row(packed.data, packed.offsets, packed.seeds, hashing, room, row, weights, count)
+        return row[:stop], weights[:stop], squared
 
     def hash_rows(self, cells: Entries, texts: Texts, merges: bool = True) -> tuple[Entries, Floats]:
         """Return the features of rows, and ||x||^2 of each, from features that are not words, and texts.
 
-        With `merges` the indices of a row increase, values of one feature are added up and zeros are left out.
+        With `merges` the indices of a row increase, values of one feature are added up and zeros are left out. The
+        sums have the same bits as those of :meth:`hash_row`.
 
         >>> cells = Entries(np.array([0, 1]), np.array([7], np.int32), np.array([2.5]))
         >>> Hasher(2**18, 1).hash_rows(cells, pack_texts([1, 0], [0], ["Free entry! free"]))[0][1:]
@@ -326,10 +370,10 @@ class Hasher:
         """
         rows, offsets = cells.counts.size, texts.offsets
         most = cells.indices.size + int(offsets[-1] - offsets[0]) * self.ngrams
-        longest = int(offsets[1]) if offsets.size == 2 else int(np.diff(offsets).max(initial=0))
+        room = _make_room(int(np.diff(offsets).max(initial=0)))
         out, squared = Entries(np.empty(rows, np.int64), np.empty(most, np.int32), np.empty(most)), np.empty(rows)
-        hashing = (self.ngrams, self.features)
-        filled = self._hash(cells, texts, hashing, _make_room(longest), merges, out, squared)
+        arguments = (cells, texts, (self.ngrams, self.features), room, merges, out, squared)
+        filled = specialise(_hash_rows, *arguments)(*arguments)
         return Entries(out.counts, out.indices[:filled], out.values[:filled]), squared
 
     def hash_column(self, data: Bytes, offsets: Ints, seed: int) -> Entries:
