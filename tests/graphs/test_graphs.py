@@ -24,6 +24,7 @@ from matplotlib.figure import Figure
 from gappletron.base.errors import UserError
 from gappletron.graphs.cover import EXACT_ACTIONS, EXACT_NODES, bound_size, find_greedy_dominating_set
 from gappletron.graphs.graph import FeedbackGraph, GraphArrays
+from gappletron.graphs.presets import PRESETS
 
 
 def refused(sentence):
@@ -897,6 +898,14 @@ def test_the_guide_states_the_exact_size():
     guide = Path(__file__).parents[2] / "docs" / "graphs.md"
     assert f"at most {EXACT_ACTIONS} actions remain" in guide.read_text(encoding="utf-8")
     assert f"after {EXACT_NODES} linear programs" in guide.read_text(encoding="utf-8")
+
+
+def test_the_guide_lists_the_presets():
+    lines = (Path(__file__).parents[2] / "docs" / "graphs.md").read_text(encoding="utf-8").splitlines()
+    rows = [line.split(" | ", 1)[1] for line in lines if line.startswith("| `FeedbackGraph.")]
+    expected = [f"`{preset.name}` | {preset.reveals} | {preset.example} |" for preset in PRESETS.values()]
+    assert sorted(rows) == sorted(expected)
+    assert all(hasattr(FeedbackGraph, name.replace("-", "_")) for name in PRESETS)
 
 
 def test_heavy_libraries_wait_until_they_are_needed():

@@ -17,7 +17,7 @@ from gappletron import Field, Scratch, UserError, named, names
 from gappletron.kernel.inlined import OPTIONS
 from gappletron.kernel.lanes import WIDEST
 from gappletron.kernel.numerics import Row, add_outer, argmax, dot, lanes_for, rival, squared_length
-from gappletron.kernel.state import Sizes, State, measured
+from gappletron.kernel.state import Sizes, State, measure
 
 LAYOUT = {
     "weights": Field("features", "classes", fill=0.5),
@@ -48,7 +48,7 @@ def test_what_is_allocated():
     assert state.tuple.part.rounds.dtype == np.int64
     assert state.tuple.part.matrix.tolist() == (2.0 * np.eye(3)).tolist()
     assert state.tuple._fields == ("weights", "part", "work")
-    assert state.nbytes == measured(LAYOUT, state.sizes) == 8 * (24 + 1 + 7 + 9 + 8)
+    assert state.nbytes == measure(LAYOUT, state.sizes) == 8 * (24 + 1 + 7 + 9 + 8)
     for array in (state.tuple.weights, state.tuple.work, state.tuple.part.votes):
         assert array.ctypes.data % 64 == 0
         assert array.flags.c_contiguous
@@ -170,7 +170,7 @@ def test_no_learner_and_no_optimizer_makes_arrays_of_its_own():
 @pytest.mark.parametrize("name", names())
 def test_the_states_of_all_learners_are_measured_and_compared(name):
     state = State(named(name).declare(), Sizes(4, 3, 3))
-    assert state.nbytes == measured(state.layout, state.sizes) > 0
+    assert state.nbytes == measure(state.layout, state.sizes) > 0
     assert state == State(named(name).declare(), Sizes(4, 3, 3))
 
 

@@ -24,13 +24,8 @@ DRAWN_ACTIONS, DRAWN_EDGES, DRAWN_EXTRA = 24, 100, 6
 MATRIX_ROWS, SUMMARY_ROWS = 1000, 500
 """A graph with more actions than the first is drawn as a summary, with at most as many rows as the second."""
 
-_BLUE, _SKY, _ORANGE, _VERMILLION, _GREY = (
-    "#0072B2",
-    "#56B4E9",
-    "#E69F00",
-    "#D55E00",
-    "#555555",
-)  # Okabe and Ito, and a grey
+# Okabe and Ito, and a grey.
+_BLUE, _SKY, _ORANGE, _VERMILLION, _GREY = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#555555"
 
 
 def draw(graph: FeedbackGraph, path: str | os.PathLike[str] | None, ax: Axes | None) -> Figure:
@@ -70,17 +65,11 @@ def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
     inside = max(map(len, captions)) <= 3 and radius > 0.1
     for i, y in np.argwhere(visible).tolist():
         colour, width = (_VERMILLION, 1.3) if i in graph.revealing_indices else (_GREY, 1.1)
-        style: dict[str, Any] = {
-            "arrowstyle": "-|>,head_length=5,head_width=2.6",
-            "color": colour,
-            "linewidth": width,
-            "zorder": 1,
-        }
-        if i == y:
-            ax.add_patch(FancyArrowPatch(path=_make_loop(centres[i], radius), **style))
-        else:
-            bend = 0.16 if i < n_classes and visible[y, i] else 0.0
-            ax.add_patch(FancyArrowPatch(path=_make_arrow(centres[i], centres[y], radius * 1.06, bend), **style))
+        bend = 0.16 if i < n_classes and visible[y, i] else 0.0
+        loop = i == y
+        path = _make_loop(centres[i], radius) if loop else _make_arrow(centres[i], centres[y], radius * 1.06, bend)
+        head = "-|>,head_length=5,head_width=2.6"
+        ax.add_patch(FancyArrowPatch(path=path, arrowstyle=head, color=colour, linewidth=width, zorder=1))
     for i, (x, y) in enumerate(centres.tolist()):
         fill = _ORANGE if i in graph.revealing_indices else "white"
         edge, line = (_BLUE, 3.2) if i in graph.dominating_indices else ("black", 1.0)
@@ -99,16 +88,9 @@ def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
             upright = "bottom" if y > 0.85 else "top" if y < -0.85 else "center"
             ax.text(x * far, y * far, captions[i], ha=level, va=upright, zorder=4, parse_math=False)
         else:
-            ax.text(
-                x,
-                y - half - radius * 0.22,
-                captions[i],
-                ha="center",
-                va="top",
-                zorder=2,
-                parse_math=False,
-                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 2.0},
-            )
+            box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 2.0}
+            low = y - half - radius * 0.22
+            ax.text(x, low, captions[i], ha="center", va="top", zorder=2, parse_math=False, bbox=box)
     reach = 1.0 + radius * 3.3
     high = reach + (0.0 if inside else 0.2)
     ax.set(xlim=(-reach, reach), ylim=(-high, high), aspect="equal")
@@ -158,25 +140,16 @@ def _make_loop(centre: NDArray[np.float64], radius: float) -> Any:
 def _add_legend(graph: FeedbackGraph, ax: Axes) -> None:
     from matplotlib.lines import Line2D
 
-    def marker(text: str, shape: str, fill: str, edge: str, width: float) -> Line2D:
-        return Line2D(
-            [],
-            [],
-            linestyle="none",
-            marker=shape,
-            markersize=11,
-            markerfacecolor=fill,
-            markeredgecolor=edge,
-            markeredgewidth=width,
-            label=text,
-        )
+    def marker(text: str, shape: str = "o", fill: str = "white", edge: str = "black", width: float = 1.0) -> Line2D:
+        looks: dict[str, Any] = {"mfc": fill, "mec": edge, "mew": width}
+        return Line2D([], [], linestyle="none", marker=shape, markersize=11, label=text, **looks)
 
-    entries = [marker("class", "o", "white", "black", 1.0)]
+    entries = [marker("class")]
     if graph.n_actions > graph.n_classes:
-        entries.append(marker("extra action", "s", "white", "black", 1.0))
+        entries.append(marker("extra action", shape="s"))
     if graph.revealing:
-        entries.append(marker("reveals every label", "o", _ORANGE, "black", 1.0))
-    entries.append(marker("dominating set", "o", "white", _BLUE, 3.0))
+        entries.append(marker("reveals every label", fill=_ORANGE))
+    entries.append(marker("dominating set", edge=_BLUE, width=3.0))
     entries.append(Line2D([], [], color=_GREY, marker=">", markevery=[1], label="the action reveals the class"))
     ax.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, frameon=False)
 
@@ -237,17 +210,7 @@ def _label_matrix(graph: FeedbackGraph, ax: Axes, block: int, entries: list[Any]
     if graph.n_actions > graph.n_classes:
         ax.axhline(graph.n_classes / block - 0.5, color="black", linewidth=0.8)
     members = sorted({place // block for place in graph.dominating_indices})
-    dots = ax.plot(
-        [1.02] * len(members),
-        members,
-        linestyle="none",
-        marker="<",
-        markersize=5,
-        color=_BLUE,
-        clip_on=False,
-        transform=ax.get_yaxis_transform(),
-        label="dominating set",
-    )
-    ax.legend(
-        handles=[*entries, *dots], loc="lower center", bbox_to_anchor=(0.5, 1.06), ncols=4, frameon=False, fontsize=8
-    )
+    beside: dict[str, Any] = {"clip_on": False, "transform": ax.get_yaxis_transform()}
+    dots = ax.plot([1.02] * len(members), members, "<", markersize=5, color=_BLUE, label="dominating set", **beside)
+    place: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.06)}
+    ax.legend(handles=[*entries, *dots], ncols=4, frameon=False, fontsize=8, **place)

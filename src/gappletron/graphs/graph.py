@@ -29,7 +29,6 @@ from gappletron.graphs.labels import (
     check_actions,
     check_classes,
     check_enough,
-    check_label,
     check_labels,
     check_list,
     check_size,
@@ -163,7 +162,7 @@ class FeedbackGraph:
         self._put(
             classes=names,
             actions=check_actions(names, n_actions, actions),
-            visible=_close(given),
+            visible=close_edges(given),
             name=name,
             completed=tuple((int(i), int(given[i].argmin())) for i in nearly),
         )
@@ -177,7 +176,7 @@ class FeedbackGraph:
         if dominating_set is None:
             members, exact = find_dominating_set(self.visible)
         else:
-            members = self._check_dominating_set(dominating_set)
+            members = _check_dominating_set(self, dominating_set)
             exact = len(members) == 1
         given_set = dominating_set is not None
         self._put(dominating_indices=members, dominating_set_is_exact=exact, dominating_set_is_given=given_set)
@@ -185,17 +184,6 @@ class FeedbackGraph:
     def _put(self, **values: Any) -> None:
         """Set attributes, which the frozen class allows only so."""
         self.__dict__.update(values)
-
-    def _check_dominating_set(self, names: Iterable[Any]) -> tuple[int, ...]:
-        chosen = check_labels(names, "the dominating set", "member of the dominating set")
-        members = tuple(sorted(map(self.action_index, chosen)))
-        if not is_dominating(self.visible, members):
-            out = [self.classes[y] for y in np.flatnonzero(~self.visible[list(members)].any(axis=0))]
-            raise UserError(
-                f"the dominating set [{listing(chosen)}] does not observe {listing(out)}: "
-                "add actions that do, or omit dominating_set"
-            )
-        return members
 
     @property
     def n_classes(self) -> int:
@@ -224,29 +212,17 @@ class FeedbackGraph:
 
     @property
     def revealing(self) -> tuple[Label, ...]:
-        """The names of the actions that reveal every label, in the order of :attr:`actions`.
-
-        >>> FeedbackGraph.label_efficient(["cat", "dog"]).revealing
-        ('query',)
-        """
+        """The names of the actions that reveal every label, in the order of :attr:`actions`."""
         return tuple(self.actions[i] for i in self.revealing_indices)
 
     @property
     def revealing_classes(self) -> tuple[Label, ...]:
-        """The names of the classes whose actions reveal every label; |Q| in the theorems counts these.
-
-        >>> FeedbackGraph.label_efficient(["cat", "dog"]).revealing_classes
-        ()
-        """
+        """The names of the classes whose actions reveal every label; |Q| in the theorems counts these."""
         return tuple(self.classes[i] for i in self.revealing_indices if i < self.n_classes)
 
     @property
     def is_full_information(self) -> bool:
-        """Whether the action of every class reveals every label.
-
-        >>> FeedbackGraph.bandit(2).is_full_information, FeedbackGraph.bandit(3).is_full_information
-        (True, False)
-        """
+        """Whether the action of every class reveals every label."""
         return len(self.revealing_classes) == self.n_classes
 
     @property
@@ -254,7 +230,7 @@ class FeedbackGraph:
         """Whether there is no extra action, and each action reveals only its own class (before the closure)."""
         if self.n_actions > self.n_classes:
             return False
-        return bool((self.visible == _close(np.eye(self.n_classes, dtype=bool))).all())
+        return bool((self.visible == close_edges(np.eye(self.n_classes, dtype=bool))).all())
 
     @property
     def rho(self) -> int:
@@ -263,11 +239,7 @@ class FeedbackGraph:
 
     @cached_property
     def least_rho(self) -> int:
-        """A lower bound on the size of every dominating set; :attr:`rho` where the set is proved to be a minimum.
-
-        >>> FeedbackGraph([[1, 1, 1]] * 3, dominating_set=[0, 1]).least_rho
-        1
-        """
+        """A lower bound on the size of every dominating set; :attr:`rho` where the set is proved to be a minimum."""
         return self.rho if self.dominating_set_is_exact else bound_size(self.visible)
 
     @cached_property
@@ -276,9 +248,6 @@ class FeedbackGraph:
 
         This is the notion of Alon et al. (2015) for N x K graphs: only the classes have to be observed, because the
         loss of an extra action is known to be 1.
-
-        >>> FeedbackGraph.bandit(3).observability, FeedbackGraph.filtering(3).observability
-        ('strong', 'weak')
         """
         return "strong" if self.strongly_observed().all() else "weak"
 
@@ -382,7 +351,9 @@ class FeedbackGraph:
         >>> FeedbackGraph.bandit(["cat", "dog"]).with_class("fox") == FeedbackGraph.bandit(["cat", "dog", "fox"])
         True
         """
-        return _add_class(self, check_label(name, "class"), reveals, revealed_by, costs)
+        from gappletron.graphs.growth import add_class
+
+        return add_class(self, name, reveals, revealed_by, costs)
 
     def may_precede(self, later: FeedbackGraph) -> bool:
         """Whether the later graph can have come from this one by new classes and other edges: same extra actions."""
@@ -420,8 +391,8 @@ class FeedbackGraph:
 
     @property
     def _summary(self) -> str:
-        return self._add_notes(
-            f"{self.n_classes} classes, {self.n_actions} actions, {self.n_edges} edges, rho {self.rho}"
+        return _add_notes(
+            self, f"{self.n_classes} classes, {self.n_actions} actions, {self.n_edges} edges, rho {self.rho}"
         )
 
     @property
@@ -432,16 +403,7 @@ class FeedbackGraph:
         ("apple-tasting graph, 'ham' reveals", 'bandit graph')
         """
         name = shorten(make_printable(self.name), 80)
-        return self._add_notes(name if name == "graph" else f"{name} graph")
-
-    def _add_notes(self, title: str) -> str:
-        """Return the title, which actions reveal every label, unless none or all do, and whether there are costs."""
-        names, parts = self.revealing, [title]
-        if 0 < len(names) < self.n_actions:
-            shown = ", ".join(shorten(repr(name), LETTERS_IN_CAPTION) for name in names[:NAMES_IN_CAPTION])
-            more = f" and {len(names) - NAMES_IN_CAPTION} more" if len(names) > NAMES_IN_CAPTION else ""
-            parts.append(f"{shown}{more} reveal{'s' if len(names) == 1 else ''}")
-        return ", ".join([*parts, *(["with costs"] if self.has_costs else [])])
+        return _add_notes(self, name if name == "graph" else f"{name} graph")
 
     # Presets
 
@@ -479,9 +441,6 @@ class FeedbackGraph:
         The default is the example of the paper with the edges (ham, ham) and (ham, spam): a delivered message is read,
         and the reader says whether it was spam; a message that is filed as spam is never read. Pass `revealing` if your
         first class is not the one that reveals.
-
-        >>> FeedbackGraph.apple_tasting(["rotten", "good"], revealing="good").reveals("good")
-        ('rotten', 'good')
         """
         return cls.preset("apple-tasting", classes, revealing, costs=costs)
 
@@ -490,7 +449,7 @@ class FeedbackGraph:
         cls, classes: int | Iterable[Any], query: Label = "query", *, costs: Any = None
     ) -> FeedbackGraph:
         """Label efficient classification: predictions reveal nothing, the extra action `query` reveals the label."""
-        return cls._preset("label-efficient", classes, None, query, costs)
+        return _make_preset("label-efficient", classes, None, query, costs)
 
     @classmethod
     def disease_prevention(cls, classes: int | Iterable[Any], *, costs: Any = None) -> FeedbackGraph:
@@ -505,31 +464,12 @@ class FeedbackGraph:
     def preset(
         cls, name: str, classes: int | Iterable[Any], revealing: Any = None, *, costs: Any = None
     ) -> FeedbackGraph:
-        """Return a preset by its name (see :attr:`PRESETS`).
-
-        >>> FeedbackGraph.preset("filtering", ["a", "b", "c"], revealing=["a", "c"]).revealing
-        ('a', 'c')
-        """
+        """Return a preset by its name (see :attr:`PRESETS`)."""
         if not isinstance(name, str) or name not in PRESETS:
             raise unknown(name, "graph", cls.PRESETS)
         if revealing is not None and not PRESETS[name].by_class:
             raise UserError(f"the {name} graph has no revealing class to choose: omit revealing, or use filtering")
-        return cls._preset(name, classes, revealing, "query", costs)
-
-    @classmethod
-    def _preset(cls, name: str, classes: Any, revealing: Any, query: Label, costs: Any) -> FeedbackGraph:
-        preset, names = PRESETS[name], check_classes(classes)
-        if preset.n_classes is not None and len(names) != preset.n_classes:
-            kind = name.replace("-", " ")
-            raise UserError(
-                f"{kind} has exactly {preset.n_classes} classes, but {len(names)} were given: use filtering for more"
-            )
-        visible = _EDGES[preset.action](len(names))
-        if preset.by_class:
-            visible[_find_revealing(names, revealing)] = True
-        if preset.query:
-            visible = np.vstack([visible, np.ones((1, len(names)), dtype=bool)])
-        return cls(visible, names, (*names, query) if preset.query else None, name=name, costs=costs)
+        return _make_preset(name, classes, revealing, "query", costs)
 
     # Conversions
 
@@ -547,10 +487,6 @@ class FeedbackGraph:
         """Return a graph from pairs (action, class) of names; duplicate edges are ignored.
 
         Extra actions are named in `actions`, after the classes; the other arguments are those of the constructor.
-
-        >>> edges = [("a", "a"), ("a", "b"), ("ask", "c"), ("ask", "d")]
-        >>> FeedbackGraph.from_edges(["a", "b", "c", "d"], edges, actions=["a", "b", "c", "d", "ask"])
-        FeedbackGraph('graph': 4 classes, 5 actions, 4 edges, rho 2)
         """
         columns = check_classes(classes)
         rows = columns if actions is None else check_actions(columns, None, actions)
@@ -594,26 +530,13 @@ class FeedbackGraph:
         write_graph(self, path)
 
     def describe(self) -> str:
-        """Return a description of the graph.
-
-        >>> FeedbackGraph.apple_tasting().describe().splitlines()[0]
-        "Feedback graph 'apple-tasting': 2 classes, 2 actions, 2 edges."
-        """
+        """Return a description of the graph."""
         from gappletron.graphs.text import describe
 
         return describe(self)
 
     def as_text(self) -> str:
-        """Return the matrix as text.
-
-        >>> print(FeedbackGraph.label_efficient(["cat", "dog"]).as_text())
-        action played   cat  dog
-        cat              .    .
-        dog              .    .
-        query         *  #    #
-        <BLANKLINE>
-        # reveals whether the label is the class of the column; * is in the dominating set
-        """
+        """Return the matrix as text."""
         from gappletron.graphs.text import show_matrix
 
         return show_matrix(self)
@@ -637,6 +560,21 @@ _EDGES = {
 """What the actions of K classes reveal, by :attr:`gappletron.graphs.presets.Preset.action`."""
 
 
+def _make_preset(name: str, classes: Any, revealing: Any, query: Label, costs: Any) -> FeedbackGraph:
+    preset, names = PRESETS[name], check_classes(classes)
+    if preset.n_classes is not None and len(names) != preset.n_classes:
+        raise UserError(
+            f"{name.replace('-', ' ')} has exactly {preset.n_classes} classes, but {len(names)} were given: use "
+            "filtering for more"
+        )
+    visible = _EDGES[preset.action](len(names))
+    if preset.by_class:
+        visible[_find_revealing(names, revealing)] = True
+    if preset.query:
+        visible = np.vstack([visible, np.ones((1, len(names)), dtype=bool)])
+    return FeedbackGraph(visible, names, (*names, query) if preset.query else None, name=name, costs=costs)
+
+
 def _find_revealing(classes: tuple[Label, ...], revealing: Any) -> list[int]:
     """Return the positions of the classes that reveal, by default of the first."""
     if revealing is None:
@@ -647,6 +585,29 @@ def _find_revealing(classes: tuple[Label, ...], revealing: Any) -> list[int]:
         raise UserError("a filtering graph needs a revealing class, but none was named: name at least one")
     positions = Positions(classes, "class")
     return [positions.find(item) for item in chosen]
+
+
+def _add_notes(graph: FeedbackGraph, title: str) -> str:
+    """Return the title, which actions reveal every label, unless none or all do, and whether there are costs."""
+    names, parts = graph.revealing, [title]
+    if 0 < len(names) < graph.n_actions:
+        shown = ", ".join(shorten(repr(name), LETTERS_IN_CAPTION) for name in names[:NAMES_IN_CAPTION])
+        more = f" and {len(names) - NAMES_IN_CAPTION} more" if len(names) > NAMES_IN_CAPTION else ""
+        parts.append(f"{shown}{more} reveal{'s' if len(names) == 1 else ''}")
+    return ", ".join([*parts, *(["with costs"] if graph.has_costs else [])])
+
+
+def _check_dominating_set(graph: FeedbackGraph, names: Iterable[Any]) -> tuple[int, ...]:
+    """Return the indices of actions that were chosen as the dominating set."""
+    chosen = check_labels(names, "the dominating set", "member of the dominating set")
+    members = tuple(sorted(map(graph.action_index, chosen)))
+    if not is_dominating(graph.visible, members):
+        out = [graph.classes[y] for y in np.flatnonzero(~graph.visible[list(members)].any(axis=0))]
+        raise UserError(
+            f"the dominating set [{listing(chosen)}] does not observe {listing(out)}: "
+            "add actions that do, or omit dominating_set"
+        )
+    return members
 
 
 def _read_edges(edges: Iterable[Any], actions: tuple[Label, ...], classes: tuple[Label, ...]) -> NDArray[np.bool_]:
@@ -660,66 +621,6 @@ def _read_edges(edges: Iterable[Any], actions: tuple[Label, ...], classes: tuple
             raise UserError(f"edge {place} is not a pair of names: give each edge as (action, class)")
         visible[rows.find(pair[0], f"edge {place}"), columns.find(pair[1], f"edge {place}")] = True
     return visible
-
-
-def _add_class(
-    graph: FeedbackGraph,
-    new: Label,
-    reveals: Iterable[Label] | None,
-    revealed_by: Iterable[Label] | None,
-    costs: Any,
-) -> FeedbackGraph:
-    """Return the graph with one more class: see :meth:`FeedbackGraph.with_class`."""
-    if (type(new), new) in graph._action_positions.places:
-        raise UserError(f"there is a class or an action {new!r} already: choose another name for the new class")
-    K, N = graph.n_classes, graph.n_actions
-    classes, actions = (*graph.classes, new), (*graph.classes, new, *graph.actions[K:])
-    old = np.ix_([*range(K), *range(K + 1, N + 1)], range(K))  # the extra actions stay last
-    edges = np.zeros((N + 1, K + 1), dtype=bool)
-    edges[old] = graph.given
-    rows = Positions(actions, "action")
-    if reveals is None and revealed_by is None:
-        edges[K], edges[:, K] = _extend_preset(graph)
-    else:
-        columns = Positions(classes, "class")
-        edges[K, [columns.find(item) for item in check_labels(reveals or (), "reveals", "class")]] = True
-        edges[[rows.find(item) for item in check_labels(revealed_by or (), "revealed_by", "action")], K] = True
-    if not edges[:, K].any() and not (edges[:, :K].sum(axis=1) == K).any():
-        raise UserError(
-            f"no action would reveal the new class {new!r}: name at least one in revealed_by (or {new!r} itself in "
-            "reveals)"
-        )
-    kept = graph.dominating_set if graph.dominating_set_is_given else None
-    if kept is not None and not is_dominating(_close(edges), map(rows.find, kept)):
-        kept = None
-    name = "filtering" if graph.name == "apple-tasting" else graph.name  # apple tasting has two classes
-    grown = FeedbackGraph(edges, classes, actions, name=name, dominating_set=kept)
-    if graph.has_costs:
-        base = grown.costs.copy()
-        base[old] = graph.costs
-        grown = grown.with_costs(base)
-    return grown if costs is None else grown.with_costs(costs)
-
-
-def _extend_preset(graph: FeedbackGraph) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return the row and the column of a new class where the graph is a preset's."""
-    K, given = graph.n_classes, graph.given
-    row, column = np.zeros(K + 1, dtype=bool), np.zeros(graph.n_actions + 1, dtype=bool)
-    square, own = given[:K], np.eye(K, dtype=bool)
-    reveals_all: NDArray[np.bool_] = np.asarray(given.all(axis=1))
-    if graph.n_actions == K and (square == own).all():  # bandit
-        row[K] = column[K] = True
-    elif graph.n_actions == K and (square == ~own).all():  # disease prevention
-        row[:K] = column[:K] = True
-    elif (reveals_all | ~given.any(axis=1)).all():  # full, filtering, label efficient
-        column[np.delete(np.arange(graph.n_actions + 1), K)] = reveals_all
-        row[:] = column[K] = reveals_all[:K].all()
-    else:
-        raise UserError(
-            f"the graph {graph.name!r} is not a preset, so its edges do not follow for a new class: say what it "
-            "reveals=[...] and what it is revealed_by=[...]"
-        )
-    return row, column
 
 
 def _check_matrix(visible: ArrayLike) -> NDArray[np.bool_]:
@@ -744,7 +645,7 @@ def _check_matrix(visible: ArrayLike) -> NDArray[np.bool_]:
     return given.astype(np.bool_, order="C")
 
 
-def _close(given: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def close_edges(given: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return the matrix in which an action that reveals all classes but one reveals that one too."""
     closed = given.copy()
     closed[given.sum(axis=1) == given.shape[1] - 1] = True

@@ -118,7 +118,16 @@ def _describe_closure(graph: FeedbackGraph) -> list[str]:
 
 
 def show_matrix(graph: FeedbackGraph) -> str:
-    """Return the text of :meth:`FeedbackGraph.as_text`."""
+    """Return the text of :meth:`FeedbackGraph.as_text`.
+
+    >>> print(show_matrix(FeedbackGraph.label_efficient(["cat", "dog"])))
+    action played   cat  dog
+    cat              .    .
+    dog              .    .
+    query         *  #    #
+    <BLANKLINE>
+    # reveals whether the label is the class of the column; * is in the dominating set
+    """
     if graph.n_actions > MATRIX_ACTIONS or graph.n_classes > MATRIX_CLASSES:
         return f"(The matrix of {graph.n_actions} x {graph.n_classes} is too large to print: use draw() or --plot.)"
     columns = [shorten(make_printable(str(name)), 8) for name in graph.classes]

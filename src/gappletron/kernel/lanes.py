@@ -61,10 +61,14 @@ def _store(builder: Any, vectors: Sequence[Any], base: Any, width: int) -> None:
 
 def _splat(builder: Any, number: Any) -> Any:
     """A vector with the same number in every lane."""
-    undefined = ir.Constant(LANE, ir.Undefined)
-    first = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
+    undefined = ir.Constant(ir.VectorType(number.type, VECTOR), ir.Undefined)
+    first = builder.insert_element(undefined, number, _lane(0))
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), [0] * VECTOR)
     return builder.shuffle_vector(first, undefined, zeros)
+
+
+def _lane(number: int) -> Any:
+    return ir.Constant(ir.IntType(32), number)
 
 
 def _data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
@@ -100,139 +104,121 @@ def _over_entries(
     return held
 
 
-def _active_row(builder: Any, weights: Any, indices: Any, p: Any, width: int) -> Any:
-    """The address of the row of W that belongs to entry p of a sparse x."""
-    feature = builder.sext(builder.load(builder.gep(indices, [p])), WORD)
-    return builder.gep(weights, [builder.mul(feature, _word(width))])
+def width_of(x: Any) -> int:
+    """Return the padded number of classes from the compiled type of a row; 0 where it is not known."""
+    return int(x.types[x.fields.index("lanes")].instance_class.width)
+
+
+class _Entries:
+    """The entries of a sparse x in LLVM's code, and the rows of matrices that belong to them."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any, x: Any) -> None:
+        self.builder, self.width = builder, width_of(kind)
+        parts = [builder.extract_value(x, place) for place in range(4)]
+        self.indices, self.values = (_data(context, builder, kind.types[place], parts[place]) for place in (0, 1))
+        self.start, self.stop = (
+            context.cast(builder, parts[place], kind.types[place], types.int64) for place in (2, 3)
+        )
+
+    def value(self, p: Any) -> Any:
+        """Return the number of entry p."""
+        return self.builder.load(self.builder.gep(self.values, [p]))
+
+    def row(self, weights: Any, p: Any) -> Any:
+        """Return the address of the row of W that belongs to entry p."""
+        feature = self.builder.sext(self.builder.load(self.builder.gep(self.indices, [p])), WORD)
+        return self.builder.gep(weights, [self.builder.mul(feature, _word(self.width))])
+
+    def loop(self, carried: Sequence[Any], body: Callable[[Any, Sequence[Any]], Sequence[Any]]) -> Sequence[Any]:
+        """Make a loop over the entries."""
+        return _over_entries(self.builder, self.start, self.stop, carried, body)
 
 
 @intrinsic
-def multiply_rows(
-    typing_context: Any, weights: Any, indices: Any, values: Any, start: Any, stop: Any, out: Any, lanes: Any
-) -> Any:
-    """out = W^T x over the entries `start` to `stop` of a sparse x, with the sums in registers."""
-    width = lanes.instance_class.width
+def multiply_rows(typing_context: Any, weights: Any, x: Any, out: Any) -> Any:
+    """out = W^T x, with the sums in registers."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = [_data(context, builder, signature.args[place], arguments[place]) for place in (0, 1, 2, 5)]
+        rows, sums = (_data(context, builder, signature.args[place], arguments[place]) for place in (0, 2))
+        entries = _Entries(context, builder, x, arguments[1])
 
-        def add(p: Any, sums: Sequence[Any]) -> Sequence[Any]:
-            row = _load(builder, _active_row(builder, data[0], data[1], p, width), width)
-            value = _splat(builder, builder.load(builder.gep(data[2], [p])))
-            return [builder.fadd(total, builder.fmul(value, part)) for total, part in zip(sums, row, strict=True)]
+        def add(p: Any, totals: Sequence[Any]) -> Sequence[Any]:
+            row = _load(builder, entries.row(rows, p), entries.width)
+            value = _splat(builder, entries.value(p))
+            return [builder.fadd(total, builder.fmul(value, part)) for total, part in zip(totals, row, strict=True)]
 
-        zeros = [ir.Constant(LANE, [0.0] * VECTOR)] * (width // VECTOR)
-        _store(builder, _over_entries(builder, arguments[3], arguments[4], zeros, add), data[3], width)
+        zeros = [ir.Constant(LANE, [0.0] * VECTOR)] * (entries.width // VECTOR)
+        _store(builder, entries.loop(zeros, add), sums, entries.width)
         return context.get_dummy_value()
 
-    return types.void(weights, indices, values, types.int64, types.int64, out, lanes), code
+    return types.void(weights, x, out), code
 
 
 @intrinsic
-def add_rows(
-    typing_context: Any,
-    weights: Any,
-    indices: Any,
-    values: Any,
-    start: Any,
-    stop: Any,
-    direction: Any,
-    factor: Any,
-    lanes: Any,
-) -> Any:
-    """W += factor * x (x) direction over the entries `start` to `stop` of a sparse x."""
-    width = lanes.instance_class.width
+def add_rows(typing_context: Any, weights: Any, x: Any, direction: Any, factor: Any) -> Any:
+    """W += factor * x (x) direction."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = [_data(context, builder, signature.args[place], arguments[place]) for place in (0, 1, 2, 5)]
-        directions = _load(builder, data[3], width)
+        rows, along = (_data(context, builder, signature.args[place], arguments[place]) for place in (0, 2))
+        entries = _Entries(context, builder, x, arguments[1])
+        directions = _load(builder, along, entries.width)
 
         def add(p: Any, _: Sequence[Any]) -> Sequence[Any]:
-            base = _active_row(builder, data[0], data[1], p, width)
-            step = _splat(builder, builder.fmul(arguments[6], builder.load(builder.gep(data[2], [p]))))
-            row = _load(builder, base, width)
+            base = entries.row(rows, p)
+            step = _splat(builder, builder.fmul(arguments[3], entries.value(p)))
+            row = _load(builder, base, entries.width)
             moved = [builder.fadd(w, builder.fmul(step, d)) for w, d in zip(row, directions, strict=True)]
-            _store(builder, moved, base, width)
+            _store(builder, moved, base, entries.width)
             return []
 
-        _over_entries(builder, arguments[3], arguments[4], [], add)
+        entries.loop([], add)
         return context.get_dummy_value()
 
-    return types.void(weights, indices, values, types.int64, types.int64, direction, types.float64, lanes), code
+    return types.void(weights, x, direction, types.float64), code
 
 
 @intrinsic
-def add_columns(
-    typing_context: Any,
-    weights: Any,
-    indices: Any,
-    values: Any,
-    start: Any,
-    stop: Any,
-    columns: Any,
-    factors: Any,
-    lanes: Any,
-) -> Any:
-    """W^k += a x for two columns k and their factors a, over the entries `start` to `stop` of a sparse x."""
-    width = lanes.instance_class.width
+def add_columns(typing_context: Any, weights: Any, x: Any, columns: Any, factors: Any) -> Any:
+    """W^k += a x for two columns k and their factors a."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = [_data(context, builder, signature.args[place], arguments[place]) for place in (0, 1, 2)]
-        pairs = [
-            (builder.extract_value(arguments[5], place), builder.extract_value(arguments[6], place)) for place in (0, 1)
-        ]
+        rows = _data(context, builder, signature.args[0], arguments[0])
+        entries = _Entries(context, builder, x, arguments[1])
+        pairs = [[builder.extract_value(arguments[part], place) for part in (2, 3)] for place in (0, 1)]
 
         def add(p: Any, _: Sequence[Any]) -> Sequence[Any]:
-            row = _active_row(builder, data[0], data[1], p, width)
-            value = builder.load(builder.gep(data[2], [p]))
+            row, value = entries.row(rows, p), entries.value(p)
             for column, factor in pairs:
                 place = builder.gep(row, [column])
                 builder.store(builder.fadd(builder.load(place), builder.fmul(factor, value)), place)
             return []
 
-        _over_entries(builder, arguments[3], arguments[4], [], add)
+        entries.loop([], add)
         return context.get_dummy_value()
 
     two_columns, two_factors = (types.UniTuple(kind, 2) for kind in (types.int64, types.float64))  # type: ignore[attr-defined]
-    return types.void(weights, indices, values, types.int64, types.int64, two_columns, two_factors, lanes), code
+    return types.void(weights, x, two_columns, two_factors), code
 
 
 @intrinsic
-def divide_rows(
-    typing_context: Any,
-    arrays: Any,
-    indices: Any,
-    values: Any,
-    start: Any,
-    stop: Any,
-    direction: Any,
-    bend: Any,
-    push: Any,
-    lanes: Any,
-) -> Any:
-    """With (V, b, A) = `arrays` and ``g = x (x) direction``: ``A += bend g^2``, ``b += push g``, ``V = -b/A`` over the
-    entries `start` to `stop` of a sparse x; the change of ||V||^2.
+def divide_rows(typing_context: Any, arrays: Any, x: Any, direction: Any, bend: Any, push: Any) -> Any:
+    """With (V, b, A) = `arrays`, ``g = x (x) direction``: ``A += bend g^2``, ``b += push g``, ``V = -b/A``; the change
+    of ||V||^2.
 
     The divisions of a row are done side by side, which the compiler does not dare on its own: it cannot know that the
     three arrays do not overlap. The change is added up entry by entry, as the plain loop does.
     """
-    width = lanes.instance_class.width
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        state = [
-            _data(context, builder, signature.args[0][place], builder.extract_value(arguments[0], place))
-            for place in range(3)
-        ]
-        index_data, value_data, along = (
-            _data(context, builder, signature.args[place], arguments[place]) for place in (1, 2, 5)
-        )
-        directions = _load(builder, along, width)
-        bend, push = (_splat(builder, arguments[place]) for place in (6, 7))
+        state = [_data(context, builder, arrays[i], builder.extract_value(arguments[0], i)) for i in range(3)]
+        entries = _Entries(context, builder, x, arguments[1])
+        directions = _load(builder, _data(context, builder, signature.args[2], arguments[2]), entries.width)
+        bend, push = (_splat(builder, arguments[place]) for place in (3, 4))
 
         def divide(p: Any, change: Sequence[Any]) -> Sequence[Any]:
-            bases = [_active_row(builder, data, index_data, p, width) for data in state]
-            old, sums, precisions = (_load(builder, base, width) for base in bases)
-            value = _splat(builder, builder.load(builder.gep(value_data, [p])))
+            bases = [entries.row(data, p) for data in state]
+            old, sums, precisions = (_load(builder, base, entries.width) for base in bases)
+            value = _splat(builder, entries.value(p))
             g = [builder.fmul(value, d) for d in directions]
             sums = [builder.fadd(b, builder.fmul(push, part)) for b, part in zip(sums, g, strict=True)]
             precisions = [
@@ -241,7 +227,7 @@ def divide_rows(
             ]
             new = [builder.fdiv(builder.fneg(b), a) for b, a in zip(sums, precisions, strict=True)]
             for base, vectors in zip(bases, (new, sums, precisions), strict=True):
-                _store(builder, vectors, base, width)
+                _store(builder, vectors, base, entries.width)
             total = change[0]
             for v, w in zip(new, old, strict=True):
                 term = builder.fmul(builder.fsub(v, w), builder.fadd(v, w))
@@ -249,16 +235,15 @@ def divide_rows(
                     total = builder.fadd(total, builder.extract_element(term, _lane(lane)))
             return [total]
 
-        return _over_entries(builder, arguments[3], arguments[4], [ir.Constant(DOUBLE, 0.0)], divide)[0]
+        return entries.loop([ir.Constant(DOUBLE, 0.0)], divide)[0]
 
-    signature = (arrays, indices, values, types.int64, types.int64, direction, types.float64, types.float64, lanes)
-    return types.float64(*signature), code
+    return types.float64(arrays, x, direction, types.float64, types.float64), code
 
 
 @intrinsic
-def nonzero_lanes(typing_context: Any, vector: Any, lanes: Any) -> Any:
-    """A word whose bit k is set where entry k of a padded vector is not 0."""
-    width = lanes.instance_class.width
+def nonzero_lanes(typing_context: Any, vector: Any, x: Any) -> Any:
+    """A word whose bit k is set where entry k of a padded vector is not 0; x tells the number of classes."""
+    width = width_of(x)
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         word = _word(0)
@@ -269,7 +254,7 @@ def nonzero_lanes(typing_context: Any, vector: Any, lanes: Any) -> Any:
             word = builder.or_(word, builder.shl(builder.zext(bits, WORD), _word(place * VECTOR)))
         return word
 
-    return types.uint64(vector, lanes), code
+    return types.uint64(vector, x), code
 
 
 @intrinsic
@@ -286,10 +271,6 @@ INDICES = ir.VectorType(WORD, VECTOR)
 SHIFT = VECTOR.bit_length() - 1
 
 
-def _lane(number: int) -> Any:
-    return ir.Constant(ir.IntType(32), number)
-
-
 @intrinsic
 def largest_entry(typing_context: Any, vector: Any, excluded: Any) -> Any:
     """The position of the largest entry of a vector other than that at `excluded` (-1: none), the lowest on a tie.
@@ -302,7 +283,7 @@ def largest_entry(typing_context: Any, vector: Any, excluded: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         size = builder.extract_value(array.shape, 0)
         lanes = ir.Constant(INDICES, list(range(VECTOR)))
-        left_out = _splat_words(builder, arguments[1])
+        left_out = _splat(builder, arguments[1])
 
         def compared(found: Any, places: Any, allowed: Any, best: Sequence[Any]) -> Sequence[Any]:
             better = builder.and_(allowed, builder.fcmp_ordered(">", found, best[0]))
@@ -310,7 +291,7 @@ def largest_entry(typing_context: Any, vector: Any, excluded: Any) -> Any:
 
         def whole_block(block: Any, best: Sequence[Any]) -> Sequence[Any]:
             start = builder.shl(block, _word(SHIFT))
-            places = builder.add(_splat_words(builder, start), lanes)
+            places = builder.add(_splat(builder, start), lanes)
             pointer = builder.bitcast(builder.gep(array.data, [start]), LANE.as_pointer())
             allowed = builder.icmp_signed("!=", places, left_out)
             return compared(builder.load(pointer, align=8), places, allowed, best)
@@ -321,13 +302,13 @@ def largest_entry(typing_context: Any, vector: Any, excluded: Any) -> Any:
 
         # The last, incomplete block: what is behind the end of the vector is not touched.
         start, last = builder.shl(blocks, _word(SHIFT)), builder.sub(size, _word(1))
-        places = builder.add(_splat_words(builder, start), lanes)
+        places = builder.add(_splat(builder, start), lanes)
         found = ir.Constant(LANE, ir.Undefined)
         for lane in range(VECTOR - 1):
             place = builder.add(start, _word(lane))
             place = builder.select(builder.icmp_signed("<", place, last), place, last)
             found = builder.insert_element(found, builder.load(builder.gep(array.data, [place])), _lane(lane))
-        inside = builder.icmp_signed("<", places, _splat_words(builder, size))
+        inside = builder.icmp_signed("<", places, _splat(builder, size))
         values, places = compared(
             found, places, builder.and_(inside, builder.icmp_signed("!=", places, left_out)), best
         )
@@ -343,9 +324,3 @@ def largest_entry(typing_context: Any, vector: Any, excluded: Any) -> Any:
         return builder.select(builder.icmp_signed("==", place, arguments[1]), first, place)
 
     return types.int64(vector, types.int64), code
-
-
-def _splat_words(builder: Any, number: Any) -> Any:
-    undefined = ir.Constant(INDICES, ir.Undefined)
-    first = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), [0] * VECTOR))

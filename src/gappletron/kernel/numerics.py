@@ -24,6 +24,7 @@ from gappletron.kernel.lanes import (
     multiply_rows,
     nonzero_lanes,
     padded_width,
+    width_of,
 )
 from gappletron.kernel.pieces import Piece, PieceType, compiled_by, helper
 
@@ -185,14 +186,9 @@ def dot(weights: Floats, x: Row, out: Floats) -> None:
 @compiled_by(dot)
 def _compiled_dot(weights: Any, x: Any, out: Any) -> Callable[..., None]:
     def in_registers(weights: Floats, x: Row, out: Floats) -> None:
-        multiply_rows(weights, x.indices, x.values, x.start, x.stop, out, x.lanes)
+        multiply_rows(weights, x, out)
 
-    return in_registers if has_width(x) and are_doubles(weights, out) else dot
-
-
-def has_width(x: Any) -> bool:
-    """Whether the padded number of classes is known, from the compiled type of a :class:`Row`."""
-    return bool(x.types[x.fields.index("lanes")].instance_class.width)
+    return in_registers if width_of(x) and are_doubles(weights, out) else dot
 
 
 def are_doubles(*arrays: Any) -> bool:
@@ -211,7 +207,7 @@ def squared_length(direction: Floats, x: Row) -> float:
 @compiled_by(squared_length)
 def _compiled_squared_length(direction: Any, x: Any) -> Callable[..., float]:
     def of_few(direction: Floats, x: Row) -> float:
-        active = nonzero_lanes(direction, x.lanes)
+        active = nonzero_lanes(direction, x)
         above = active & (active - np.uint64(1))  # without the lowest bit
         if above & (above - np.uint64(1)) == 0 and above != 0:
             # Two entries, as hinge-like losses have: zeros in between would not change the sum.
@@ -223,7 +219,7 @@ def _compiled_squared_length(direction: Any, x: Any) -> Callable[..., float]:
                 total += direction[k] * direction[k]
         return total
 
-    return of_few if has_width(x) and are_doubles(direction) else squared_length
+    return of_few if width_of(x) and are_doubles(direction) else squared_length
 
 
 def add_outer(weights: Floats, x: Row, direction: Floats, factor: float) -> None:
@@ -255,16 +251,16 @@ def add_outer(weights: Floats, x: Row, direction: Floats, factor: float) -> None
 @compiled_by(add_outer)
 def _compiled_add_outer(weights: Any, x: Any, direction: Any, factor: Any) -> Callable[..., None]:
     def by_rows(weights: Floats, x: Row, direction: Floats, factor: float) -> None:
-        active = nonzero_lanes(direction, x.lanes)
+        active = nonzero_lanes(direction, x)
         above = active & (active - np.uint64(1))  # without the lowest bit
         if above != 0 and above & (above - np.uint64(1)) == 0:
             columns = (lowest_bit(active), lowest_bit(above))
             factors = (factor * direction[columns[0]], factor * direction[columns[1]])
-            add_columns(weights, x.indices, x.values, x.start, x.stop, columns, factors, x.lanes)
+            add_columns(weights, x, columns, factors)
         elif active != 0:
-            add_rows(weights, x.indices, x.values, x.start, x.stop, direction, factor, x.lanes)
+            add_rows(weights, x, direction, factor)
 
-    return by_rows if has_width(x) and are_doubles(weights, direction) else add_outer
+    return by_rows if width_of(x) and are_doubles(weights, direction) else add_outer
 
 
 @helper

@@ -75,13 +75,13 @@ def _declare(method: Callable[..., Any], family: str) -> None:
     """Teach Numba that `piece.name(...)` is the method `name` of the piece's class; once for each name."""
     name = method.__name__
     if name in _declared:
-        if _arguments(method) != _declared[name]:
+        if _list_arguments(method) != _declared[name]:
             raise UserError(
-                f"{family}.{name} takes ({', '.join(_arguments(method))}), but another family declares {name}"
+                f"{family}.{name} takes ({', '.join(_list_arguments(method))}), but another family declares {name}"
                 f"({', '.join(_declared[name])}): choose another name, compiled methods are shared by all families"
             )
         return
-    _declared[name] = _arguments(method)
+    _declared[name] = _list_arguments(method)
 
     def find(self: Any, *args: Any) -> Any:  # noqa: ARG001 - Numba passes the types of the arguments
         return getattr(self.instance_class, name, None)
@@ -92,13 +92,13 @@ def _declare(method: Callable[..., Any], family: str) -> None:
     overload_method(CompiledPiece, name, strict=False, jit_options=INNER)(find)
 
 
-def _arguments(function: Callable[..., Any]) -> tuple[str, ...]:
+def _list_arguments(function: Callable[..., Any]) -> tuple[str, ...]:
     code = function.__code__
     return code.co_varnames[: code.co_argcount]
 
 
-def _annotated(body: dict[str, Any]) -> list[str]:
-    """The names that a class statement annotates, in their order."""
+def _list_annotated(body: dict[str, Any]) -> list[str]:
+    """Return the names that a class statement annotates, in their order."""
     if sys.version_info >= (3, 14) and "__annotations__" not in body:
         import annotationlib  # annotations are a function there, until somebody asks
 
@@ -113,7 +113,7 @@ class PieceType(type):
     _fields: tuple[str, ...]
 
     def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], abstract: bool = False) -> PieceType:
-        if not bases or bases == (tuple,):
+        if bases == (tuple,):
             return super().__new__(mcs, name, bases, body)
         for base in bases:
             if getattr(base, "_final", False):
@@ -121,7 +121,7 @@ class PieceType(type):
                 raise UserError(f"{name} extends {base.__name__}, and a piece cannot be extended: extend {public}")
         body.update(__slots__=(), _final=not abstract)
         if not abstract:
-            fields = tuple(field for field in _annotated(body) if not field.startswith("_"))
+            fields = tuple(field for field in _list_annotated(body) if not field.startswith("_"))
             body.update(_field_defaults={field: body.pop(field) for field in fields if field in body})
             body.update(
                 {field: property(functools.partial(_item, place), doc=field) for place, field in enumerate(fields)}
@@ -137,10 +137,10 @@ class PieceType(type):
         for key, value in vars(cls).items():
             if hasattr(value, "__compiled__"):
                 _declare(value, name)
-            elif key in family and _arguments(value) != _arguments(family[key]):
+            elif key in family and _list_arguments(value) != _list_arguments(family[key]):
                 raise UserError(
-                    f"{name}.{key} takes ({', '.join(_arguments(value))}), but its family calls it with "
-                    f"({', '.join(_arguments(family[key]))}): use those names"
+                    f"{name}.{key} takes ({', '.join(_list_arguments(value))}), but its family calls it with "
+                    f"({', '.join(_list_arguments(family[key]))}): use those names"
                 )
         if not abstract:
             missing = sorted(key for key in dir(cls) if getattr(getattr(cls, key, None), "__isabstractmethod__", False))
@@ -205,8 +205,8 @@ class Piece(tuple, metaclass=PieceType):  # type: ignore[type-arg]
         missing = [field for field in cls._fields if field not in values]
         if missing:
             raise TypeError(f"{cls.__name__} needs the argument {', '.join(missing)}")
-        kinds = _field_kinds(cls)
-        self = super().__new__(cls, (_normal(values[f], kinds[f], f"{cls.__name__}'s {f}") for f in cls._fields))
+        kinds = _find_kinds(cls)
+        self = super().__new__(cls, (_normalise(values[f], kinds[f], f"{cls.__name__}'s {f}") for f in cls._fields))
         self.check()
         return self
 
@@ -218,7 +218,7 @@ class Piece(tuple, metaclass=PieceType):  # type: ignore[type-arg]
         return cls(*values)
 
     def replace(self, **changes: Any) -> Any:
-        """The same piece with some values changed: its own fields, or numbers of the pieces that it is made of.
+        """Return the same piece with some values changed: its own fields, or numbers of the pieces that it is made of.
 
         >>> from gappletron import Gappletron, Hinge
         >>> Gappletron().replace(loss=Hinge(), gamma=2)
@@ -234,7 +234,7 @@ class Piece(tuple, metaclass=PieceType):  # type: ignore[type-arg]
     __replace__ = replace  # copy.replace of Python 3.13
 
     def _replace_inside(self, key: str, value: Any) -> Any:
-        """The same piece with a field of exactly one of the pieces in it changed."""
+        """Return the same piece with a field of exactly one of the pieces in it changed."""
         holders = [field for field, part in self._asdict().items() if isinstance(part, Piece) and part._holds(key)]
         if len(holders) != 1:
             where = f"several parts with {key!r} ({', '.join(holders)})" if holders else f"no {key!r}"
@@ -270,8 +270,8 @@ def _typeof(piece: Piece, context: Any) -> CompiledPiece:
 
 
 @functools.cache
-def _field_kinds(cls: type[Piece]) -> dict[str, type]:
-    """The declared kind of each field: float, int, bool or a family of pieces."""
+def _find_kinds(cls: type[Piece]) -> dict[str, type]:
+    """Return the declared kind of each field: float, int, bool or a family of pieces."""
     try:
         hints = typing.get_type_hints(cls)
     except NameError:  # a name that only the class statement's function could see
@@ -286,7 +286,7 @@ def _field_kinds(cls: type[Piece]) -> dict[str, type]:
     return {field: hints[field] for field in cls._fields}
 
 
-def _normal(value: Any, kind: type, name: str) -> Any:
+def _normalise(value: Any, kind: type, name: str) -> Any:
     if kind is float:
         return number(value, name, finite=False)
     if kind is int:
@@ -296,12 +296,12 @@ def _normal(value: Any, kind: type, name: str) -> Any:
             raise UserError(f"{name} must be True or False, not {value!r}")
         return value
     if not isinstance(value, kind):
-        raise UserError(f"{name} must be a piece, not {value!r}: give {_piece_like(value, kind)}")
+        raise UserError(f"{name} must be a piece, not {value!r}: give {_suggest_piece(value, kind)}")
     return value
 
 
-def _piece_like(value: Any, kind: type) -> str:
-    """The piece that a text seems to mean, as in ``AdaGrad()`` for "ada-grad", or what kind is wanted."""
+def _suggest_piece(value: Any, kind: type) -> str:
+    """Return the piece that a text seems to mean, as in ``AdaGrad()`` for "ada-grad", or what kind is wanted."""
     if isinstance(value, str):
         plain = value.replace("-", "").replace("_", "").lower()
         for found, cls in package_pieces.items():

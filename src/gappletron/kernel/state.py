@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import keyword
 import math
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -74,7 +75,7 @@ class Field:
         return f"{type(self).__name__}({', '.join([*map(repr, self.axes), *options])})"
 
     def problem(self, values: NDArray[Any]) -> str | None:
-        """What an entry is that it must not be, as the end of a sentence; None where all are allowed.
+        """Return what is wrong with an entry, as the end of a sentence; None where all are allowed.
 
         >>> Field(least=0).problem(np.array([-2.0])), Field(least=0).problem(np.array([2.0]))
         ('has an entry below 0', None)
@@ -116,15 +117,15 @@ class Sizes(NamedTuple):
         return self.actions - self.classes
 
     def length(self, axis: str | int) -> int:
-        """The length of a named axis; a fixed length is itself."""
+        """Return the length of a named axis; a fixed length is itself."""
         return axis if isinstance(axis, int) else getattr(self, axis)
 
     def shape(self, field: Field) -> tuple[int, ...]:
-        """The shape of a field, without padding."""
+        """Return the shape of a field, without padding."""
         return tuple(self.length(axis) for axis in field.axes)
 
     def padded_shape(self, field: Field) -> tuple[int, ...]:
-        """The shape of a field as it is allocated: a last axis of classes is a whole number of vectors."""
+        """Return the shape of a field as it is allocated: a last axis of classes is a whole number of vectors."""
         shape = self.shape(field)
         if field.axes[-1] == "classes":
             return (*shape[:-1], padded_width(self.classes) or self.classes)
@@ -137,9 +138,7 @@ Layout: TypeAlias = "Mapping[str, Field | Mapping[str, Any]]"
 
 @functools.cache
 def _tuple_class(name: str) -> type[Any]:
-    """The class of a state's tuple, by its name, which spells the fields: ``State__weights__total``."""
-    from collections import namedtuple
-
+    """Return the class of a state's tuple, by its name, which spells the fields: ``State__weights__total``."""
     made = namedtuple(name, name.split("__")[1:])  # type: ignore[misc]
     made.__module__ = __name__
     return globals().setdefault(name, made)  # one class, also where two threads come here first
@@ -152,8 +151,8 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _checked(layout: Any, path: str = "") -> Layout:
-    """A layout without empty parts, for which compiled code has no type."""
+def _check_layout(layout: Any, path: str = "") -> Layout:
+    """Return the layout without empty parts, for which compiled code has no type."""
     if not isinstance(layout, Mapping):
         raise UserError(f"the state declares {path[:-1]} = {layout!r}: declare a Field, a Scratch or a mapping of them")
     for name in layout:
@@ -162,37 +161,38 @@ def _checked(layout: Any, path: str = "") -> Layout:
                 f"the state declares {path}{name}: a name is an identifier without leading or double underscores"
             )
     parts = {
-        name: part if isinstance(part, Field) else _checked(part, f"{path}{name}.") for name, part in layout.items()
+        name: part if isinstance(part, Field) else _check_layout(part, f"{path}{name}.")
+        for name, part in layout.items()
     }
     return parts or {"unused": Scratch()}
 
 
-def _flat(layout: Layout, path: str = "") -> Iterator[tuple[str, Field]]:
+def _flatten(layout: Layout, path: str = "") -> Iterator[tuple[str, Field]]:
     for name, field in layout.items():
         if isinstance(field, Field):
             yield f"{path}{name}", field
         else:
-            yield from _flat(field, f"{path}{name}.")
+            yield from _flatten(field, f"{path}{name}.")
 
 
-def _nested(layout: Layout, value: Callable[[str], Any], path: str = "") -> Any:
+def _nest(layout: Layout, value: Callable[[str], Any], path: str = "") -> Any:
     parts = [
-        value(path + name) if isinstance(field, Field) else _nested(field, value, f"{path}{name}.")
+        value(path + name) if isinstance(field, Field) else _nest(field, value, f"{path}{name}.")
         for name, field in layout.items()
     ]
     return _tuple_class("__".join(["State", *layout]))(*parts)
 
 
-def _allocated(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """An aligned array of zeros; its pages are only taken when they are written."""
+def _allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an aligned array of zeros; its pages are only taken when they are written."""
     size = math.prod(shape) * dtype.itemsize
     raw = np.zeros(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
-def _filled(field: Field, sizes: Sizes) -> NDArray[Any]:
-    array = _allocated(sizes.padded_shape(field), field.dtype)
+def _fill(field: Field, sizes: Sizes) -> NDArray[Any]:
+    array = _allocate(sizes.padded_shape(field), field.dtype)
     if field.fill:
         array.fill(field.fill)
     if field.diagonal is not None:
@@ -213,15 +213,15 @@ class State:
     """
 
     def __init__(self, layout: Layout, sizes: Sizes) -> None:
-        layout = _checked(layout)
+        layout = _check_layout(layout)
         self.layout, self.sizes = layout, sizes
-        self._fields = dict(_flat(layout))
+        self._fields = dict(_flatten(layout))
         check_memory(
-            measured(layout, sizes),
+            measure(layout, sizes),
             f"the state for {sizes.features} features x {sizes.classes} classes",
             "hash the features into fewer, or choose a learner without a full matrix",
         )
-        self._padded = {name: _filled(field, sizes) for name, field in self._fields.items()}
+        self._padded = {name: _fill(field, sizes) for name, field in self._fields.items()}
         self._tuples: dict[int, Any] = {}
 
     @property
@@ -230,7 +230,7 @@ class State:
         return self.view(self.sizes.classes)
 
     def view(self, classes: int) -> Any:
-        """The state as a round sees it that was played when there were only so many classes."""
+        """Return the state for a round that was played when there were only so many classes."""
         if classes not in self._tuples:
             if classes != self.sizes.classes and any(
                 "actions" in field.axes for field in self._fields.values() if not isinstance(field, Scratch)
@@ -240,14 +240,14 @@ class State:
                     "added cannot be learned from"
                 )
             sizes = self.sizes._replace(classes=classes, actions=classes + self.sizes.extra)
-            self._tuples[classes] = _nested(self.layout, lambda name: self._cut(name, sizes))
+            self._tuples[classes] = _nest(self.layout, lambda name: self._cut(name, sizes))
         return self._tuples[classes]
 
     def _cut(self, name: str, sizes: Sizes) -> NDArray[Any]:
-        """A vector with one entry per class has no padding that a loop over it could see; matrices keep theirs."""
+        """Return an array for these sizes; a vector with one entry per class has no padding that a loop could see."""
         field, array = self._fields[name], self._padded[name]
         if isinstance(field, Scratch) and sizes != self.sizes:
-            array = _filled(field, sizes._replace(classes=self.sizes.classes))  # its padding must be 0
+            array = _fill(field, sizes._replace(classes=self.sizes.classes))  # its padding must be 0
         return array[: sizes.classes] if field.axes == ("classes",) else array
 
     @property
@@ -265,7 +265,7 @@ class State:
         return sum(array.nbytes for array in self._padded.values())
 
     def resized(self, sizes: Sizes) -> State:
-        """A state of other sizes: what was there stays, what is new has the fill value. Extra actions stay last."""
+        """Return a state of other sizes: what was there stays, what is new is filled. Extra actions stay last."""
         before, fields = self.sizes, self._fields
         state = State(self.layout, sizes)
         places = {
@@ -281,38 +281,27 @@ class State:
         return state
 
     def problem(self) -> str | None:
-        """What does not hold that the fields declare, as a clause that names the first such field; None: nothing.
+        """Return a clause on the first field whose values are not as declared; None where all are.
 
         >>> state = State({"weights": Field("features", "classes")}, Sizes(2, 2, 2))
         >>> state.arrays["weights"][1, 0] = math.nan
         >>> state.problem()
         "'weights' is not finite"
         """
-        return next(
-            (
-                f"{name!r} {found}"
-                for name, array in self.arrays.items()
-                if (found := self._fields[name].problem(array)) is not None
-            ),
-            None,
-        )
+        problems = ((name, self._fields[name].problem(array)) for name, array in self.arrays.items())
+        return next((f"{name!r} {problem}" for name, problem in problems if problem is not None), None)
 
     def load(self, saved: Mapping[str, NDArray[Any]]) -> None:
         """Take over the arrays of another state of the same layout and sizes, by name.
 
         Entries that the fields do not allow, such as NaN, are a UserError.
         """
+        check_shapes(self.layout, self.sizes, saved)
         for name, array in self.arrays.items():
-            given = saved.get(name)
-            if given is None or given.shape != array.shape or given.dtype != array.dtype:
-                raise UserError(
-                    f"the saved array {name!r} does not fit the learner: the file is damaged, or a piece has "
-                    "changed since it was written"
-                )
-            problem = self._fields[name].problem(given)
+            problem = self._fields[name].problem(saved[name])
             if problem is not None:
                 raise UserError(f"the saved array {name!r} {problem}: the file is damaged, load an older copy")
-            array[...] = given
+            array[...] = saved[name]
 
     def __eq__(self, other: object) -> bool:
         """The same sizes and the same bits in every array that is remembered."""
@@ -328,13 +317,13 @@ class State:
     __hash__ = None  # type: ignore[assignment] # it changes
 
 
-def measured(layout: Layout, sizes: Sizes) -> int:
-    """The bytes of a state with this layout and these sizes.
+def measure(layout: Layout, sizes: Sizes) -> int:
+    """Return the bytes of a state with this layout and these sizes.
 
-    >>> measured({"weights": Field("features", "classes")}, Sizes(1000, 9, 9))
+    >>> measure({"weights": Field("features", "classes")}, Sizes(1000, 9, 9))
     96000
     """
-    return sum(math.prod(sizes.padded_shape(field)) * field.dtype.itemsize for _, field in _flat(layout))
+    return sum(math.prod(sizes.padded_shape(field)) * field.dtype.itemsize for _, field in _flatten(layout))
 
 
 def check_shapes(layout: Layout, sizes: Sizes, saved: Mapping[str, NDArray[Any]]) -> None:
@@ -342,10 +331,9 @@ def check_shapes(layout: Layout, sizes: Sizes, saved: Mapping[str, NDArray[Any]]
 
     >>> check_shapes({"weights": Field("features", "classes")}, Sizes(2, 3, 3), {"weights": np.zeros((2, 3))})
     """
-    for name, field in _flat(_checked(layout)):
+    fields = {name: field for name, field in _flatten(_check_layout(layout)) if not isinstance(field, Scratch)}
+    for name, field in fields.items():
         array = saved.get(name)
-        if isinstance(field, Scratch):
-            continue
         if array is None or array.shape != sizes.shape(field) or array.dtype != field.dtype:
             raise UserError(
                 f"the saved array {name!r} does not fit the learner: the file is damaged, or a piece has changed since "

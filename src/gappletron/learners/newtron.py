@@ -11,8 +11,8 @@ from typing import Any
 
 from gappletron.base.checks import number
 from gappletron.graphs.graph import Plan
-from gappletron.kernel.lanes import divide_rows
-from gappletron.kernel.numerics import Floats, Row, are_doubles, argmax, dot, has_width, sharpened_softmax, squared_norm
+from gappletron.kernel.lanes import divide_rows, width_of
+from gappletron.kernel.numerics import Floats, Row, are_doubles, argmax, dot, sharpened_softmax, squared_norm
 from gappletron.kernel.pieces import compiled_by, helper
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.learners.full_matrix import inner, is_sound, scaled_identity, shorten, solve, take_step
@@ -107,9 +107,9 @@ def diagonal_step(arrays: tuple[Floats, Floats, Floats], x: Row, direction: Floa
 @compiled_by(diagonal_step)
 def _compiled_diagonal_step(arrays: Any, x: Any, direction: Any, bend: Any, push: Any) -> Callable[..., float]:  # noqa: ARG001
     def by_rows(arrays: tuple[Floats, Floats, Floats], x: Row, direction: Floats, bend: float, push: float) -> float:
-        return divide_rows(arrays, x.indices, x.values, x.start, x.stop, direction, bend, push, x.lanes)
+        return divide_rows(arrays, x, direction, bend, push)
 
-    return by_rows if has_width(x) and are_doubles(*arrays, direction) else diagonal_step
+    return by_rows if width_of(x) and are_doubles(*arrays, direction) else diagonal_step
 
 
 class NewtonStep(BanditFeedback, abstract=True):
