@@ -30,7 +30,7 @@ def number(
     most: float = math.inf,
     finite: bool = True,
 ) -> float:
-    """`value` as a float within the limits, or a UserError that names it.
+    """Return `value` as a float within the limits, or raise a UserError that names it.
 
     >>> number("3", "gamma")
     Traceback (most recent call last):
@@ -55,7 +55,7 @@ def number(
 
 
 def whole(value: object, name: str, *, least: int = 0, most: int = 2**62) -> int:
-    """`value` as an int within the limits, or a UserError that names it.
+    """Return `value` as an int within the limits, or raise a UserError that names it.
 
     >>> import numpy as np
     >>> whole(np.int32(7), "repeats", least=1)
@@ -75,7 +75,7 @@ def whole(value: object, name: str, *, least: int = 0, most: int = 2**62) -> int
 
 
 def label(value: Any, name: str) -> Label:
-    """`value` with a NumPy scalar unboxed, if it can name a class or an action.
+    """Return `value`, with a NumPy scalar unboxed, if it can name a class or an action.
 
     >>> import numpy as np
     >>> label(np.str_("ham"), "class"), label(np.int64(3), "class")
@@ -93,7 +93,7 @@ def label(value: Any, name: str) -> Label:
 
 
 def labels(values: Iterable[Any], name: str) -> tuple[Label, ...]:
-    """Distinct labels, in the order given; labels that compare equal (1 and True) are refused.
+    """Return distinct labels, in the order given; labels that compare equal (1 and True) are refused.
 
     >>> labels([0, False], "class")
     Traceback (most recent call last):
@@ -116,7 +116,7 @@ ALWAYS_FITS = 2**24
 
 
 def check_memory(n_bytes: int, what: str, cure: str) -> None:
-    """Refuse an allocation that is larger than the memory that is free, before it is made."""
+    """Check that an allocation fits in the memory that is free, before it is made."""
     if n_bytes < ALWAYS_FITS:
         return
     free = free_memory()
@@ -127,7 +127,7 @@ def check_memory(n_bytes: int, what: str, cure: str) -> None:
 
 
 def free_memory() -> int:
-    """The bytes that can be had without swapping, or all of the machine's where the system does not tell."""
+    """Return the bytes that can be had without swapping, or all of the machine's where the system does not tell."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))

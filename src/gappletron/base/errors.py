@@ -22,19 +22,6 @@ The public ones are shown as ``gappletron.UserError`` and so on, the way in whic
 
 from __future__ import annotations
 
-__all__ = [
-    "Damaged",
-    "KeyReused",
-    "NotDeciding",
-    "ServiceError",
-    "SpentReceipt",
-    "Terminated",
-    "TooManyWaiting",
-    "Unavailable",
-    "UnknownReceipt",
-    "UserError",
-]
-
 
 class UserError(ValueError):
     """Input that cannot be used. Its text is one sentence: what is wrong, where, what to do.

@@ -1,4 +1,4 @@
-"""Writing files whole or not at all."""
+"""Files that are written whole or not at all, locks, and figures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SECONDS_OF_A_DAY = 86_400
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A binary file that takes the place of `path` when the block ends well; otherwise what was there stays.
+    """Open a binary file that takes the place of `path` when the block ends well; otherwise what was there stays.
 
     An error, a kill or a full disk inside the block leaves the old file as it was. What is no plain file (a pipe, a
     device) is written to directly, and a link is followed. Temporary files that killed processes left behind are
@@ -40,12 +40,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """
     try:
         if is_special(path):
-            with _opened_special(path) as file:
+            with _open_special(path) as file:
                 yield file
             return
-        target = _resolved(path)
+        target = _resolve(path)
         _remove_parts(target)
-        descriptor, part = _new_part(target)
+        descriptor, part = _make_part(target)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 yield file
@@ -71,11 +71,11 @@ def is_special(path: str | os.PathLike[str]) -> bool:
         return False
     if not stat.S_ISREG(found.st_mode):
         return not stat.S_ISDIR(found.st_mode)
-    return _own_output(found) is not None
+    return _find_own_output(found) is not None
 
 
-def _own_output(found: os.stat_result) -> int | None:
-    """The descriptor of this process's output or error stream that leads to this file."""
+def _find_own_output(found: os.stat_result) -> int | None:
+    """Return the descriptor of this process's output or error stream that leads to this file."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):  # it may be closed
             if os.path.samestat(found, os.fstat(descriptor)):
@@ -83,12 +83,12 @@ def _own_output(found: os.stat_result) -> int | None:
     return None
 
 
-def _opened_special(path: str | os.PathLike[str]) -> IO[bytes]:
-    """A pipe, a device or an output of this process, to write to.
+def _open_special(path: str | os.PathLike[str]) -> IO[bytes]:
+    """Open a pipe, a device or an output of this process to write to.
 
     The own output is continued where it is: opened by its name, a file behind it would be emptied.
     """
-    descriptor = _own_output(Path(path).stat())
+    descriptor = _find_own_output(Path(path).stat())
     if descriptor is None:
         return Path(path).open("wb")
     for stream in (sys.stdout, sys.stderr):
@@ -102,7 +102,7 @@ UNSUPPORTED = tuple(getattr(errno, name) for name in ("EINVAL", "ENOTSUP", "EOPN
 
 
 def synchronise(descriptor: int, *, data_only: bool = False) -> None:
-    """What was written to a file survives a power failure when this returns; an OSError where nobody can tell.
+    """Let what was written to a file survive a power failure; raise an OSError where nobody can tell.
 
     After an error a second call proves nothing: the system may have dropped what it could not write, and reports that
     only once.
@@ -146,13 +146,14 @@ def make_folder(folder: Path) -> None:
 
 
 def _part_names(target: Path) -> tuple[str, str]:
-    """The start and the end of the names of temporary files for `target`."""
+    """Return the start and the end of the names of temporary files for `target`."""
     return f".{target.name[:40]}.", ".part"
 
 
-def _new_part(target: Path) -> tuple[int, Path]:
-    """A temporary file, locked while it is written, in the target's folder: only a rename within one file system is
-    atomic.
+def _make_part(target: Path) -> tuple[int, Path]:
+    """Make a temporary file, locked while it is written, in the target's folder.
+
+    Only a rename within one file system is atomic.
     """
     prefix, suffix = _part_names(target)
     # Not readable for more people than the file that it replaces; a new file gets what the system allows.
@@ -228,16 +229,16 @@ def lock_file(path: Path) -> int | None:
 
 
 def cannot_write(path: str | os.PathLike[str], reason: str) -> UserError:
-    """The error for a file that cannot be written."""
+    """Return the error for a file that cannot be written."""
     return UserError(f"cannot write {os.fspath(path)!r} ({reason}): name a file in a folder you can write to")
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that cannot be written, before the work whose result it is to hold."""
+    """Check that a file can be written, before the work whose result it is to hold."""
     try:
         if is_special(path):
             return
-        target = _resolved(path)
+        target = _resolve(path)
         if target.is_dir():
             raise cannot_write(path, "it is a folder")
         if not target.parent.is_dir():
@@ -253,8 +254,8 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         raise cannot_write(path, error.strerror or str(error)) from None
 
 
-def _resolved(path: str | os.PathLike[str]) -> Path:
-    """Where a path leads, links followed."""
+def _resolve(path: str | os.PathLike[str]) -> Path:
+    """Return where a path leads, links followed."""
     if "\0" in os.fspath(path):
         raise cannot_write(path, "it holds a NUL character")
     try:
@@ -270,7 +271,7 @@ FIGURE_KINDS = ("png", "svg", "pdf")
 
 
 def figure_kind(path: str | os.PathLike[str]) -> str:
-    """How a figure is to be written, by the end of its file's name."""
+    """Return how a figure is to be written, by the end of its file's name."""
     kind = Path(path).suffix.lower().lstrip(".")
     if kind not in FIGURE_KINDS:
         raise UserError(f"cannot draw into {os.fspath(path)!r}: let its name end in .png, .svg or .pdf")

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-__all__ = ["View", "console", "print_line", "progress", "sweep_view"]
-
 SECONDS_BETWEEN_LINES = 5.0
 SECONDS_OF_SILENCE = 15.0
 
@@ -25,8 +23,9 @@ Run: TypeAlias = tuple[str, int]
 
 @contextlib.contextmanager
 def progress(what: str, note: Callable[[], str] = str) -> Iterator[Callable[[int, int | None], None]]:
-    """A function to call with the work done and the total; short operations show nothing. `note` is asked for a text
-    that is shown behind them.
+    """Give the block a function to call with the work done and the total; short operations show nothing.
+
+    `note` is asked for a text that is shown behind them.
     """
     if sys.stderr.isatty():
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -69,7 +68,7 @@ def print_line(line: str) -> None:
 
 
 def console(stderr: bool = False) -> Console:
-    """A terminal that reads no markup in names, and is wide enough for a table whatever COLUMNS says."""
+    """Return a terminal that reads no markup in names, and is wide enough for a table whatever COLUMNS says."""
     from rich.console import Console
 
     width = max(40, shutil.get_terminal_size().columns)
@@ -111,7 +110,7 @@ class View:
 
 @contextlib.contextmanager
 def sweep_view(check: Callable[[], None]) -> Iterator[View]:
-    """The view of the command line: one bar per sweep and one for all runs, with the time left; or plain lines.
+    """Give the block the view of the command line: one bar per sweep and one for all runs, with the time left; or plain lines.
 
     `check` is called after every run; it may raise to end the sweep.
     """
@@ -239,7 +238,7 @@ class _Bars(View):
 
 
 def _duration(seconds: float) -> str:
-    """A duration, rounded to seconds or minutes.
+    """Return a duration, rounded to seconds or minutes.
 
     >>> _duration(8), _duration(200)
     ('8 s', '3 min')

@@ -18,15 +18,13 @@ from typing import Any
 
 from gappletron.base.errors import Terminated
 
-__all__ = ["Held", "exit_at_once", "exit_code", "held_back", "raising"]
-
 STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 NOTHING_YET = "stopped before anything was measured"
 SHOW_CURSOR = "\x1b[?25h"
 
 
 def exit_code(stop: BaseException | None) -> int:
-    """The exit code of a command that a signal has ended: 130 for Ctrl-C, 143 for SIGTERM.
+    """Return the exit code of a command that a signal has ended: 130 for Ctrl-C, 143 for SIGTERM.
 
     >>> exit_code(KeyboardInterrupt()), exit_code(Terminated(signal.SIGTERM))
     (130, 143)
@@ -35,7 +33,7 @@ def exit_code(stop: BaseException | None) -> int:
 
 
 def exit_at_once() -> None:
-    """From here on the first signal ends the process with one line on the standard error."""
+    """Let the first signal from here on end the process with one line on the standard error."""
     _handle(STOPPING, _exit, {})
 
 
@@ -97,8 +95,9 @@ class Held:
             _handle(handled, lambda number, _frame: self.arrived.append(number), self.before)
 
     def end(self) -> None:
-        """Set the handlers again, and call those whose signals have arrived; what the main thread has begun is not for
-        others to end.
+        """Set the handlers again, and call those whose signals have arrived.
+
+        What the main thread has begun is not for others to end.
         """
         if threading.current_thread() is not threading.main_thread():
             return
