@@ -110,7 +110,7 @@ class View:
 
 @contextlib.contextmanager
 def sweep_view(check: Callable[[], None]) -> Iterator[View]:
-    """Give the block the view of the command line: one bar per sweep and one for all runs, with the time left; or plain lines.
+    """Give the block the view of the command line: one bar per sweep and one for all runs, or plain lines.
 
     `check` is called after every run; it may raise to end the sweep.
     """
