@@ -44,7 +44,7 @@ from gappletron import (
 )
 from gappletron.base.errors import SpentReceipt, Unavailable
 from gappletron.data.stream import make_chunk
-from gappletron.kernel import pieces
+from gappletron.kernel import compiling
 from gappletron.kernel.compiling import prepare
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.online import events
@@ -453,7 +453,7 @@ def shifted(x):
 
 def cached_code(function):
     """A function with its machine code cached on disk, as a new process sees it."""
-    return pieces._specialised.__wrapped__(function, ())
+    return compiling._specialised.__wrapped__(function, ())
 
 
 def flipped(data, rng):
@@ -541,7 +541,9 @@ def stored_result(task):
     curve = "[[1, 5, 10], [1, 2, 3]]"
     return Result(
         task,
-        Outcome("{}", 1.0, 3, 1, 0, 1, 0.3, 0.25, 1.5, None, None, curve, "0", pieces.source_hash(), "m", 0.1, "now"),
+        Outcome(
+            "{}", 1.0, 3, 1, 0, 1, 0.3, 0.25, 1.5, None, None, curve, "0", compiling.source_hash(), "m", 0.1, "now"
+        ),
     )
 
 
@@ -560,7 +562,7 @@ def _flipped_stores(count, rng, folder):
         try:
             with Store(folder) as store:
                 damaged = store.remove_damaged()
-                found = store.finished(tasks, pieces.source_hash())
+                found = store.finished(tasks, compiling.source_hash())
                 assert all(found[result.task.id] == result for result in expected if result.task.id in found)
                 assert bool(damaged) == (len(found) < len(expected))
                 for result in expected:

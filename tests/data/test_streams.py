@@ -22,7 +22,7 @@ from gappletron.data.stream import CHUNK, Chunk, FirstRounds, Stream, _largest_n
 from gappletron.data.svmlight import SvmlightFile
 from gappletron.data.synthetic import Synthetic
 from gappletron.data.transform import _normalize, _write_biased, transform
-from gappletron.kernel import pieces
+from gappletron.kernel import compiling
 from gappletron.kernel.compiling import interpreted
 
 ROWS = [[0.0, 2.0, -1.5], [0.0, 0.0, 0.0], [1.0, 0.0, -0.0], [3.0, 4.0, 0.0]]
@@ -472,8 +472,8 @@ def test_the_names_of_streams():
 def test_kernels_are_compiled_for_one_set_of_types(tmp_path, monkeypatch):
     """A hidden second compilation would cost every user seconds."""
     # Dispatchers of its own, so that it does not matter what other tests have compiled.
-    monkeypatch.setattr(pieces, "entry_points", [])
-    monkeypatch.setattr(pieces, "_specialised", functools.cache(pieces._specialised.__wrapped__))
+    monkeypatch.setattr(compiling, "entry_points", [])
+    monkeypatch.setattr(compiling, "_specialised", functools.cache(compiling._specialised.__wrapped__))
     path = tmp_path / "file.svm"
     path.write_text("0 1:1\n1 2:1\n1 2:1\n")
     frozen_rows = np.array(ROWS)
@@ -490,7 +490,7 @@ def test_kernels_are_compiled_for_one_set_of_types(tmp_path, monkeypatch):
             opened = open_stream(source, rounds=2, normalize=normalize, bias=True)
             for chunk in opened.chunks():
                 stream.largest_norm(chunk)
-    compiled = [(kernel.py_func, len(kernel.signatures)) for kernel in pieces.entry_points]
+    compiled = [(kernel.py_func, len(kernel.signatures)) for kernel in compiling.entry_points]
     for function, dispatchers in (
         (_largest_norm, 1),
         (_write_biased, 1),

@@ -459,12 +459,12 @@ def test_costs_are_saved_with_the_model_and_its_receipts(tmp_path):
     ],
 )
 def test_damaged_costs_are_refused(spoil, tmp_path):
-    from gappletron.play import saved
+    from gappletron.play import player_files, saved
 
     path = tmp_path / "player.npz"
     with interpreted():
         player = Player(Cheapest(), FeedbackGraph.bandit(2, costs=[[0, 1], [9, 0]]), features=2)
-        header, members = player.snapshot()
+        header, members = player_files.describe(player)
         saved.write(path, "gappletron.Player", header, members)
         assert Player.load(path, pieces=[Cheapest]).graph == player.graph
         saved.write(path, "gappletron.Player", header, {**members, "costs": spoil(members["costs"])})
