@@ -35,19 +35,16 @@ class Access:
         self.contents = contents
         self.journal: Journal | None = None
         self.lock = threading.RLock()  # reentrant: a signal handler may save in the middle of a call
+        self.is_inside: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]
+        """Return whether this thread is in the middle of a call or of a block of :meth:`hold`."""
         self.is_changing = False
         """Whether a change is being made; a handler that raises leaves it False."""
         self._held_by: int | None = None
-        self._process = os.getpid()
-
-    @property
-    def is_inside(self) -> bool:
-        """Whether this thread is in the middle of a call or of a block of :meth:`hold`."""
-        return self.lock._is_owned()  # type: ignore[attr-defined]  # also used by threading.Condition
+        self.process = os.getpid()
 
     def check_process(self) -> None:
         """Refuse a copy of the process (fork): another thread may have held the lock, and the journal is not its."""
-        if self._process != os.getpid():
+        if self.process != os.getpid():
             raise UserError(
                 "this process is a copy (fork) of the one that made the model, which goes on there: make or load a "
                 "model in this process"
@@ -55,7 +52,7 @@ class Access:
 
     def check_outside(self) -> None:
         """Refuse a change in the middle of another one, unless a block of :meth:`hold` is all that is around it."""
-        if self.is_inside and (self.is_changing or self._held_by is None):
+        if self.is_changing or self._held_by is None:
             raise UserError(
                 "the model is in the middle of another call, which a signal handler has interrupted (or an x that runs "
                 "code of its own): there, it may be saved and looked at; act, learn, teach, forget, grow or add a "
@@ -112,7 +109,7 @@ class Access:
     def hold(self) -> Iterator[None]:
         """Let no other thread in, and no call wait for the disk; what happens inside is logged together."""
         self.check_process()
-        if self.is_inside:
+        if self.is_inside():
             raise UserError("a hold() block was begun inside of another one or of a call: one block is enough")
         with self.lock:
             self.settle()
@@ -129,13 +126,13 @@ class Access:
         if self.journal is not None:
             self.check_process()
             self.journal.commit()
-            if self.journal.is_snapshot_due and not self.is_inside:
+            if self.journal.is_snapshot_due and not self.is_inside():
                 self.journal.put_snapshot_in_background(self._copy_state)
 
     def checkpoint(self) -> None:
         """Store a snapshot of the state now."""
         self.check_process()
-        if self.is_inside:
+        if self.is_inside():
             raise UserError("checkpoint() was called in the middle of a call or of a hold() block: call it afterwards")
         if self.journal is None:
             raise UserError("the model has no journal: use save(), or make it with Online.open()")
@@ -187,17 +184,22 @@ def changing(method: Callable[Concatenate[M, P], T]) -> Callable[Concatenate[M, 
     @functools.wraps(method)
     def call(self: M, /, *args: P.args, **kwargs: P.kwargs) -> T:
         access = self._access
-        access.check_outside()
-        access.check_process()
+        if access.process != os.getpid():
+            access.check_process()
+        if access.is_inside():
+            access.check_outside()
         with access.lock:
             access.is_changing = True
             try:
-                access.settle()
+                if access.journal is not None or not access.contents.receipts.is_settled:
+                    access.settle()
                 result = method(self, *args, **kwargs)
-                access.publish()
+                if access.journal is not None:
+                    access.publish()
             finally:
                 access.is_changing = False
-        access.acknowledge()
+        if access.journal is not None:
+            access.acknowledge()
         return result
 
     return call

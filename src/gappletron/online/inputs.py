@@ -13,6 +13,7 @@ from gappletron.data.vectors import Vector, Vectors, sparse_parts
 from gappletron.kernel.numerics import UNSEEN_LABEL
 from gappletron.online.receipts import UNSEEN, Receipt, Unseen
 from gappletron.online.saved import Contents
+from gappletron.play.turns import ACTION
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ def encode_rows(model: Contents, X: Any) -> Any:
 def check_label(model: Contents, receipt: Receipt, label: Label | Unseen) -> int:
     """Return the position of a label that the action of a receipt reveals, or that of none."""
     turn, own = receipt.turn, model.player.graph
-    graph, action = turn.graph, turn.action
+    graph, action = turn.graph, int(turn.record.item(ACTION))
     if label is UNSEEN:
         # A class that was added since the action is one that the action did not reveal.
         if graph.arrays.revealing.item(action) and graph.n_classes == own.n_classes:
@@ -96,7 +97,7 @@ def check_feedback(
     """Return the receipts of much feedback with the positions of their labels; each may stand there once."""
     found: dict[int, tuple[Receipt, int]] = {}
     for given, label in feedback:
-        receipt = model.receipts.find(given, model.player.rounds)
+        receipt = model.receipts.find(given, model.player)
         if receipt.serial in found:
             raise SpentReceipt(f"the receipt {receipt.id!r} stands twice in the feedback: feedback counts once")
         found[receipt.serial] = receipt, check_label(model, receipt, label)

@@ -236,7 +236,8 @@ class Online:
         self, vector: Vector, graph: FeedbackGraph | None, now: float, followed: tuple[int, Any] | None = None
     ) -> Receipt:
         receipt = transitions.decide(self._contents, vector, graph, now, self._access.journal, followed)
-        transitions.expire_overdue(self._contents, now, self._access.journal)
+        if self._receipts.may_be_overdue:
+            transitions.expire_overdue(self._contents, now, self._access.journal)
         return receipt
 
     @changing
@@ -272,7 +273,7 @@ class Online:
     @changing
     def learn(self, receipt: Receipt | str, label: Label | Unseen) -> None:
         """Take in the feedback of one action: the label, or UNSEEN where the round is over and the graph hid it."""
-        waiting = self._receipts.find(receipt, self.rounds)
+        waiting = self._receipts.find(receipt, self._player)
         position = inputs.check_label(self._contents, waiting, label)
         transitions.learn(self._contents, waiting, position, time.time(), self._access.journal)
 
@@ -308,13 +309,13 @@ class Online:
     @changing
     def forget(self, receipt: Receipt | str) -> None:
         """Stop waiting for the feedback of an action, since none will come; nothing is learned."""
-        waiting = self._receipts.find(receipt, self.rounds)
+        waiting = self._receipts.find(receipt, self._player)
         transitions.forget(self._contents, waiting, time.time(), self._access.journal)
 
     @looking
     def receipt(self, id: str) -> Receipt:
         """Return the waiting receipt with this id."""
-        return self._receipts.find(id, self.rounds)
+        return self._receipts.find(id, self._player)
 
     @looking
     def predict(self, x: Any, graph: FeedbackGraph | None = None) -> Label:

@@ -19,6 +19,7 @@ from gappletron.base.errors import SpentReceipt, UnknownReceipt, UserError
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import Floats
 from gappletron.play import saved
+from gappletron.play.player import Player
 from gappletron.play.turns import (
     ACTION,
     EXPIRED,
@@ -317,6 +318,11 @@ class Receipts:
         while len(self.expired) > self.limit:
             self.expired.popitem(last=False)
 
+    @property
+    def may_be_overdue(self) -> bool:
+        """Whether :meth:`find_overdue` need be asked."""
+        return len(self.pending) > self.limit or self.nbytes > self.limit_bytes or self.age is not None
+
     def find_overdue(self, now: float) -> Receipt | None:
         """Return the oldest receipt where too many wait, or for too long; None where none must expire."""
         if not self.pending:
@@ -336,11 +342,11 @@ class Receipts:
         found = self.pending.get(serial)
         return found if found is not None and found.turn.status == WAITING else None
 
-    def find(self, receipt: Any, rounds: int) -> Receipt:
-        """Return the waiting receipt that is meant, by itself or by its id, after so many rounds; a UserError that says
-        why there is none.
+    def find(self, receipt: Any, player: Player) -> Receipt:
+        """Return the waiting receipt that is meant, by itself or by its id; a UserError that says why there is
+        none.
         """
-        if type(receipt) is Receipt and self._waiting(receipt.serial) is receipt:
+        if self.is_settled and type(receipt) is Receipt and self.pending.get(receipt.serial) is receipt:
             return receipt
         name = receipt.id if isinstance(receipt, Receipt) else receipt
         if not isinstance(name, str):
@@ -358,7 +364,7 @@ class Receipts:
                 f"the receipt {name!r} was issued after this model was saved or copied, by the one that went on: "
                 "give the feedback there; if that one is lost, so is what happened in between, so save more often"
             )
-        known = self.session._replace(stop=rounds) if session == self.session.name else past
+        known = self.session._replace(stop=player.rounds) if session == self.session.name else past
         if known is None or not known.first <= serial < known.stop:
             raise _foreign(name)
         if found is not None:

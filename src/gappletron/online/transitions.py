@@ -19,6 +19,7 @@ from gappletron.online.journal import DecisionEntry, Entry, FeedbackEntry, Journ
 from gappletron.online.receipts import Receipt
 from gappletron.online.saved import Contents
 from gappletron.play.limits import Limits
+from gappletron.play.rounds import PLAYED
 from gappletron.play.turns import EXPIRED, FORGOTTEN, LEARNED
 
 
@@ -35,19 +36,20 @@ def decide(
     :param followed: the action and the probabilities of another's decision, which the model takes over.
     """
     player, receipts = model.player, model.receipts
-    here = player.check_graph(graph)
     if player._engine.needs_time:
-        player.now = now
-    version = 0 if journal is None else journal.version_of(here)
+        player._engine.now[0] = now
     played = False
     while not played:  # again where a signal handler has played a round in between
-        serial = player.rounds
+        serial = player._engine.clock.item(PLAYED)
         turn = (
-            player.new_turn(vector, here) if followed is None else player.new_following_turn(vector, followed[1], here)
+            player.new_turn(vector, graph)
+            if followed is None
+            else player.new_following_turn(vector, followed[1], graph)
         )
         receipt = Receipt(receipts.session.name, serial, turn, now)
         receipts.begin(receipt)
         if journal is not None:
+            version = journal.version_of(turn.graph)
             journal.add(DecisionEntry(receipt, vector, version, followed is not None))
         if followed is None:
             played = player.draw(turn, vector, serial)
@@ -65,7 +67,7 @@ def decide_many(
     """Play many rounds in one call of compiled code; signals must be held back."""
     player, receipts = model.player, model.receipts
     if player._engine.needs_time:
-        player.now = now
+        player._engine.now[0] = now
     turns = player.draw_many(rows, graph)
     if journal is not None:
         data = pack_decisions(now, journal.version_of(turns.graph), *rows[:3], turns.decisions)

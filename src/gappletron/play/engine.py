@@ -105,11 +105,6 @@ class Engine:
         """The number of rounds played so far."""
         return self.clock.item(PLAYED)
 
-    @property
-    def needs_time(self) -> bool:
-        """Whether anything depends on the time of a round."""
-        return not (isinstance(self.watch, NoWatch) and isinstance(self.limits.piece(), NoLimits))
-
     # -------------------------------------------------------------------------------------------------------- per graph
 
     def bind(self, graph: FeedbackGraph) -> None:
@@ -125,6 +120,8 @@ class Engine:
             watch=self.watch,
             watched=self.watched.tuple,
         )
+        self.needs_time = not (isinstance(self.watch, NoWatch) and isinstance(self.desk.limits, NoLimits))
+        """Whether anything depends on the time of a round."""
         self._kernels: dict[Any, Any] = {}
         self._seats: OrderedDict[FeedbackGraph, Seat] = OrderedDict()
         self.own = Seat(self, graph, self.learner.plan(graph))

@@ -340,7 +340,9 @@ class Player:
         if self.feature_limit is not None and vector.indices.size:
             self.make_room(vector.indices.item(-1))
         engine = self._engine
-        return Turn(here, engine.state.sizes.features, np.zeros(engine.record_size(vector.values.size)))
+        entries = vector.values.size + engine.bias
+        record = np.zeros(engine.bare_size + entries + (entries + 1) // 2)
+        return Turn(here, engine.state.sizes.features, record)
 
     def draw(self, turn: Turn, vector: Vector, at: int) -> bool:
         """Draw the action of a new turn as round number `at`; False, and nothing is changed, where that was played.
@@ -351,7 +353,8 @@ class Player:
         engine = self._engine
         if engine.act is None:
             engine.compile_rounds()
-        played: bool = engine.act(engine.seat(turn.graph).pack, *vector, self._draws.draw(at), at, turn.record)
+        seat = engine.own if turn.graph is engine.graph else engine.seat(turn.graph)
+        played: bool = engine.act(seat.pack, *vector, self._draws.draw(at), at, turn.record)
         return played
 
     def draw_many(self, rows: Vectors, graph: FeedbackGraph | None = None) -> Turns:
@@ -437,7 +440,8 @@ class Player:
         engine = self._engine
         if engine.learn is None:
             engine.compile_rounds()
-        engine.learn(engine.seat(turn.graph).pack, turn.record, label)
+        seat = engine.own if turn.graph is engine.graph else engine.seat(turn.graph)
+        engine.learn(seat.pack, turn.record, label)
 
     def _check_label(self, turn: Turn, label: int) -> int:
         """Return the position of a label that a turn may have, or -1; compiled code will trust it."""
