@@ -171,7 +171,7 @@ def run(
                 if playing.confusion:
                     last.callback(show_confusion, histories)
                 last.callback(show_estimates, histories, reports)
-                last.callback(show_table, histories)
+                last.callback(show_table, histories.title, histories.header, histories.rows())
             with contextlib.nullcontext() if may_block(json_path, plot.plot) else held_back():
                 if plot.plot is not None:
                     last.callback(histories.plot, plot.plot)
