@@ -413,14 +413,15 @@ def test_version_and_help():
 def test_help_lists_what_there_is():
     """The help is written without loading the library: so that nothing is forgotten, it is compared here."""
     from gappletron import Exploration, Optimizer
+    from gappletron.base.text import to_kebab_case
+    from gappletron.data.formats import FORMATS
     from gappletron.data.normalization import NORMALIZATIONS
     from gappletron.kernel.pieces import package_pieces
-    from gappletron.base.text import to_kebab_case
     from gappletron.learners.registry import names
 
     assert names()  # all pieces are loaded
     told = " ".join(CliRunner().invoke(cli.app, ["run", "--help"], terminal_width=10_000).output.split())
-    wanted = [*FeedbackGraph.PRESETS, *NORMALIZATIONS]
+    wanted = [*FeedbackGraph.PRESETS, *FORMATS, *NORMALIZATIONS]
     for family in (Exploration, Optimizer):
         home = family.__module__.removesuffix(".rule")
         wanted += [

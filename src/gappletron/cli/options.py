@@ -19,13 +19,14 @@ import typer
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
 from gappletron.cli.output import ALPHA, tell
+from gappletron.graphs.presets import PRESETS
 from gappletron.play.options import Options
 
 if TYPE_CHECKING:
     from gappletron import Encoder, FeedbackGraph, Online, Stream
 
 KINDS = ("text", "numeric", "categorical", "drop")
-GRAPHS = "bandit, full, filtering, label-efficient, apple-tasting, disease-prevention, or a FILE.json"
+GRAPHS = f"{', '.join(PRESETS)}, or a FILE.json"
 
 
 def option(default: Any, help: str, *names: str, **settings: Any) -> Any:
@@ -238,8 +239,9 @@ class PresetOptions:
 
         if graph.endswith(".json") and self.classes:
             raise UserError("--classes is only for presets, and a file has its own classes: omit it")
-        default = "2" if graph.partition(":")[0] == "apple-tasting" else "4"
-        return open_graph(graph, read_classes(self.classes or default), self.revealing)
+        preset = PRESETS.get(graph.partition(":")[0])
+        default = 4 if preset is None or preset.n_classes is None else preset.n_classes
+        return open_graph(graph, read_classes(self.classes or str(default)), self.revealing)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from gappletron.cli.options import (
     option,
 )
 from gappletron.cli.output import ALPHA, tell
+from gappletron.graphs.presets import PRESETS
 
 if TYPE_CHECKING:
     from gappletron import FeedbackGraph, Online
@@ -170,9 +171,7 @@ def make_graph(graph: str, preset: PresetOptions) -> FeedbackGraph:
     gappletron.UserError: the preset 'bandit' does not say which labels there are: give --classes, as in \
 --classes ham,spam; for a model that is there already, omit --graph
     """
-    from gappletron import FeedbackGraph
-
-    if not preset.classes and not graph.endswith(".json") and graph.partition(":")[0] in FeedbackGraph.PRESETS:
+    if not preset.classes and not graph.endswith(".json") and graph.partition(":")[0] in PRESETS:
         raise UserError(
             f"the preset {graph!r} does not say which labels there are: give --classes, as in --classes ham,spam; for "
             "a model that is there already, omit --graph"
