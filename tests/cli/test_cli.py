@@ -410,6 +410,28 @@ def test_version_and_help():
         assert f"--{option} " in told.output
 
 
+def test_help_lists_what_there_is():
+    """The help is written without loading the library: so that nothing is forgotten, it is compared here."""
+    from gappletron import Exploration, Optimizer
+    from gappletron.base.text import to_kebab_case
+    from gappletron.data.formats import FORMATS
+    from gappletron.data.normalization import NORMALIZATIONS
+    from gappletron.kernel.pieces import package_pieces
+    from gappletron.learners.registry import names
+
+    assert names()  # all pieces are loaded
+    told = " ".join(CliRunner().invoke(cli.app, ["run", "--help"], terminal_width=10_000).output.split())
+    wanted = [*FeedbackGraph.PRESETS, *FORMATS, *NORMALIZATIONS]
+    for family in (Exploration, Optimizer):
+        home = family.__module__.removesuffix(".rule")
+        wanted += [
+            to_kebab_case(name)
+            for name, piece in package_pieces.items()
+            if issubclass(piece, family) and piece.__module__.startswith(home)
+        ]
+    assert [name for name in wanted if not re.search(rf"(?<![\w-]){name}(?![\w-])", told)] == []
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], []])
 def test_help_loads_no_heavy_library(arguments):
     """The import of NumPy would double the time."""

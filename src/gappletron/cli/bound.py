@@ -13,15 +13,7 @@ import typer
 
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
-from gappletron.cli.options import (
-    GraphOptions,
-    PlotOptions,
-    PresetOptions,
-    ResultOptions,
-    given_options,
-    open_graph_alone,
-    option,
-)
+from gappletron.cli.options import GraphName, PlotOptions, PresetOptions, ResultOptions, given_options, option
 from gappletron.cli.output import check_outputs, say
 
 if TYPE_CHECKING:
@@ -54,7 +46,7 @@ class BoundOptions:
 
 
 def show_bounds(
-    graph: GraphOptions,
+    graph: GraphName,
     preset: PresetOptions,
     options: BoundOptions,
     stored: ResultOptions,
@@ -90,7 +82,7 @@ def show_bounds(
 
     rounds, max_norm, delta = options.rounds, options.max_norm, options.delta
     measure = whole(options.measure, "--measure")
-    feedback = open_graph_alone(graph.graph or "bandit", preset)
+    feedback = preset.open_alone(graph.graph or "bandit")
     chosen = named(learner or "")
     if not isinstance(chosen, Gappletron):
         raise UserError(f"the theorems are about Gappletron, not about {learner!r}: choose for example 'gapsmh'")

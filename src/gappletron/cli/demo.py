@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from gappletron import FeedbackGraph, History, Learner, Runs
+    from gappletron import FeedbackGraph, Histories, History, Learner, Runs
 
 OURS, GREEDY, BURN_IN, ALL_LABELS = "Gappletron (auto)", "greedy", "greedy after a burn-in of 50", "sees every label"
 STYLES = dict(zip((OURS, GREEDY, BURN_IN, ALL_LABELS), ("-", "--", "-.", ":"), strict=True))
@@ -45,17 +45,17 @@ def demo(options: DemoOptions) -> None:
     except OSError as error:
         raise cannot_write(picture, error.strerror or str(error)) from None
     check_writable(picture)
-    shown: list[Shown] = []
-
-    def report(histories: Any, _: str | None) -> None:
-        show_table(histories)
-        say()
-        shown.append(histories)
-
+    shown: list[Histories] = []
     for setting in list_settings():
         comparison = Comparison(setting, options.repeats, options.rounds)
         with progress("compiling"):
             comparison.compile()
+
+        def report(histories: Histories, _: str | None, setting: Setting = setting) -> None:
+            show_table(histories.title, *make_table(histories, setting.positive))
+            say()
+            shown.append(histories)
+
         play_and_report(comparison, report)
     draw(shown, picture)
     say("All four are the same learner; they differ in the labels that they get to see.")
@@ -171,59 +171,31 @@ class Comparison:
                     self._played[before:] = played
                     yield seed * self._length + played[0].rounds
 
-    def histories(self) -> Shown:
+    def histories(self) -> Histories:
         """Return what happened up to now."""
+        from gappletron import Histories
+
         orders = f"{self.orders} random orders" if self.orders > 1 else "one random order"
-        title = f"{self.setting.title} ({self._length:,} {self.setting.rows} in {orders})"
-        return Shown(tuple(self._played), title, self.setting.positive)
+        return Histories(self._played, f"{self.setting.title} ({self._length:,} {self.setting.rows} in {orders})")
 
 
-@dataclass(frozen=True)
-class Shown:
-    """The runs of a setting, as a table of its own."""
+def make_table(histories: Histories, positive: str | None) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the header and the rows of a setting's table: a row for each method."""
+    screening = () if positive is None else ("cancers missed", "needless biopsies", "stuck")
+    header = ("method", "mean error", "min", "max", "labels seen", *screening)
+    return header, [_make_row(name, histories.of(name), positive) for name in histories.names]
 
-    runs: tuple[History, ...]
-    title: str
-    positive: str | None
 
-    def __iter__(self) -> Iterator[History]:
-        return iter(self.runs)
-
-    def __str__(self) -> str:
-        from gappletron.play.history import aligned
-
-        return "\n".join([self.title, *aligned(self.header, self.rows())])
-
-    @property
-    def names(self) -> list[str]:
-        """The methods."""
-        return list(dict.fromkeys(run.name for run in self))
-
-    def of(self, name: str) -> list[History]:
-        """Return the runs of one method."""
-        return [run for run in self if run.name == name]
-
-    @property
-    def header(self) -> tuple[str, ...]:
-        """The names of the table's columns."""
-        screening = ("cancers missed", "needless biopsies", "stuck") if self.positive else ()
-        return ("method", "mean error", "min", "max", "labels seen", *screening)
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return the table's cells: a row for each method."""
-        return [self._show_row(name, self.of(name)) for name in self.names]
-
-    def _show_row(self, name: str, runs: list[History]) -> tuple[str, ...]:
-        rates = [run.error_rate for run in runs]
-        seen = sum(run.labels_seen for run in runs) / len(runs)
-        cells = (name, f"{sum(rates) / len(rates):.3f}", f"{min(rates):.3f}", f"{max(rates):.3f}", f"{seen:,.0f}")
-        if self.positive is None:
-            return cells
-        sick = runs[0].graph.class_index(self.positive)
-        missed = sum(run.confusion[1 - sick, sick] for run in runs) / len(runs)
-        needless = sum(run.confusion[sick, 1 - sick] for run in runs) / len(runs)
-        stuck = sum(is_stuck(run) for run in runs)
-        return (*cells, f"{missed:.1f}", f"{needless:.1f}", f"{stuck} of {len(runs)}")
+def _make_row(name: str, runs: list[History], positive: str | None) -> tuple[str, ...]:
+    rates = [run.error_rate for run in runs]
+    seen = sum(run.labels_seen for run in runs) / len(runs)
+    cells = (name, f"{sum(rates) / len(rates):.3f}", f"{min(rates):.3f}", f"{max(rates):.3f}", f"{seen:,.0f}")
+    if positive is None:
+        return cells
+    sick = runs[0].graph.class_index(positive)
+    missed = sum(run.confusion[1 - sick, sick] for run in runs) / len(runs)
+    needless = sum(run.confusion[sick, 1 - sick] for run in runs) / len(runs)
+    return (*cells, f"{missed:.1f}", f"{needless:.1f}", f"{sum(map(is_stuck, runs))} of {len(runs)}")
 
 
 def is_stuck(run: History) -> bool:
@@ -232,7 +204,7 @@ def is_stuck(run: History) -> bool:
     return len(seen) > LAST and bool(seen[-1] == seen[-1 - LAST])
 
 
-def draw(shown: Sequence[Shown], path: Path) -> None:
+def draw(shown: Sequence[Histories], path: Path) -> None:
     """Draw two panels for each setting: the running error, and the labels seen."""
     from matplotlib.figure import Figure
 
@@ -245,7 +217,7 @@ def draw(shown: Sequence[Shown], path: Path) -> None:
         errors, labels = part.subplots(1, 2)
         _draw_panel(errors, histories, "error_rate")
         _draw_panel(labels, histories, "labels_seen")
-        what = "images" if histories.positive is None else "patients"
+        what = "images" if "images" in histories.title else "patients"
         errors.set(xlabel=f"{what} so far", ylabel="running error (mistakes / rounds)", ylim=(0, None))
         labels.set(xlabel=f"{what} so far", ylabel="labels seen", ylim=(0, None))
     handles, names = parts[0].axes[0].get_legend_handles_labels()
@@ -253,7 +225,7 @@ def draw(shown: Sequence[Shown], path: Path) -> None:
     save_figure(figure, path)
 
 
-def _draw_panel(ax: Axes, shown: Shown, of: str) -> None:
+def _draw_panel(ax: Axes, shown: Histories, of: str) -> None:
     """Draw the mean over the orders as a thick line, each order as a thin one, and say how many orders are stuck."""
     import numpy as np
     from matplotlib.ticker import PercentFormatter

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gappletron.cli.options import GRAPHS, CostOptions, PlotOptions, PresetOptions, open_graph_alone
+from gappletron.cli.options import GRAPHS, CostOptions, PlotOptions, PresetOptions
 from gappletron.cli.output import check_outputs, say
 
 
@@ -19,7 +19,7 @@ def describe_graph(
     """Describe a feedback graph, print its matrix, and draw it."""
     path = plot.plot
     check_outputs(plot=path, inputs=(graph,))
-    feedback = cost.add(open_graph_alone(graph, preset))
+    feedback = cost.add_costs(preset.open_alone(graph))
     try:
         if path is not None:
             feedback.draw(path)

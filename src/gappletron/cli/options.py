@@ -19,12 +19,14 @@ import typer
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
 from gappletron.cli.output import ALPHA, tell
+from gappletron.graphs.presets import PRESETS
 from gappletron.play.options import Options
 
 if TYPE_CHECKING:
     from gappletron import Encoder, FeedbackGraph, Online, Stream
 
-GRAPHS = "bandit, full, filtering, label-efficient, apple-tasting, disease-prevention, or a FILE.json"
+KINDS = ("text", "numeric", "categorical", "drop")
+GRAPHS = f"{', '.join(PRESETS)}, or a FILE.json"
 
 
 def option(default: Any, help: str, *names: str, **settings: Any) -> Any:
@@ -126,6 +128,11 @@ class KindOptions:
     )
     drop: list[str] | None = option(None, "Tables: a column to ignore; repeatable.", metavar="COLUMN")
 
+    @property
+    def kinds(self) -> dict[str, Any]:
+        """The columns that were named, by their kinds."""
+        return {kind: names for kind in KINDS if (names := getattr(self, kind))}
+
 
 @dataclass(frozen=True)
 class FeatureOptions:
@@ -138,56 +145,60 @@ class FeatureOptions:
     )
 
 
-def open_data(
-    data: str,
-    table: TableOptions,
-    kinds: KindOptions,
-    features: FeatureOptions,
-    *,
-    classes: str | None = None,
-    model: Online | None = None,
-    max_norm: float | None = None,
-    rounds: int | None = None,
-) -> Stream:
-    """Return the stream, ready to be played; with a model, encoded as the model does it."""
-    from gappletron import open_stream
+@dataclass(frozen=True)
+class DataOptions(FeatureOptions, KindOptions, TableOptions):
+    """All that can be said of data that is played or taught."""
 
-    encoder = None if model is None else model.encoder
-    known = features.features
-    if encoder is not None and (given_options(kinds) or known):
-        raise UserError("the model has its own columns: omit --text, --numeric, --categorical, --drop and --features")
-    if model is not None and encoder is None:
-        known = known or model.features
-    stream = open_stream(
-        data,
-        label=table.label,
-        format=table.format,
-        columns=table.names,
-        encoder=encoder,
-        features=known,
-        classes=None if classes is None else classes.split(","),
-        max_norm=max_norm,
-        rounds=rounds,
-        **given_options(kinds),
-    )
-    with progress("reading") as show:
-        stream.prepare(show)
-    if model is not None and encoder is None and stream.encoder is not None:
-        raise UserError(
-            f"{stream.name} is a table, and the model was made without an encoder: it takes svmlight files, or rows of "
-            "numbers in Python"
+    def open(
+        self,
+        data: str,
+        classes: str | None,
+        model: Online | None = None,
+        *,
+        max_norm: float | None = None,
+        rounds: int | None = None,
+    ) -> Stream:
+        """Return the stream, ready to be played; with a model, encoded as the model does it."""
+        from gappletron import open_stream
+
+        encoder, features, kinds = None, self.features, self.kinds
+        if model is not None:
+            encoder = model.encoder
+            features = features or model.features if encoder is None else features
+        if encoder is not None and (kinds or features):
+            raise UserError(
+                "the model has its own columns: omit --text, --numeric, --categorical, --drop and --features"
+            )
+        stream = open_stream(
+            data,
+            label=self.label,
+            format=self.format,
+            columns=self.names,
+            encoder=encoder,
+            features=features,
+            classes=None if classes is None else classes.split(","),
+            max_norm=max_norm,
+            rounds=rounds,
+            **kinds,
         )
-    if model is not None and encoder is not None:
-        model.encoder = stream.encoder  # columns that are new have a kind from now on
-    if stream.encoder is not None:
-        tell_columns(stream.encoder, stream.label)
-    return stream
+        with progress("reading") as show:
+            stream.prepare(show)
+        if model is not None and encoder is None and stream.encoder is not None:
+            raise UserError(
+                f"{stream.name} is a table, and the model was made without an encoder: it takes svmlight files, or "
+                "rows of numbers in Python"
+            )
+        if model is not None and encoder is not None:
+            model.encoder = stream.encoder  # columns that are new have a kind from now on
+        if stream.encoder is not None:
+            tell_columns(stream.encoder, stream.label)
+        return stream
 
 
 def tell_columns(encoder: Encoder, label: str | None) -> None:
     """Say, on the standard error, what the columns of a table were taken for."""
     parts = [f"label: {label}"] if label in encoder.drop else []
-    for kind in ("text", "numeric", "categorical", "drop"):
+    for kind in KINDS:
         names = [name for name in getattr(encoder, kind) if name != label]
         if names:
             parts.append(f"{kind}: {', '.join(names)}")
@@ -199,7 +210,7 @@ def tell_columns(encoder: Encoder, label: str | None) -> None:
 
 
 @dataclass(frozen=True)
-class GraphOptions:
+class GraphName:
     """Which graph is played."""
 
     graph: str | None = option(
@@ -221,6 +232,17 @@ class PresetOptions:
         "classes are found in the data.",
     )
 
+    def open_alone(self, graph: str) -> FeedbackGraph:
+        """Return the graph of a command without a stream."""
+        from gappletron.base.text import read_classes
+        from gappletron.graphs.open import open_graph
+
+        if graph.endswith(".json") and self.classes:
+            raise UserError("--classes is only for presets, and a file has its own classes: omit it")
+        preset = PRESETS.get(graph.partition(":")[0])
+        default = 4 if preset is None or preset.n_classes is None else preset.n_classes
+        return open_graph(graph, read_classes(self.classes or str(default)), self.revealing)
+
 
 @dataclass(frozen=True)
 class CostOptions:
@@ -233,7 +255,7 @@ class CostOptions:
         metavar="ACTION,CLASS=NUMBER",
     )
 
-    def add(self, graph: FeedbackGraph) -> FeedbackGraph:
+    def add_costs(self, graph: FeedbackGraph) -> FeedbackGraph:
         """Return the graph with these costs, in addition to those of its file."""
         from gappletron.graphs.costs import read_costs
 
@@ -241,23 +263,16 @@ class CostOptions:
         return graph.with_costs(entries) if entries else graph
 
 
-def open_graph_alone(graph: str, preset: PresetOptions) -> FeedbackGraph:
-    """Return the graph of a command without a stream, whose classes are an option."""
-    from gappletron.base.text import read_classes
-    from gappletron.graphs.open import open_graph
+@dataclass(frozen=True)
+class GraphOptions(CostOptions, PresetOptions, GraphName):
+    """All that can be said of the graph of a model."""
 
-    if graph.endswith(".json") and preset.classes:
-        raise UserError("--classes is only for presets, and a file has its own classes: omit it")
-    default = "2" if graph.partition(":")[0] == "apple-tasting" else "4"
-    return open_graph(graph, read_classes(preset.classes or default), preset.revealing)
+    def open(self, stream: Stream) -> FeedbackGraph:
+        """Return the graph for a stream that is played or taught."""
+        from gappletron.graphs.open import open_graph
 
-
-def open_graph_for(stream: Stream, graph: GraphOptions, preset: PresetOptions, cost: CostOptions) -> FeedbackGraph:
-    """Return the graph of a command that plays or teaches a stream."""
-    from gappletron.graphs.open import open_graph
-
-    name = graph.graph or "bandit"
-    return cost.add(open_graph(name, stream.classes, preset.revealing, classes_given=stream.classes_given))
+        name = self.graph or "bandit"
+        return self.add_costs(open_graph(name, stream.classes, self.revealing, classes_given=stream.classes_given))
 
 
 # --------------------------------------------------------------------------------------------------------------- models

@@ -123,21 +123,24 @@ def _play_and_report(
     report(runs.histories(), None)
 
 
-def show_table(histories: Histories) -> None:
-    """Print the runs as a table: with lines on a terminal that is wide enough, else plain text."""
+def show_table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Print a table: with lines on a terminal that is wide enough, else as plain text."""
+    from gappletron.play.history import aligned
+
+    plain = "\n".join([title, *aligned(header, rows)])
     if not sys.stdout.isatty():
-        say(str(histories))
+        say(plain)
         return
     from rich.table import Table
 
-    drawn = Table(title=histories.title, title_justify="left", title_style="bold")
-    for place, column in enumerate(histories.header):
+    drawn = Table(title=title, title_justify="left", title_style="bold")
+    for place, column in enumerate(header):
         drawn.add_column(column, justify="right" if place else "left", no_wrap=True)
-    for row in histories.rows():
+    for row in rows:
         drawn.add_row(*row)
     screen = console()
     if screen.measure(drawn, options=screen.options.update(width=10_000)).minimum > screen.width:
-        say(str(histories))
+        say(plain)
         return
     screen.print(drawn)
     sys.stdout.flush()

@@ -82,7 +82,7 @@ def write_predictions(model: Online, data: str, table: TableOptions, file: Any) 
 
 
 def read_batches(model: Online, data: str, table: TableOptions) -> Iterator[tuple[Any, list[str]]]:
-    """Yield sparse matrices of some rows at a time, and their labels where a column has them, empty where there is
+    """Yield some encoded rows at a time, and their labels where a column has them, empty where there is
     none.
     """
     from scipy.sparse import csr_array
@@ -112,8 +112,8 @@ def read_batches(model: Online, data: str, table: TableOptions) -> Iterator[tupl
                 )
             encoder = encoder.declaring(find_kinds(block, encoder))  # of columns that are new
         if label is None:
-            yield encoder.matrix(block), []
+            yield encoder.vectors(block), []
             continue
         if not isinstance(block, list) and label not in here:
             raise unknown(label, f"column in {data} called", here)
-        yield encoder.declaring({label: "drop"}).matrix(block), find_labels(block, label).texts()
+        yield encoder.declaring({label: "drop"}).vectors(block), find_labels(block, label).texts()

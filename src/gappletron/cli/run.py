@@ -17,21 +17,15 @@ from gappletron.base.signals import held_back
 from gappletron.base.text import listing, unknown
 from gappletron.cli.options import (
     AlphaOptions,
-    CostOptions,
-    FeatureOptions,
+    DataOptions,
     GraphOptions,
     JsonOptions,
-    KindOptions,
     LearnerOptions,
     LimitOptions,
     PlotOptions,
-    PresetOptions,
     SeedOptions,
-    TableOptions,
     load_model,
     model_option,
-    open_data,
-    open_graph_for,
     option,
 )
 from gappletron.cli.output import (
@@ -113,12 +107,8 @@ def run(
             "pipe, 'digits', or 'synthetic:K=9,d=120,noise=0.05,T=100000,seed=0'.",
         ),
     ],
-    table: TableOptions,
-    kinds: KindOptions,
-    features: FeatureOptions,
+    source: DataOptions,
     graph: GraphOptions,
-    preset: PresetOptions,
-    cost: CostOptions,
     learner: LearnerOptions,
     pieces: PieceOptions,
     rows: RowOptions,
@@ -137,24 +127,15 @@ def run(
     estimates = Estimates.choose(playing.estimate, alpha.alpha)
     json_path, save = json.json_path, playing.save
     check_outputs(json=json_path, plot=plot.plot, save=save, inputs=(data, graph.graph or ""))
-    source = functools.partial(
-        open_data,
-        data,
-        table,
-        kinds,
-        features,
-        classes=preset.classes,
-        max_norm=playing.max_norm,
-        rounds=playing.rounds,
-    )
+    open_stream = functools.partial(source.open, data, graph.classes, max_norm=playing.max_norm, rounds=playing.rounds)
     model = None
     if playing.load is not None:
         if playing.repeats != 1:
             raise UserError(
                 f"--load goes on with one model, and --repeats {playing.repeats} asks for several: omit --repeats"
             )
-        model = load_model(playing.load, graph, preset, cost, learner, pieces, rows, seed, limits)
-        stream = source(model=model)
+        model = load_model(playing.load, graph, learner, pieces, rows, seed, limits)
+        stream = open_stream(model)
         estimates.begin(model.player)
         with progress("compiling"):
             runs = Runs.continuing(model.player, stream, jobs=playing.jobs)
@@ -162,9 +143,9 @@ def run(
         learners = choose_learners(learner.learner or ["auto"], pieces)
         if save is not None and (len(learners) > 1 or playing.repeats > 1):
             raise UserError("--save writes one model, and there are several runs: give one --learner and one repeat")
-        stream = source()
+        stream = open_stream()
         normalize, bias = choose_rows(stream, rows)
-        feedback = open_graph_for(stream, graph, preset, cost)
+        feedback = graph.open(stream)
         if pieces.tuning is not None:
             learners = tune_learners(learners, pieces.tuning, feedback, stream, normalize, bias is True)
         with progress("compiling"):
@@ -190,7 +171,7 @@ def run(
                 if playing.confusion:
                     last.callback(show_confusion, histories)
                 last.callback(show_estimates, histories, reports)
-                last.callback(show_table, histories)
+                last.callback(show_table, histories.title, histories.header, histories.rows())
             with contextlib.nullcontext() if may_block(json_path, plot.plot) else held_back():
                 if plot.plot is not None:
                     last.callback(histories.plot, plot.plot)

@@ -15,7 +15,6 @@ from gappletron.base.progress import progress
 from gappletron.base.text import unknown
 from gappletron.cli.options import (
     AlphaOptions,
-    CostOptions,
     FeatureOptions,
     GraphOptions,
     KindOptions,
@@ -24,10 +23,10 @@ from gappletron.cli.options import (
     SeedOptions,
     given_options,
     model_option,
-    open_graph_alone,
     option,
 )
 from gappletron.cli.output import ALPHA, tell
+from gappletron.graphs.presets import PRESETS
 
 if TYPE_CHECKING:
     from gappletron import FeedbackGraph, Online
@@ -108,8 +107,6 @@ def serve(
         ),
     ],
     graph: GraphOptions,
-    preset: PresetOptions,
-    cost: CostOptions,
     kinds: KindOptions,
     features: FeatureOptions,
     seed: SeedOptions,
@@ -134,7 +131,7 @@ def serve(
     champions = parse_shadows(options.shadow or [], names)
     learners = parse_learners(options.learner or [], names)
     level = ALPHA if alpha.alpha is None else alpha.alpha
-    if graph.graph is None and given_options(preset, cost):
+    if graph.graph is None and given_options(graph):
         raise UserError("--classes, --revealing and --cost are parts of a graph: give --graph as well, or omit them")
     if storage.durability not in DURABILITIES:
         raise unknown(storage.durability, "durability", DURABILITIES)
@@ -145,7 +142,7 @@ def serve(
     known = {**make_rows(options.vectors, features, kinds), **given_options(seed), **limits.parse()}
     known |= {name: value for name, value in vars(storage).items() if value is not None}
     if graph.graph is not None:
-        known["graph"] = cost.add(make_graph(graph.graph, preset))
+        known["graph"] = graph.add_costs(make_graph(graph.graph, graph))
     if options.strict and "graph" in known and "encoder" not in known and not options.vectors:
         raise columns.nothing_declared(names[0])  # before anything is made
     with serving.bind_socket(server.host, server.port) as listening:
@@ -174,14 +171,12 @@ def make_graph(graph: str, preset: PresetOptions) -> FeedbackGraph:
     gappletron.UserError: the preset 'bandit' does not say which labels there are: give --classes, as in \
 --classes ham,spam; for a model that is there already, omit --graph
     """
-    from gappletron import FeedbackGraph
-
-    if not preset.classes and not graph.endswith(".json") and graph.partition(":")[0] in FeedbackGraph.PRESETS:
+    if not preset.classes and not graph.endswith(".json") and graph.partition(":")[0] in PRESETS:
         raise UserError(
             f"the preset {graph!r} does not say which labels there are: give --classes, as in --classes ham,spam; for "
             "a model that is there already, omit --graph"
         )
-    return open_graph_alone(graph, preset)
+    return preset.open_alone(graph)
 
 
 def parse_places(folders: Sequence[str]) -> dict[str, Path]:
@@ -245,11 +240,10 @@ def make_rows(vectors: bool, features: FeatureOptions, kinds: KindOptions) -> di
     """Return what x is, as options of a model; none where nothing was said of it."""
     from gappletron import Encoder
 
-    given = given_options(kinds)
+    given = given_options(kinds, features)
     if not vectors:
-        given |= given_options(features)
         return {"encoder": Encoder(**given)} if given else {}
-    if given:
+    if kinds.kinds:
         raise UserError("--vectors takes numbers, which have no columns: omit --text, --numeric and the like")
     return {"features": "grow" if features.features is None else features.features}
 

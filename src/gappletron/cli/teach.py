@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,33 +10,15 @@ import typer
 
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
-from gappletron.cli.options import (
-    CostOptions,
-    FeatureOptions,
-    GraphOptions,
-    KindOptions,
-    PresetOptions,
-    SeedOptions,
-    TableOptions,
-    load_model,
-    open_data,
-    open_graph_for,
-    option,
-)
+from gappletron.cli.options import DataOptions, FeatureOptions, GraphOptions, SeedOptions, load_model, option
 from gappletron.cli.output import check_outputs, tell
 
 
 @dataclass(frozen=True)
-class OneLearnerOptions:
-    """Which learner there is."""
+class TeachOptions:
+    """What is taught, and where it goes."""
 
     learner: str | None = option(None, "A learner (see `gappletron learners`). Default: auto.")
-
-
-@dataclass(frozen=True)
-class OutOptions:
-    """Where the model goes."""
-
     out: Path | None = option(None, "Where to write the model. Default: MODEL itself.", metavar="PATH")
 
 
@@ -45,15 +27,10 @@ def teach(
     data: Annotated[
         str, typer.Argument(metavar="FILE", help="A file of the kind that the model was made from; '-' for a pipe.")
     ],
-    table: TableOptions,
-    kinds: KindOptions,
-    features: FeatureOptions,
+    source: DataOptions,
     graph: GraphOptions,
-    preset: PresetOptions,
-    cost: CostOptions,
-    learner: OneLearnerOptions,
+    options: TeachOptions,
     seed: SeedOptions,
-    out: OutOptions,
 ) -> None:
     """Learn from a file in which every label is known, without acting: a warm start.
 
@@ -63,18 +40,18 @@ def teach(
     from gappletron.data.prepared import prepare_chunks
     from gappletron.graphs.open import find_new_classes, match_classes
 
-    target = out.out or model
+    target = options.out or model
     check_outputs(out=target, inputs=(data,))
     if model.exists():
-        saved = load_model(model, graph, preset, cost, learner, seed, features)
-        stream = open_data(data, table, kinds, features, classes=preset.classes, model=saved)
+        saved = load_model(model, graph, replace(options, out=None), seed, FeatureOptions(source.features))
+        stream = source.open(data, graph.classes, saved)
         for name in find_new_classes(stream.classes, saved.graph):
             saved.add_class(name)
     else:
-        stream = open_data(data, table, kinds, features, classes=preset.classes)
-        feedback = open_graph_for(stream, graph, preset, cost)
+        stream = source.open(data, graph.classes)
         kind = "vectors" if stream.encoder is None else "records"
-        player = Player(learner.learner or "auto", feedback, stream.features, rows=kind, seed=seed.seed or 0)
+        learner, feedback = options.learner or "auto", graph.open(stream)
+        player = Player(learner, feedback, stream.features, rows=kind, seed=seed.seed or 0)
         saved = Online.from_player(player, stream.encoder)
     if stream.is_open:
         raise UserError(f"{stream.name} is a pipe: name its --classes, or write it to a file first")

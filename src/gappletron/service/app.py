@@ -18,15 +18,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gappletron.base.errors import (
-    KeyReused,
-    NotDeciding,
-    SpentReceipt,
-    TooManyWaiting,
-    Unavailable,
-    UnknownReceipt,
-    UserError,
-)
+from gappletron.base import errors
+from gappletron.base.errors import Unavailable, UserError
 from gappletron.base.text import unknown
 from gappletron.service import schemas
 from gappletron.service.access import Access
@@ -48,11 +41,11 @@ LONG_BODY = 4_096
 JSON = "application/json"
 
 STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (UnknownReceipt, 404),
-    (SpentReceipt, 409),
-    (NotDeciding, 409),
-    (KeyReused, 422),
-    (TooManyWaiting, 429),
+    (errors.UnknownReceipt, 404),
+    (errors.SpentReceipt, 409),
+    (errors.NotDeciding, 409),
+    (errors.KeyReused, 422),
+    (errors.TooManyWaiting, 429),
     (Unavailable, 503),
     (OSError, 503),
     (UserError, 422),

@@ -57,10 +57,10 @@ class Client:
     :class:`ServiceError`, also where it cannot be reached. Several threads may share a client.
 
     >>> client = Client("http://127.0.0.1:9", retries=0)  # where no server is
-    >>> client.health()
+    >>> client.health()  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    gappletron.service.client.ServiceError: the service at http://127.0.0.1:9 cannot be reached: ...
+    gappletron.base.errors.ServiceError: the service at http://127.0.0.1:9 cannot be reached: ...
 
     With a server (``gappletron serve mail --graph filtering --classes ham,spam``)::
 

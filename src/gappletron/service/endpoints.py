@@ -23,6 +23,7 @@ class Endpoint:
 
     :param path: after the prefix of a model; of an endpoint of the server the whole.
     :param handler: the method that answers.
+    :param about: the summary, a point, and more.
     :param request: the class of the body; two where it differs between models that take records and models that take
         vectors; none for GET.
     :param answer: the class of the answer; None where it is not JSON.
@@ -36,7 +37,6 @@ class Endpoint:
 
     path: str
     handler: str
-    summary: str
     about: str
     request: tuple[str, ...]
     answer: str | None
@@ -65,8 +65,7 @@ OF_MODELS = (  # the busy ones first, since addresses are tried in this order
     Endpoint(
         "/act",
         "act",
-        "Decide",
-        "Draws an action for x. It is stored before it is answered. Give feedback with the id, now or later.",
+        "Decide. Draws an action for x. It is stored before it is answered. Give feedback with the id, now or later.",
         ONE_ROW,
         "Decision",
         DECIDING,
@@ -75,8 +74,7 @@ OF_MODELS = (  # the busy ones first, since addresses are tried in this order
     Endpoint(
         "/learn",
         "learn",
-        "Give feedback",
-        "Learns the label of a decision, or that the round is over and the label stayed unseen.",
+        "Give feedback. Learns the label of a decision, or that the round is over and the label stayed unseen.",
         ("Feedback",),
         "Learned",
         LEARNING,
@@ -85,8 +83,7 @@ OF_MODELS = (  # the busy ones first, since addresses are tried in this order
     Endpoint(
         "/predict",
         "predict",
-        "Predict",
-        "The class that the model believes in, without exploration. It draws nothing, and nothing is stored.",
+        "Predict. The class that the model believes in, without exploration. It draws nothing, and nothing is stored.",
         ONE_ROW,
         "Prediction",
         READING,
@@ -94,8 +91,7 @@ OF_MODELS = (  # the busy ones first, since addresses are tried in this order
     Endpoint(
         "/act/batch",
         "act_many",
-        "Decide for many rows",
-        "Decisions in the order of the rows. They are stored together: either all of them are made, or none.",
+        "Decide for many rows. Decisions in the order of the rows, stored together: either all are made, or none.",
         MANY_ROWS,
         "Decisions",
         DECIDING,
@@ -104,8 +100,7 @@ OF_MODELS = (  # the busy ones first, since addresses are tried in this order
     Endpoint(
         "/learn/batch",
         "learn_many",
-        "Give feedback for many decisions",
-        "Either all of it is learned, or, where one piece cannot be, none.",
+        "Give feedback for many decisions. Either all of it is learned, or, where one piece cannot be, none.",
         ("ManyFeedbacks",),
         "Learned",
         LEARNING,
@@ -114,9 +109,8 @@ OF_MODELS = (  # the busy ones first, since addresses are tried in this order
     Endpoint(
         "/forget",
         "forget",
-        "Forget a decision",
-        "Stops waiting for its feedback, since none will come; nothing is learned. Where the action hid the label, say "
-        "that it stayed unseen instead (/learn): from that the model learns.",
+        "Forget a decision. Stops waiting for its feedback, since none will come; nothing is learned. Where the action "
+        "hid the label, say that it stayed unseen instead (/learn): from that the model learns.",
         ("Forget",),
         "Forgotten",
         LEARNING,
@@ -125,8 +119,7 @@ OF_MODELS = (  # the busy ones first, since addresses are tried in this order
     Endpoint(
         "/forget/batch",
         "forget_many",
-        "Forget many decisions",
-        "Either all of them are forgotten, or, where one cannot be, none.",
+        "Forget many decisions. Either all of them are forgotten, or, where one cannot be, none.",
         ("ForgetMany",),
         "Forgotten",
         LEARNING,
@@ -135,8 +128,7 @@ OF_MODELS = (  # the busy ones first, since addresses are tried in this order
     Endpoint(
         "/predict/batch",
         "predict_many",
-        "Predict many rows",
-        "Predictions in the order of the rows, with probabilities in the order of the classes.",
+        "Predict many rows. Predictions in the order of the rows, with probabilities in the order of the classes.",
         MANY_ROWS,
         "Predictions",
         READING,
@@ -144,16 +136,14 @@ OF_MODELS = (  # the busy ones first, since addresses are tried in this order
     Endpoint(
         "/model",
         "describe",
-        "Describe the model",
-        "What it is, how many rounds it has played, and how well it does by its own estimate.",
+        "Describe the model. What it is, how many rounds it has played, and how well it does by its own estimate.",
         (),
         "ModelInfo",
     ),
     Endpoint(
         "/estimates",
         "estimate",
-        "Estimate the error",
-        "The report of the monitor with its curve over the rounds, and the decisions in each of the last 120 seconds.",
+        "Estimate the error. The report of the monitor with its curve, and decisions in each of the last 120 seconds.",
         (),
         "Estimates",
     ),
@@ -162,17 +152,15 @@ OF_SERVER = (
     Endpoint(
         "/v1/models",
         "list_models",
-        "List the models",
-        "All models, in their order.",
+        "List the models. All models, in their order.",
         (),
         "Models",
     ),
     Endpoint(
         "/v1/health",
         "check_health",
-        "Is it well?",
-        "Needs no token. 503 if decisions cannot be stored. `degraded` if they can, and something else is wrong, such "
-        "as a snapshot that failed: starting the server again would not help.",
+        "Check the health. Needs no token. 503 if decisions cannot be stored. `degraded` if they can, and something "
+        "else is wrong, such as a snapshot that failed: starting the server again would not help.",
         (),
         "Health",
         (503,),
@@ -181,8 +169,7 @@ OF_SERVER = (
     Endpoint(
         "/metrics",
         "show_metrics",
-        "Metrics",
-        "Counters and estimates in the text format of Prometheus.",
+        "Metrics. Counters and estimates in the text format of Prometheus.",
         (),
         None,
     ),

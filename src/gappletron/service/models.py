@@ -28,30 +28,9 @@ from gappletron.base.errors import NotDeciding, TooManyWaiting, UserError
 from gappletron.base.version import __version__
 from gappletron.data.stream import MOST_FEATURES
 from gappletron.data.vectors import Checker, Vectors, sparse_parts
+from gappletron.service import schemas
 from gappletron.service.columns import Columns, example_vector
 from gappletron.service.commits import Commits
-from gappletron.service.schemas import (
-    Decision,
-    Decisions,
-    Estimates,
-    Feedback,
-    Forget,
-    ForgetMany,
-    Forgotten,
-    GraphInfo,
-    Learned,
-    LimitsInfo,
-    ManyFeedbacks,
-    ManyRecords,
-    ManyVectors,
-    ModelInfo,
-    OneRecord,
-    OneVector,
-    Prediction,
-    Predictions,
-    RowPrediction,
-    Sparse,
-)
 
 ACTIVITY = 120
 """Seconds of which the number of decisions is kept."""
@@ -128,7 +107,7 @@ class HostedModel:
         if encoder is not None:
             encoder.encode("word")
             encoder.encode({"text": "word", "number": 1.0})
-        self._predict([Sparse([], [])] if encoder is None else ["word"])
+        self._predict([schemas.Sparse([], [])] if encoder is None else ["word"])
 
     async def carry_out(self, step: Callable[[], Struct], key: Key | None, *, is_long: bool) -> Raw:
         """Return the answer of a step, or of the request that had the same key, when it is durable.
@@ -160,15 +139,15 @@ class HostedModel:
 
     # ----------------------------------------------------------------------------------- steps that change the model
 
-    def act(self, request: OneRecord | OneVector) -> Decision:
+    def act(self, request: schemas.OneRecord | schemas.OneVector) -> schemas.Decision:
         """Decide for one row."""
         return self._decide([request.x])[0]
 
-    def act_many(self, request: ManyRecords | ManyVectors) -> Decisions:
+    def act_many(self, request: schemas.ManyRecords | schemas.ManyVectors) -> schemas.Decisions:
         """Decide for many rows."""
-        return Decisions(self._decide(request.rows))
+        return schemas.Decisions(self._decide(request.rows))
 
-    def _decide(self, rows: Sequence[Any]) -> list[Decision]:
+    def _decide(self, rows: Sequence[Any]) -> list[schemas.Decision]:
         waiting = self.model.waiting
         if self.max_waiting is not None and waiting + len(rows) > self.max_waiting:
             raise TooManyWaiting(
@@ -192,7 +171,7 @@ class HostedModel:
         matrix = _join_sparse(rows) if len(rows) > 1 and not self.shadows else None
         return [_as_arrays(row) for row in rows] if matrix is None else matrix
 
-    def _show_decision(self, receipt: Receipt) -> Decision:
+    def _show_decision(self, receipt: Receipt) -> schemas.Decision:
         action = receipt.action
         graph, known = self._reveals
         if receipt.graph is not graph:
@@ -200,33 +179,33 @@ class HostedModel:
         reveals = known.get(action)
         if reveals is None:
             reveals = known[action] = receipt.reveals
-        return Decision(receipt.id, action, receipt.probability, receipt.greedy, reveals)
+        return schemas.Decision(receipt.id, action, receipt.probability, receipt.greedy, reveals)
 
-    def learn(self, request: Feedback) -> Learned:
+    def learn(self, request: schemas.Feedback) -> schemas.Learned:
         """Learn from the feedback of one decision."""
-        return self.learn_many(ManyFeedbacks([request]))
+        return self.learn_many(schemas.ManyFeedbacks([request]))
 
-    def learn_many(self, request: ManyFeedbacks) -> Learned:
+    def learn_many(self, request: schemas.ManyFeedbacks) -> schemas.Learned:
         """Learn from all pieces of feedback, or from none."""
         pairs = [(each.id, UNSEEN if each.label is UNSET else each.label) for each in request.feedback]
         self.model.learn_many(pairs)
         self.feedback += len(pairs)
         for shadow in self.shadows:
             shadow._learn_too(pairs)
-        return Learned(len(pairs))
+        return schemas.Learned(len(pairs))
 
-    def forget(self, request: Forget) -> Forgotten:
+    def forget(self, request: schemas.Forget) -> schemas.Forgotten:
         """Wait no more for the feedback of one decision."""
-        return self.forget_many(ForgetMany([request.id]))
+        return self.forget_many(schemas.ForgetMany([request.id]))
 
-    def forget_many(self, request: ForgetMany) -> Forgotten:
+    def forget_many(self, request: schemas.ForgetMany) -> schemas.Forgotten:
         """Wait no more for the feedback of all these decisions, or of none."""
         receipts = {name: self.model.receipt(name) for name in request.ids}  # all are there, before one is forgotten
         for receipt in receipts.values():
             self.model.forget(receipt)
         for shadow in self.shadows:
             shadow._forget_too(receipts)
-        return Forgotten(len(receipts))
+        return schemas.Forgotten(len(receipts))
 
     # ------------------------------------------------------------------------------------------------------ following
 
@@ -280,24 +259,24 @@ class HostedModel:
 
     # ---------------------------------------------------------------------------------------------------- looking at it
 
-    def predict(self, request: OneRecord | OneVector) -> Prediction:
+    def predict(self, request: schemas.OneRecord | schemas.OneVector) -> schemas.Prediction:
         """Return the class of a row, and the probability of each."""
         self.columns.check([request.x])
         ((label, row),) = self._predict([request.x])
-        return Prediction(label, self.model.graph.classes, row)
+        return schemas.Prediction(label, self.model.graph.classes, row)
 
-    def predict_many(self, request: ManyRecords | ManyVectors) -> Predictions:
+    def predict_many(self, request: schemas.ManyRecords | schemas.ManyVectors) -> schemas.Predictions:
         """Return the classes of many rows, with probabilities."""
         self.columns.check(request.rows)
-        found = [RowPrediction(label, row) for label, row in self._predict(request.rows)]
-        return Predictions(self.model.graph.classes, found)
+        found = [schemas.RowPrediction(label, row) for label, row in self._predict(request.rows)]
+        return schemas.Predictions(self.model.graph.classes, found)
 
     def _predict(self, rows: Sequence[Any]) -> Iterable[tuple[Label, list[float]]]:
         encoder = self.model.encoder
         X = self._check_vectors(rows) if encoder is None else encoder.vectors(list(rows))
         return zip(self.model.predict_many(X), self.model.predict_proba(X).tolist(), strict=True)
 
-    def _check_vectors(self, rows: Sequence[Sparse | list[float]]) -> Vectors:
+    def _check_vectors(self, rows: Sequence[schemas.Vector]) -> Vectors:
         """Return vectors, checked one by one."""
         model = self.model
         fixed = model.features if model.feature_limit is None else None
@@ -306,24 +285,24 @@ class HostedModel:
             [self._checker.vector(tuple(sparse_parts(_as_arrays(row), fixed)), limit) for row in rows]
         )
 
-    async def describe(self) -> ModelInfo:
+    async def describe(self) -> schemas.ModelInfo:
         """Say what the model is, and how well it does."""
         model, graph = self.model, self.model.graph
         pending, pending_bytes, pending_age = model.pending_limits
         report, _ = await self._read_monitor()
         reveals = [graph.reveals(action) for action in graph.actions]
-        return ModelInfo(
+        return schemas.ModelInfo(
             name=self.name,
             shadows=None if self.champion is None else self.champion.name,
             learner=model.learner.name,
-            graph=GraphInfo(graph.name, graph.classes, graph.actions, reveals),
+            graph=schemas.GraphInfo(graph.name, graph.classes, graph.actions, reveals),
             features=model.features,
             encoder=None if model.encoder is None else model.encoder.to_dict(),
             columns=self.columns.to_dict() if self.columns.needed else None,
             example=self.columns.example() if self.takes_records else example_vector(model.features),
             rounds=model.rounds,
             waiting=model.waiting,
-            limits=LimitsInfo(
+            limits=schemas.LimitsInfo(
                 **model.limits.to_dict(),
                 spent=model.spent,
                 pending=pending,
@@ -336,10 +315,12 @@ class HostedModel:
             estimates=report,
         )
 
-    async def estimate(self) -> Estimates:
+    async def estimate(self) -> schemas.Estimates:
         """Return the monitor's report with its curve, for the page."""
         report, curve = await self._read_monitor()
-        return Estimates(self.name, self.model.rounds, self.model.waiting, report, curve, self.activity.last(ACTIVITY))
+        return schemas.Estimates(
+            self.name, self.model.rounds, self.model.waiting, report, curve, self.activity.last(ACTIVITY)
+        )
 
     async def report(self) -> dict[str, Any]:
         """Return the monitor's report, not older than a second."""
@@ -449,9 +430,9 @@ class Activity:
         return [found.get(second, 0) for second in range(present - seconds, present)]
 
 
-def _as_arrays(x: Sparse | list[float]) -> Any:
+def _as_arrays(x: schemas.Vector) -> Any:
     """Return a vector as the library takes it; arrays are what it is quickest with."""
-    if type(x) is not Sparse:
+    if type(x) is not schemas.Sparse:
         return x
     try:
         return np.array(x.indices, np.int64), np.array(x.values, np.float64)
@@ -459,13 +440,13 @@ def _as_arrays(x: Sparse | list[float]) -> Any:
         return x.indices, x.values
 
 
-def _join_sparse(rows: Sequence[Sparse | list[float]]) -> csr_array | None:
+def _join_sparse(rows: Sequence[schemas.Vector]) -> csr_array | None:
     """Return sparse rows as a matrix, which is quicker than many arrays; None where one is dense, or wrong: the library
     says what is wrong with a single row.
     """
     sizes = []
     for row in rows:
-        if type(row) is not Sparse or len(row.indices) != len(row.values):
+        if type(row) is not schemas.Sparse or len(row.indices) != len(row.values):
             return None
         sizes.append(len(row.indices))
     try:

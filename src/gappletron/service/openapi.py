@@ -93,12 +93,13 @@ def _describe(
     parameters: tuple[dict[str, Any], ...] = (),
 ) -> dict[str, Any]:
     """Describe the endpoint at one of its addresses, where it takes one of these bodies."""
+    summary, _, about = endpoint.about.partition(". ")
     errors = sorted({*endpoint.errors, *more_errors})
     answer = {"text/plain": {"schema": {"type": "string"}}} if endpoint.answer is None else _content(endpoint.answer)
     described: dict[str, Any] = {
         "operationId": endpoint.operation,
-        "summary": endpoint.summary,
-        "description": endpoint.about,
+        "summary": summary,
+        "description": about,
         "tags": [tag],
         "responses": {
             "200": {"description": "Done.", "content": answer},
