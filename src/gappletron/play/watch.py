@@ -375,14 +375,14 @@ def judge(watched: Any, sight: Any, graph: GraphArrays, slot: int, played: Playe
     first = first_stake(largest_x(graph, played.probabilities))
     for q in range(4 if watched.costly[0] > 0 else 2):
         value = find_value(graph, q % 2 == 0, q >= POLICY_COST and graph.has_costs, played, watched.expected)
-        bets, sums = quantity_bets(watched, q), watched.sums[slot, q]
+        sums, wealth, logs = watched.sums[slot, q], watched.wealth[slot], watched.logs[slot]
         scale = find_scale(sight, graph, played.own, value.is_policy, value.by_cost)
         if label < 0:
             low, high = range_at(graph, value, played.action, played.greedy)
             sums[KNOWN_LOW] += low
             sums[KNOWN_HIGH] += high
             if high > low:
-                bets.opened[slot, first] += (high - low) / scale
+                watched.opened[slot, q, first] += (high - low) / scale
         else:
             known = value_at(graph, value, played.action, played.greedy, label)
             sums[KNOWN_LOW] += known
@@ -391,32 +391,45 @@ def judge(watched: Any, sight: Any, graph: GraphArrays, slot: int, played: Playe
             excess, saving = weigh_hidden(graph, value, played, label)
             if excess > 0.0:
                 sums[HIDDEN] += excess
-                bet(bets.wealth[slot, MUCH], bets.logs[slot, MUCH], excess / scale)
-                lose(bets.losses[slot], bets.loss_logs[slot], excess / scale, first)
+                bet(wealth[2 * q + MUCH], logs[2 * q + MUCH], excess / scale)
+                lose(watched.losses[slot, q], watched.loss_logs[slot, q], excess / scale, first)
             if saving > 0.0:
-                bet(bets.wealth[slot, LITTLE], bets.logs[slot, LITTLE], saving / scale)
+                bet(wealth[2 * q + LITTLE], logs[2 * q + LITTLE], saving / scale)
     judge_classes(watched, graph, first, played, label)
 
 
 @helper
 def judge_classes(watched: Any, graph: GraphArrays, first: int, played: Played, label: int) -> None:
     """The same for the values 1[y = k, missed] and 1[y = k, hit] of every class k. Their least values are 0."""
-    sums, seen = watched.class_sums, 1.0 * (label >= 0)
-    for k in range(graph.visible.shape[1]):
-        for who in range(2):
-            share = predicted_share(k, played, who == GREEDY)
-            sums[k, who, PREDICTED] += share
-            sums[k, who, SEEN_PREDICTED] += share * seen
-            if k == label:
-                sums[k, who, MISSED] += max(0.0, 1.0 - share)
-                sums[k, who, HIT] += share
-            elif label < 0 and not graph.visible[played.action, k]:
-                if share < 1.0:
-                    watched.class_opened[k, who, MISSES, first] += 1.0 - share
-                if share > 0.0:
-                    watched.class_opened[k, who, HITS, first] += share
+    sums, K, seen = watched.class_sums, graph.visible.shape[1], 1.0 * (label >= 0)
+    count_prediction(sums[played.greedy, GREEDY], 1.0, seen)
+    if played.own.size > 0:
+        for k in range(K):
+            count_prediction(sums[k, POLICY], played.own[k], seen)
+    elif played.action < K:
+        count_prediction(sums[played.action, POLICY], 1.0, seen)
     if label >= 0:
+        for who in range(2):
+            share = predicted_share(label, played, who == GREEDY)
+            sums[label, who, MISSED] += max(0.0, 1.0 - share)
+            sums[label, who, HIT] += share
         bet_on_classes(watched, graph, first, played, label)
+    else:
+        for k in range(K):
+            if not graph.visible[played.action, k]:
+                for who in range(2):
+                    share = predicted_share(k, played, who == GREEDY)
+                    if share < 1.0:
+                        watched.class_opened[k, who, MISSES, first] += 1.0 - share
+                    if share > 0.0:
+                        watched.class_opened[k, who, HITS, first] += share
+
+
+@helper
+def count_prediction(sums: Floats, share: float, seen: float) -> None:
+    """Count a prediction of a class, and whether its label was seen."""
+    sums[PREDICTED] += share
+    sums[SEEN_PREDICTED] += share * seen
 
 
 @helper
@@ -438,11 +451,11 @@ def bet_on_classes(watched: Any, graph: GraphArrays, first: int, played: Played,
                     hit = hiding * predicted_share(k, played, who == GREEDY)
                 for value in (MISSES, HITS):
                     x = hit if value == HITS else max(0.0, hiding - hit)
-                    bets, side = class_bets(watched, k, who, value), MUCH if k == label else LITTLE
-                    bet(bets.wealth[0, side], bets.logs[0, side], x)
+                    process = 2 * value + (MUCH if k == label else LITTLE)
+                    bet(watched.class_wealth[k, who, process], watched.class_logs[k, who, process], x)
                     if k == label:
                         watched.class_sums[k, who, MISSED_HIDDEN + value] += x
-                        lose(bets.losses[0], bets.loss_logs[0], x, first)
+                        lose(watched.class_losses[k, who, value], watched.class_loss_logs[k, who, value], x, first)
 
 
 @helper

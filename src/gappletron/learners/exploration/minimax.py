@@ -376,12 +376,12 @@ def tame(game: Game, wants: Floats, prices: Floats) -> bool:
 @helper
 def find_slacks(game: Game, V: float, work: Any) -> None:
     """Find P_p(y), what p saves beyond ``w_y - V``, and the slack of the constraint of every label y."""
-    labels = work.labels
-    barrier.measure(game, work.actions[PLAY], 0.0, labels[barrier.SEEN], labels[barrier.SAVED])
+    seen, saved = work.labels[barrier.SEEN], work.labels[barrier.SAVED]
+    wants, prices, slack = work.labels[WANTS], work.labels[PRICES], work.labels[SLACK]
+    barrier.measure(game, work.actions[PLAY], 0.0, seen, saved)
     for y in range(game.top.size):
-        labels[barrier.SAVED, y] = labels[barrier.SAVED, y] + V - labels[WANTS, y]
-        hidden = labels[PRICES, y] / labels[barrier.SEEN, y] if labels[PRICES, y] > 0.0 else 0.0
-        labels[SLACK, y] = labels[barrier.SAVED, y] - hidden
+        saved[y] = saved[y] + V - wants[y]
+        slack[y] = saved[y] - (prices[y] / seen[y] if prices[y] > 0.0 else 0.0)
 
 
 @seldom
@@ -512,25 +512,26 @@ def add_label(game: Game, y: int, work: Any) -> None:
 @seldom
 def step_size(game: Game, dV: float, tau: float, decrement: float, free: bool, work: Any) -> float:
     """Return the length of a Newton step: at most 1, feasible, and not far behind the minimum along it; or 0."""
-    labels, p, step = work.labels, work.actions[PLAY], work.actions[STEP]
+    p, step, prices = work.actions[PLAY], work.actions[STEP], work.labels[PRICES]
+    seen, saved = work.labels[barrier.SEEN], work.labels[barrier.SAVED]
+    seen_step, saved_step = work.labels[barrier.SEEN_STEP], work.labels[barrier.SAVED_STEP]
     size, total, room = barrier.longest_step(work), 0.0, 1.0
     for i in range(p.size):
         total += step[i]
         room -= p[i]
     if free and total > 0.0:
         size = min(size, 0.99 * room / total)
-    barrier.measure(game, step, dV, labels[barrier.SEEN_STEP], labels[barrier.SAVED_STEP])
+    barrier.measure(game, step, dV, seen_step, saved_step)
     for _ in range(barrier.LINE_STEPS):
         slope = tau * (dV if free else total) + (total / (room - size * total) if free else 0.0)
         slope = barrier.add_slopes(work, size, slope)
         for y in range(game.top.size):
-            s, pull = labels[PRICES, y], labels[barrier.SAVED_STEP, y]
-            slack = labels[barrier.SAVED, y] + size * pull
+            s, pull, slack = prices[y], saved_step[y], saved[y] + size * saved_step[y]
             if s > 0.0:
-                P = labels[barrier.SEEN, y] + size * labels[barrier.SEEN_STEP, y]
+                P = seen[y] + size * seen_step[y]
                 slack -= s / P
-                pull += s / P / P * labels[barrier.SEEN_STEP, y]
-                slope -= labels[barrier.SEEN_STEP, y] / P
+                pull += s / P / P * seen_step[y]
+                slope -= seen_step[y] / P
             slope = slope - pull / slack if slack > 0.0 else math.inf
         if slope <= 0.5 * decrement:
             return size

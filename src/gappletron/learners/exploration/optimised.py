@@ -119,39 +119,44 @@ def better_mixture(state: Any, plan: Plan, greedy: int, gap: float, V: float, ou
     search by golden sections. With the gap a = 0 they are those of Algorithm 1. So the play is never worse than the two
     rules, not even by the accuracy of the solver.
     """
+    game, dominating, losses, prices, p = plan.table, plan.graph.dominating, state.losses, state.prices, state.candidate
     low, high = 0.0, 1.0
-    found, best = mixture(state, plan, greedy, gap, 0.0), 0.0
+    found, best = mixture(game, dominating, losses, prices, p, greedy, gap, 0.0), 0.0
     left, right = high - GOLDEN, low + GOLDEN
-    at_left, at_right = mixture(state, plan, greedy, gap, left), mixture(state, plan, greedy, gap, right)
+    at_left, at_right = (
+        mixture(game, dominating, losses, prices, p, greedy, gap, left),
+        mixture(game, dominating, losses, prices, p, greedy, gap, right),
+    )
     for _ in range(45):
         if at_left <= at_right:
             if at_left < found:
                 found, best = at_left, left
             high, right, at_right = right, left, at_left
             left = high - GOLDEN * (high - low)
-            at_left = mixture(state, plan, greedy, gap, left)
+            at_left = mixture(game, dominating, losses, prices, p, greedy, gap, left)
         else:
             if at_right < found:
                 found, best = at_right, right
             low, left, at_left = left, right, at_right
             right = low + GOLDEN * (high - low)
-            at_right = mixture(state, plan, greedy, gap, right)
+            at_right = mixture(game, dominating, losses, prices, p, greedy, gap, right)
     if not found < V:
         return V
-    mixture(state, plan, greedy, gap, best)
+    mixture(game, dominating, losses, prices, p, greedy, gap, best)
     for i in range(out.size):
-        out[i] = state.candidate[i]
+        out[i] = p[i]
     return found
 
 
 @seldom
-def mixture(state: Any, plan: Plan, greedy: int, gap: float, c: float) -> float:
-    """Return V of ``p = (1-c) b + (c/rho) 1_S``, which is left in `state.candidate`."""
-    graph, p = plan.graph, state.candidate
-    K, rho = state.losses.size, graph.dominating.size
+def mixture(
+    game: Game, dominating: Any, losses: Floats, prices: Floats, p: Floats, greedy: int, gap: float, c: float
+) -> float:
+    """Return V of ``p = (1-c) b + (c/rho) 1_S``, and fill p."""
+    K, rho = losses.size, dominating.size
     for i in range(p.size):
         p[i] = (1.0 - c) * (gap / K) if i < K else 0.0
     p[greedy] += (1.0 - c) * (1.0 - gap)
     for s in range(rho):
-        p[graph.dominating[s]] += c / rho
-    return worst(plan.table, state.losses, state.prices, p)
+        p[dominating[s]] += c / rho
+    return worst(game, losses, prices, p)
