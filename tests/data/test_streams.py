@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from gappletron import FeedbackGraph, Runs, play
 from gappletron.base.errors import UserError
-from gappletron.data import arrays, prepared, stream
+from gappletron.data import arrays, open, prepared, stream
 from gappletron.data.arrays import ArrayStream, load_digits
 from gappletron.data.open import open_stream
 from gappletron.data.stream import CHUNK, Chunk, FirstRounds, Stream, _largest_norm
@@ -461,6 +461,13 @@ def test_revealing_goes_with_a_preset(tmp_path):
         play("gapsmh", MAIL, "bandit", revealing="legit")
     with pytest.raises(UserError, match="there is no class 'legal', did you mean 'legit'"):
         play("gapsmh", MAIL, "filtering", revealing="legal")
+
+
+def test_every_generated_stream_is_on_the_page():
+    page = (Path(__file__).parents[2] / "docs" / "streams.md").read_text(encoding="utf-8")
+    for kind, one in open.GENERATED.items():
+        assert f'`"{kind}:' in page
+        assert open_stream(f"{kind}:{one.example}").name.startswith(f"{kind}:{one.example}")
 
 
 def test_the_names_of_streams():

@@ -420,7 +420,7 @@ def test_gzip(write):
 
 
 def test_a_file_of_numbers_is_not_a_classification(write, monkeypatch):
-    monkeypatch.setattr(sources, "MOST_CLASSES", 50)
+    monkeypatch.setattr("gappletron.data.files.MOST_CLASSES", 50)
     with pytest.raises(UserError, match=r"more than 50 distinct labels .* looks like regression"):
         SvmlightFile(write("".join(f"{i}.5\n" for i in range(51)))).scan()
 

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from gappletron import UNSEEN, Encoder, FeedbackGraph, Online, Player, Runs, UserError, open_stream, play
+from gappletron.cli import data as cli_data
 from gappletron.data import formats, sources
 from gappletron.data.tables import RecordStream, TableFile
 from gappletron.play import saved
@@ -533,6 +535,14 @@ def test_formats_by_suffix():
         assert [formats.find_ending(f"data{ending}") for ending in one.endings] == [one] * len(one.endings)
     assert formats.find_ending("a/b.CSV.GZ").name == "csv"
     assert formats.find_ending("archive.gz") is None
+
+
+def test_every_format_is_in_the_help_and_on_the_page():
+    page = (Path(__file__).parents[2] / "docs" / "records.md").read_text(encoding="utf-8")
+    help_text = cli_data.Format.__metadata__[0].help
+    for one in formats.FORMATS.values():
+        assert one.name in help_text
+        assert f"`{one.name}` | {', '.join(f'`{ending}`' for ending in one.endings)}" in page
 
 
 def test_a_table_file_names_itself(write):

@@ -237,10 +237,10 @@ def tune_learners(
 ) -> dict[str, Learner]:
     """Return the learners with the parameters that a tuning sets."""
     from gappletron import tuned
-    from gappletron.data.normalization import normalization_of
+    from gappletron.data.normalization import find_normalization
 
     with progress("reading"):  # a file without --max-norm is scanned for it
-        norm = normalization_of(normalize, "none").longest() or stream.max_norm
+        norm = find_normalization(normalize, "none").longest() or stream.max_norm
     norm = math.hypot(1.0, norm) if bias and norm is not None else norm
     features = stream.features + bias
     return {

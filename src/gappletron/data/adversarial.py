@@ -56,7 +56,6 @@ class Segments(GeneratedStream):
     kind = "segments"
     keys = {"R": "root", "turned": "turned"}  # noqa: RUF012
     example = "R=8,turned=3"
-    needed = ("R",)
 
     def __init__(self, root: int, turned: int | None = None) -> None:
         self.root = whole(root, "the root R", least=1, most=(MOST_FEATURES - 1) // 2)
@@ -124,7 +123,6 @@ class FreshFeatures(GeneratedStream):
     kind = "fresh"
     keys = {"K": "classes", "B": "radius", "T": "rounds", "seed": "seed"}  # noqa: RUF012
     example = "K=3,B=2,T=100,seed=0"
-    needed = ("K", "B", "T")
 
     def __init__(self, classes: int, radius: int, rounds: int, seed: int = 0) -> None:
         K = whole(classes, "the number of classes K", least=2, most=10_000)
@@ -196,7 +194,6 @@ class FreshThenSegments(GeneratedStream):
     kind = "fresh-segments"
     keys = {"K": "classes", "B": "radius", "R": "root", "seed": "seed", "turned": "turned"}  # noqa: RUF012
     example = "K=4,B=2,R=8,seed=0"
-    needed = ("K", "B", "R")
 
     def __init__(self, classes: int, radius: int, root: int, turned: int | None = None, seed: int = 0) -> None:
         self.second = Segments(root, turned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Self
 
@@ -24,8 +25,6 @@ class GeneratedStream(Stream):
     """The arguments by their keys in the name."""
     example: str
     """What may stand behind the colon. Arguments that have a default may be left out."""
-    needed: tuple[str, ...] = ()
-    """The keys of arguments without a default."""
 
     @classmethod
     def parse(cls, spec: str) -> Self:
@@ -35,7 +34,9 @@ class GeneratedStream(Stream):
         >>> Synthetic.parse("K=6,T=1e6").name
         'synthetic:K=6,d=120,noise=0.05,T=1000000,seed=0'
         """
-        return cls(**read_settings(spec, cls.kind, cls.keys, cls.example, cls.needed))
+        arguments = inspect.signature(cls).parameters
+        needed = tuple(key for key, name in cls.keys.items() if arguments[name].default is inspect.Parameter.empty)
+        return cls(**read_settings(spec, cls.kind, cls.keys, cls.example, needed))
 
     def _set_name(self, *numbers: float | None) -> None:
         """Set the name from the numbers of all keys, in their order; None: it is left out."""

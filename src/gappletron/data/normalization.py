@@ -12,8 +12,6 @@ from gappletron.kernel.numerics import LARGEST_VALUE, Floats, Ints, Row, is_foll
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout
 
-__all__ = ["AsGiven", "Columns", "LogUnit", "Normalization", "Unit", "normalization_of"]
-
 LONGEST_JUMP = 10.0
 """A value counts for at most this many times the mean size of its column so far: one outlier does not set the scale."""
 
@@ -277,10 +275,10 @@ NORMALIZATIONS: dict[str, Normalization] = {
 """The ways to normalize rows, by the names that options take."""
 
 
-def normalization_of(given: Any, default: str) -> Normalization:
-    """The normalization of this name; None is none, and ``"auto"`` the default.
+def find_normalization(given: Any, default: str) -> Normalization:
+    """Return the normalization of this name; None is none, and ``"auto"`` the default.
 
-    >>> normalization_of("unit", "none"), normalization_of("auto", "columns"), normalization_of(None, "columns")
+    >>> find_normalization("unit", "none"), find_normalization("auto", "columns"), find_normalization(None, "columns")
     (Unit(), Columns(limit=3.0), AsGiven())
     """
     if isinstance(given, Normalization):

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gappletron.base.errors import UserError
+from gappletron.base.text import listing
 from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments
 from gappletron.data.arrays import ArrayStream, load_digits
 from gappletron.data.formats import SVMLIGHT, find_ending, find_format, recognise_table
@@ -28,6 +29,9 @@ GENERATED: dict[str, type[GeneratedStream]] = {
     one.kind: one for one in (Synthetic, UnitVectors, Segments, FreshFeatures, FreshThenSegments)
 }
 """The streams that are generated from a few numbers, by the first word of their names."""
+
+OF_TABLES = ("label", "columns", "encoder")
+"""Options that speak of a table."""
 
 
 def open_stream(  # noqa: PLR0912 - what is given decides, one form after the other
@@ -109,12 +113,12 @@ def open_stream(  # noqa: PLR0912 - what is given decides, one form after the ot
         kind, _, spec = data.partition(":")
         stream = GENERATED[kind].parse(spec)
     elif isinstance(data, str | os.PathLike):
-        stream = _open_file(data, required, rounds, **options)
+        stream = _open_file(data, options, rounds, required)
         options = {}
     else:
         raise UserError(
-            f"a {type(data).__name__} is not a stream: give a path, 'digits', 'synthetic:K=9,d=120', a pair (X, y) "
-            "or a Stream"
+            f"a {type(data).__name__} is not a stream: give a path, a pair (X, y), a Stream, 'digits', or one of "
+            + listing(f"{kind}:{one.example}" for kind, one in GENERATED.items())
         )
     for name, value in options.items():
         if value is not None:
@@ -124,35 +128,22 @@ def open_stream(  # noqa: PLR0912 - what is given decides, one form after the ot
     return transform(stream, normalize, bias)
 
 
-def _open_file(
-    path: str | os.PathLike[str],
-    required: tuple[str, ...],
-    rounds: int | None,
-    *,
-    format: str | None,
-    features: int | None,
-    classes: Iterable[Any] | None,
-    max_norm: float | None,
-    encoder: Encoder | None,
-    **table: Any,
-) -> Stream:
+def _open_file(path: str | os.PathLike[str], options: dict[str, Any], rounds: int | None, required: Any) -> Stream:
     """Open a table or a svmlight file; its format is the one given, or told by its name or its first line."""
     source = Source(path)
-    of_tables = {**table, "encoder": encoder}
-    found = find_format(format) if format else find_ending(source.path)
+    table, shared = ({name: options[name] for name in names} for names in (OF_TABLES, ("classes", "max_norm")))
+    given = [name for name in OF_TABLES if table[name] is not None]
+    found = find_format(options["format"]) if options["format"] else find_ending(source.path)
     if found is None:
-        found = SVMLIGHT if not any(value is not None for value in of_tables.values()) else recognise_table(source)
+        found = recognise_table(source) if given else SVMLIGHT
     if found is SVMLIGHT:
-        for name, value in of_tables.items():
-            if value is not None:
-                raise UserError(
-                    f"{source.path} is read as svmlight, which has no named columns: omit {name}, or name its format "
-                    "(--format csv)"
-                )
-        return SvmlightFile(path, features=features, rounds=rounds, classes=classes, max_norm=max_norm)
-    if features is not None:
-        columns = {} if encoder is None else encoder.to_dict()
-        encoder = Encoder.from_dict(columns | {"features": features})
-    return TableFile(
-        path, format=found.name, encoder=encoder, classes=classes, max_norm=max_norm, required=required, **table
-    )
+        if given:
+            raise UserError(
+                f"{source.path} is read as svmlight, which has no named columns: omit {given[0]}, or name its format "
+                "(--format csv)"
+            )
+        return SvmlightFile(path, features=options["features"], rounds=rounds, **shared)
+    if options["features"] is not None:
+        columns = {} if table["encoder"] is None else table["encoder"].to_dict()
+        table["encoder"] = Encoder.from_dict(columns | {"features": options["features"]})
+    return TableFile(path, format=found.name, required=required, **table, **shared)

@@ -18,8 +18,9 @@ from gappletron.base.errors import UserError
 from gappletron.base.text import listing, shorten
 from gappletron.data import sources
 from gappletron.data.arrays import check_classes, plain_names
+from gappletron.data.files import FileStream
 from gappletron.data.formats import looks_like
-from gappletron.data.sources import FileStream, Progress
+from gappletron.data.sources import Progress
 from gappletron.data.stream import (
     CHUNK,
     MOST_FEATURES,
@@ -93,7 +94,7 @@ class SvmlightFile(FileStream):
         super().__init__(path)
         self._is_read = False
         self._features = None if features is None else whole(features, "features", least=1, most=MOST_FEATURES)
-        self._classes = None if classes is None else check_classes(_names_given(classes))
+        self._classes = None if classes is None else check_classes(_read_classes(classes))
         self.classes_given = classes is not None
         self._max_norm = None if max_norm is None else number(max_norm, "max_norm", above=0.0)
         self._most = None if rounds is None else whole(rounds, "rounds", least=1)
@@ -111,7 +112,7 @@ class SvmlightFile(FileStream):
     @functools.cached_property
     def classes(self) -> tuple[Label, ...]:  # type: ignore[override]
         """The classes given, or the distinct labels in the file."""
-        return self._classes or _names_found(self.scan().labels)
+        return self._classes or _name_classes(self.scan().labels)
 
     @functools.cached_property
     def max_norm(self) -> float | None:  # type: ignore[override]
@@ -160,10 +161,10 @@ class SvmlightFile(FileStream):
                 if wrong is not None:
                     raise UserError(wrong)
             else:
-                found = np.union1d(found, part.labels[_position_in(found, part.labels) < 0])
+                found = np.union1d(found, part.labels[_find_positions(found, part.labels) < 0])
             self._check_most(found, f"by line {part.lines[-1]}")
         if self._classes is None and len(found) == 1:
-            raise self._only_label(_name(float(found[0])))
+            raise self._only_label(_name_class(float(found[0])))
         self._scan = Scan(int(rows), int(max(largest, 1)), tuple(found.tolist()), norm)
         return self._scan
 
@@ -198,9 +199,9 @@ class SvmlightFile(FileStream):
         self._check_rows(rows)
 
     def _positions(self, part: Parsed) -> tuple[NDArray[np.int64], str | None]:
-        """The labels as positions in the classes, up to the first that is not one of them, and then what is wrong."""
+        """Return the labels as positions in the classes, up to the first that is none, and what is wrong with it."""
         numbers, places = self._numbers
-        ranks = _position_in(numbers, part.labels)
+        ranks = _find_positions(numbers, part.labels)
         unknown = np.flatnonzero(ranks < 0)
         wrong = None
         if len(unknown):
@@ -211,7 +212,7 @@ class SvmlightFile(FileStream):
                 if self._classes is not None
                 else "it was not there when the file was scanned, open the file again"
             )
-            name = _name(float(part.labels[row]))
+            name = _name_class(float(part.labels[row]))
             wrong = (
                 f"{self.name}, line {part.lines[row]}: the label {name!r} is not among the classes "
                 f"{listing(self.classes)}: {cure}"
@@ -224,7 +225,7 @@ class SvmlightFile(FileStream):
         if self._classes is None:
             found = np.array(self.scan().labels)
             return found, np.arange(len(found))
-        numbers = np.array([_number_of(name) for name in self._classes])
+        numbers = np.array([_read_class(name) for name in self._classes])
         order = np.argsort(numbers)
         return numbers[order], order
 
@@ -281,12 +282,12 @@ class SvmlightFile(FileStream):
         return f"{self.name}, line {number}: {reason}"
 
     def _explain(self, token: str, previous: int, first: bool) -> str:  # noqa: PLR0911 - a list of reasons
-        """What is wrong with a token that the parser refused, and the cure."""
+        """Return what is wrong with a token that the parser refused, and the cure."""
         shown = repr(shorten(token))
         if "\0" in token:
             return "there is a NUL byte, so this is not text: give an svmlight file, plain or gzipped"
         if first:
-            return f"the label {shown} {_fault(token)}: a line begins with its label, a finite number"
+            return f"the label {shown} {_find_fault(token)}: a line begins with its label, a finite number"
         pair = re.fullmatch(r"([+-]?[0-9]+):(.*)", token, re.DOTALL)
         if pair is None:
             return f"{shown} is not index:value: write for example 3:0.5"
@@ -305,25 +306,25 @@ class SvmlightFile(FileStream):
             )
         if int(digits) <= previous:
             return f"{shown} comes after index {previous}: sort the indices of a line, each of them once"
-        return f"{shown} has a value that {_fault(value)}: give a finite number"
+        return f"{shown} has a value that {_find_fault(value)}: give a finite number"
 
 
 # -------------------------------------------------------------------------------------------------------------- classes
 
 
-def _name(value: float) -> Label:
+def _name_class(value: float) -> Label:
     return int(value) if value.is_integer() else repr(value)
 
 
-def _names_found(found: Iterable[float]) -> tuple[Label, ...]:
+def _name_classes(found: Iterable[float]) -> tuple[Label, ...]:
     values = tuple(found)
     if all(value.is_integer() for value in values):
         return tuple(int(value) for value in values)
     return tuple(repr(value) for value in values)
 
 
-def _number_of(name: Any) -> float:
-    """The number that a class has in the file."""
+def _read_class(name: Any) -> float:
+    """Return the number that a class has in the file."""
     try:
         value = float(name)
     except (TypeError, ValueError, OverflowError):
@@ -335,21 +336,21 @@ def _number_of(name: Any) -> float:
     return value
 
 
-def _names_given(classes: Iterable[Any]) -> tuple[Label, ...]:
-    """The names that a scan would give to these classes, in the order given."""
-    return labels(_names_found(_number_of(item) for item in plain_names(classes)), "class")
+def _read_classes(classes: Iterable[Any]) -> tuple[Label, ...]:
+    """Return the names that a scan would give to these classes, in the order given."""
+    return labels(_name_classes(_read_class(item) for item in plain_names(classes)), "class")
 
 
-def _position_in(numbers: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Where each number stands in the increasing `numbers`, -1 if it does not."""
+def _find_positions(numbers: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return where each number stands in the increasing `numbers`, -1 if it does not."""
     if len(numbers) == 0:
         return np.full(len(wanted), -1, np.int64)
     places = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
     return np.where(numbers[places] == wanted, places, -1)
 
 
-def _fault(text: str) -> str:
-    """Why a text is not a finite number."""
+def _find_fault(text: str) -> str:
+    """Return why a text is not a finite number."""
     bare = text.lower().lstrip("+-")
     if bare == "nan":
         return "is not a number"

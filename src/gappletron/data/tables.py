@@ -16,12 +16,13 @@ from gappletron.base.checks import Label, label as check_label, labels
 from gappletron.base.errors import UserError
 from gappletron.base.text import listing, shorten, unknown
 from gappletron.data.arrays import check_classes, label_positions, plain_names
+from gappletron.data.files import FileStream
 from gappletron.data.formats import VW_LABEL, find_ending, find_reader, looks_like, recognise, recognise_table
 from gappletron.data.records.arrow import is_text, to_plain, to_strings, to_table
 from gappletron.data.records.columns import CATEGORICAL, DROP, NUMERIC, TEXT
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.records.values import is_missing, is_record, plain_numbers, to_number, to_text
-from gappletron.data.sources import FileStream, Progress, Source
+from gappletron.data.sources import Progress, Source
 from gappletron.data.stream import CHUNK, Chunk, Stream, make_chunk
 
 SAMPLED = 2000
@@ -100,7 +101,7 @@ class TableFile(FileStream):
                 "the learner: declare other columns"
             )
         self._ready: Encoder | None = None
-        self._classes = None if classes is None else check_classes(_names(classes))
+        self._classes = None if classes is None else check_classes(_read_classes(classes))
         self._found: dict[str, None] = {}
         self.classes_given = classes is not None
         self._blocks: Iterator[Any] | None = None
@@ -196,7 +197,7 @@ class TableFile(FileStream):
             self._check_most(found, f"in the column {self.label!r}")
         if len(found) < 2:
             raise self._only_label(next(iter(found)))
-        return Scan(rows, tuple(sorted(found, key=_as_number_or_text)))
+        return Scan(rows, tuple(sorted(found, key=_sort_key)))
 
     def _labels_in(self, block: Any, rows: int) -> Labels:
         """Return the labels of a block, which begins after so many rows; every row must have one."""
@@ -416,11 +417,11 @@ def _drain(blocks: list[Any]) -> Iterator[Any]:
         yield blocks.pop(0)
 
 
-def _names(classes: Iterable[Any]) -> tuple[Label, ...]:
+def _read_classes(classes: Iterable[Any]) -> tuple[Label, ...]:
     return labels((to_text(check_label(item, "class")) for item in plain_names(classes)), "class")
 
 
-def _as_number_or_text(name: str) -> tuple[float, str]:
+def _sort_key(name: str) -> tuple[float, str]:
     """Sorts "2" before "10", and numbers before words."""
     number = to_number(name)
     return (np.inf if number is None or np.isnan(number) else number), name

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
-from gappletron.data.normalization import AsGiven, Normalization, normalization_of
+from gappletron.data.normalization import AsGiven, Normalization, find_normalization
 from gappletron.data.stream import Chunk, Stream, Wrapped, make_chunk
 from gappletron.kernel.compiling import specialise
 from gappletron.kernel.state import Sizes, State
@@ -95,5 +95,5 @@ def transform(stream: Stream, normalize: str | None = "none", bias: bool = False
     """
     if type(bias) is not bool:
         raise UserError(f"bias must be True or False, not {bias!r}")
-    normalization = normalization_of(normalize, "none")
+    normalization = find_normalization(normalize, "none")
     return Transformed(stream, normalization, bias) if bias or normalization != AsGiven() else stream

@@ -43,10 +43,10 @@ class Vectors(NamedTuple):
     squared: Floats
 
     @classmethod
-    def joined(cls, vectors: Sequence[Vector]) -> Vectors:
+    def join(cls, vectors: Sequence[Vector]) -> Vectors:
         """These vectors.
 
-        >>> Vectors.joined([Vector(np.array([3], np.int32), np.ones(1), 1.0)]).indptr
+        >>> Vectors.join([Vector(np.array([3], np.int32), np.ones(1), 1.0)]).indptr
         array([0, 1])
         """
         indptr = np.zeros(len(vectors) + 1, np.int64)
@@ -69,7 +69,7 @@ def check_sizes(indices: NDArray[np.int32], values: Floats, squared: float) -> N
     if squared > LARGEST_VALUE**2:
         place = int(np.argmax(np.abs(values)))
         if not abs(values[place]) <= LARGEST_VALUE:
-            raise _too_large(indices[place], values[place])
+            raise _refuse_value(indices[place], values[place])
 
 
 def check_vector(
@@ -116,10 +116,10 @@ class Checker:
     def vector(self, x: Any, features: int) -> Vector:
         """A feature vector as a user gives it, checked: see :meth:`gappletron.Online.act` for its forms."""
         if type(x) is tuple and len(x) == 2 and type(x[0]) is type(x[1]) is np.ndarray:
-            found = self._fast(x[0], x[1], features)
+            found = self._check_arrays(x[0], x[1], features)
             if found is not None:
                 return found
-        return self._converted(x, features)
+        return self._convert(x, features)
 
     def vectors(self, X: Any, features: int) -> Vectors | None:
         """The rows of a SciPy sparse matrix, where they are as they must be; None where one must be converted, or is
@@ -135,8 +135,8 @@ class Checker:
         is_fine = self._many(indptr, indices, values, features, squared)
         return Vectors(indptr, indices, values, squared) if is_fine else None
 
-    def _fast(self, indices: NDArray[Any], values: NDArray[Any], features: int) -> Vector | None:
-        """The typical case, where nothing must be converted and all is well: own copies, one look; else None."""
+    def _check_arrays(self, indices: NDArray[Any], values: NDArray[Any], features: int) -> Vector | None:
+        """Return copies of arrays of the usual types if all is well with them, else None."""
         if values.dtype is not FLOAT64 or indices.ndim != 1 or indices.shape != values.shape:
             return None
         if indices.dtype is INT32:
@@ -149,9 +149,9 @@ class Checker:
         problem, _, squared = check(np.ascontiguousarray(indices), own, features, narrow)
         return Vector(narrow, own, squared) if problem == FINE else None
 
-    def _converted(self, x: Any, features: int) -> Vector:
+    def _convert(self, x: Any, features: int) -> Vector:
         given_indices, given_values = sparse_parts(x, features)
-        indices, numbers = _array(given_indices), plain_numbers(_array(given_values))
+        indices, numbers = _to_array(given_indices), plain_numbers(_to_array(given_values))
         if numbers.size and numbers.dtype.kind not in "biuf":
             raise UserError(f"x has values of type {numbers.dtype}: give numbers")
         with np.errstate(over="ignore"):  # a long double beyond the range becomes inf and is refused as such
@@ -163,11 +163,11 @@ class Checker:
             )
         if indices.ndim != 1 or indices.shape != values.shape:
             raise UserError(
-                f"x has {_count(indices)} indices and {_count(values)} values: give two flat lists of one length"
+                f"x has {_show_count(indices)} indices and {_show_count(values)} values: give flat lists of one length"
             )
         if indices.dtype.kind == "O" and all(type(index) is int for index in indices):
             beyond = max(indices, key=abs)  # Python's ints of any size
-            raise _outside(beyond if abs(beyond) < 10**30 else "of more than 30 digits", features)
+            raise _refuse_index(beyond if abs(beyond) < 10**30 else "of more than 30 digits", features)
         if indices.size and indices.dtype.kind not in "iu":
             raise UserError(f"x has indices of type {indices.dtype}: they must be whole numbers")
         wide = np.ascontiguousarray(indices, dtype=np.int64)
@@ -175,11 +175,11 @@ class Checker:
         problem, position, squared = self._wide(wide, values, features, narrow)
         if problem == UNSORTED:
             unique, inverse = np.unique(wide, return_inverse=True)
-            return self._converted((unique, np.bincount(inverse, weights=values)), features)
+            return self._convert((unique, np.bincount(inverse, weights=values)), features)
         if problem == OUTSIDE:
-            raise _outside(indices[position], features)
+            raise _refuse_index(indices[position], features)
         if problem == TOO_LARGE:
-            raise _too_large(wide[position], values[position])
+            raise _refuse_value(wide[position], values[position])
         return Vector(narrow, values, squared)
 
     def squared_norm(self, indices: NDArray[np.int32], values: Floats, features: int) -> float | None:
@@ -188,14 +188,14 @@ class Checker:
         return squared if problem == FINE else None
 
 
-def _outside(index: Any, features: int) -> UserError:
+def _refuse_index(index: Any, features: int) -> UserError:
     return UserError(
         f"x has the index {index}, and the model takes indices from 0 to {features - 1}: hash or drop what is outside, "
         "or make the model with more features (or a larger feature_limit)"
     )
 
 
-def _too_large(index: Any, value: float) -> UserError:
+def _refuse_value(index: Any, value: float) -> UserError:
     return UserError(
         f"x has the value {value} at index {index}: features must be finite, and at most {LARGEST_VALUE:g} in size"
     )
@@ -213,15 +213,15 @@ def sparse_parts(x: Any, features: int | None) -> tuple[Any, Any]:
         return x
     if hasattr(x, "tocsr"):
         if not _is_one_row(x.shape, features):
-            raise UserError(f"x has the shape {x.shape}: give one row of {_how_many(features)} features")
+            raise UserError(f"x has the shape {x.shape}: give one row of {_show_features(features)} features")
         row = x.tocoo()
         return row.coords[-1] if hasattr(row, "coords") else row.col, row.data
     if isinstance(x, Mapping):  # after the sparse forms, of which one is a dict
         return list(x.keys()), list(x.values())
-    dense = plain_numbers(_array(x))
+    dense = plain_numbers(_to_array(x))
     if not _is_one_row(dense.shape, features):
         raise UserError(
-            f"x has the shape {dense.shape}: give {_how_many(features)} numbers, or their indices and values"
+            f"x has the shape {dense.shape}: give {_show_features(features)} numbers, or their indices and values"
         )
     if dense.dtype.kind not in "biuf":
         raise UserError(f"x has entries of type {dense.dtype}: give numbers")
@@ -231,20 +231,20 @@ def sparse_parts(x: Any, features: int | None) -> tuple[Any, Any]:
 
 
 def _is_one_row(shape: tuple[int, ...], features: int | None) -> bool:
-    """Whether this is the shape of one vector, of the right length where there is one."""
+    """Return whether this is the shape of one vector, of the right length where there is one."""
     return len(shape) in (1, 2) and shape[:-1] in ((), (1,)) and features in (None, shape[-1])
 
 
-def _count(given: NDArray[Any]) -> int | tuple[int, ...]:
-    """How many there are; the shape, where it is not flat."""
+def _show_count(given: NDArray[Any]) -> int | tuple[int, ...]:
+    """Return how many there are, or the shape where it is not flat."""
     return given.size if given.ndim == 1 else given.shape
 
 
-def _how_many(features: int | None) -> str:
+def _show_features(features: int | None) -> str:
     return "any number of" if features is None else str(features)
 
 
-def _array(given: Any) -> NDArray[Any]:
+def _to_array(given: Any) -> NDArray[Any]:
     try:
         return np.asarray(given)
     except (ValueError, TypeError, OverflowError, RecursionError):

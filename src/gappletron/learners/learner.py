@@ -146,7 +146,7 @@ class Learner(Piece, abstract=True):
     update must not depend on the action that was drawn."""
 
     default_normalize: ClassVar[str] = "none"
-    """How rows are normalized by default (:func:`gappletron.data.normalization.normalization_of`)."""
+    """How rows are normalized by default (:func:`gappletron.data.normalization.find_normalization`)."""
 
     default_bias: ClassVar[bool] = False
     """Whether rows get a bias for it unless said otherwise."""

@@ -57,7 +57,7 @@ def check_rows(model: Contents, X: Any) -> list[Vector] | Vectors:
             _name_row(place, model.player.check, (rows.indices[a:b], rows.data[a:b]))
             for place, (a, b) in enumerate(pairs)
         ]
-    return vectors if len(vectors) < TOGETHER else Vectors.joined(vectors)
+    return vectors if len(vectors) < TOGETHER else Vectors.join(vectors)
 
 
 def encode_rows(model: Contents, X: Any) -> Any:

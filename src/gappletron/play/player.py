@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
-from gappletron.data.normalization import normalization_of
+from gappletron.data.normalization import find_normalization
 from gappletron.data.prepared import Prepared
 from gappletron.data.stream import MOST_FEATURES, Chunk
 from gappletron.data.vectors import Checker, Vector, Vectors, sparse_parts
@@ -98,7 +98,7 @@ class Player:
         normalize, bias = AUTO.get(rows, (made.default_normalize, made.default_bias))
         bias = bias if chosen.bias == "auto" else bool(chosen.bias)
         width = whole(features, "features", least=1, most=MOST_FEATURES) + bias
-        normalization = normalization_of(chosen.normalize, normalize)
+        normalization = find_normalization(chosen.normalize, normalize)
         self._engine = Engine(made, graph, width, normalization, bias, watch_of(chosen.monitor), chosen.limits)
         self._draws = Draws.seeded(chosen.seed, whole(repeat, "repeat"))
         self.checker = Checker()
@@ -364,7 +364,7 @@ class Player:
         >>> import numpy as np
         >>> from gappletron.data.vectors import Vectors
         >>> one, many = (Player("auto", FeedbackGraph.bandit(3), features=2) for _ in range(2))
-        >>> rows = Vectors.joined([one.check(x) for x in np.eye(2)])
+        >>> rows = Vectors.join([one.check(x) for x in np.eye(2)])
         >>> [turn.action for turn in many.draw_many(rows).split()] == [one.act(x).action for x in np.eye(2)]
         True
         """

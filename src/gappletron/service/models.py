@@ -281,9 +281,7 @@ class HostedModel:
         model = self.model
         fixed = model.features if model.feature_limit is None else None
         limit = MOST_FEATURES if fixed is None else fixed
-        return Vectors.joined(
-            [self._checker.vector(tuple(sparse_parts(_as_arrays(row), fixed)), limit) for row in rows]
-        )
+        return Vectors.join([self._checker.vector(tuple(sparse_parts(_as_arrays(row), fixed)), limit) for row in rows])
 
     async def describe(self) -> schemas.ModelInfo:
         """Say what the model is, and how well it does."""

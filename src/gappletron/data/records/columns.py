@@ -159,11 +159,9 @@ class Cells:
         self._kinds, self._features = kinds, features
         self.indices: list[int] = []
         self.values: list[float] = []
-        self._counts: list[int] = []
         self.seeds: list[int] = []
         self.texts: list[str] = []
-        self._text_counts: list[int] = []
-        self._before = 0, 0
+        self._ends: list[int] = []
 
     def add_record(self, record: Any) -> None:
         """Add the values of a record."""
@@ -177,9 +175,7 @@ class Cells:
 
     def end_row(self) -> None:
         """Let what is added from now on belong to the next row."""
-        self._counts.append(len(self.indices) - self._before[0])
-        self._text_counts.append(len(self.texts) - self._before[1])
-        self._before = len(self.indices), len(self.texts)
+        self._ends += (len(self.indices), len(self.texts))
 
     def add(self, name: str, value: Any, depth: int = 0) -> None:
         """Add one value of a column."""
@@ -244,9 +240,10 @@ class Cells:
 
     def pack(self) -> tuple[Entries, Texts]:
         """Return what was added as arrays."""
-        counts = np.array(self._counts, np.int64)
+        ends = np.array([0, 0, *self._ends], np.int64).reshape(-1, 2)
+        counts, text_counts = np.ascontiguousarray(np.diff(ends, axis=0).T)
         entries = Entries(counts, np.array(self.indices, np.int32), np.array(self.values, np.float64))
-        return entries, pack_texts(self._text_counts, self.seeds, self.texts)
+        return entries, pack_texts(text_counts, self.seeds, self.texts)
 
 
 def _fields(record: Any) -> Iterable[tuple[str, Any]]:

@@ -17,7 +17,7 @@ from gappletron.base.checks import whole
 from gappletron.base.errors import UserError
 from gappletron.base.text import listing
 from gappletron.data.records.arrow import to_table
-from gappletron.data.records.columns import CATEGORICAL, DROP, KINDS, NUMERIC, TEXT, Cells, encode_column
+from gappletron.data.records.columns import CATEGORICAL, DROP, KINDS, NO_COLUMN, NUMERIC, TEXT, Cells, encode_column
 from gappletron.data.records.hashing import Hasher, merge_parts, to_indptr
 from gappletron.data.vectors import Vector, Vectors, check_sizes
 from gappletron.kernel.numerics import Floats
@@ -176,6 +176,8 @@ class Encoder:
 
     def _encode_one(self, record: Any) -> tuple[NDArray[np.int32], Floats, float]:
         """Return indices, values, and ||x||^2."""
+        if type(record) is str and record:
+            return self._hasher.hash_row([], [], [NO_COLUMN], [record])
         cells = Cells(self.kinds, self.features)
         cells.add_record(record)
         return self._hasher.hash_row(cells.indices, cells.values, cells.seeds, cells.texts)

@@ -27,6 +27,11 @@ from gappletron.kernel.pieces import helper
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Indices = NDArray[np.int32]
+Room = tuple[Ints, Bytes, Ints]
+"""The alphabet, and room for the tokens of a text and for where each of them ends."""
+Hashing = tuple[int, int]
+"""The longest n-gram, and the number of features."""
 
 ONE_PLANE = 65_536
 LOW_32 = 0xFFFFFFFF
@@ -47,13 +52,13 @@ class Entries(NamedTuple):
     [2, 0, 1]
     """
 
-    counts: NDArray[np.int64]
-    indices: NDArray[np.int32]
+    counts: Ints
+    indices: Indices
     values: Floats
 
 
 @functools.cache
-def alphabet() -> NDArray[np.int64]:
+def alphabet() -> Ints:
     """What each character below 65,536 is: 0 between words; in a word, its lower case; minus itself as a token."""
     frozen = unicodedata.ucd_3_2_0
     table = np.zeros(ONE_PLANE, np.int64)
@@ -171,7 +176,7 @@ def write_code(words: Bytes, at: int, code: int) -> int:
 
 
 @helper
-def cut(data: Bytes, start: int, stop: int, alphabet: NDArray[np.int64], words: Bytes, ends: NDArray[np.int64]) -> int:
+def cut(data: Bytes, start: int, stop: int, alphabet: Ints, words: Bytes, ends: Ints) -> int:
     """Write the tokens of a text, each followed by a space, and where each ends; the number of tokens."""
     tokens, at, begin = 0, 0, 0
     p = start
@@ -213,9 +218,9 @@ def hash_text(
     start: int,
     stop: int,
     seed: int,
-    hashing: tuple[int, int],
-    room: tuple[Ints, Bytes, Ints],
-    indices: NDArray[np.int32],
+    hashing: Hashing,
+    room: Room,
+    indices: Indices,
     values: Floats,
     filled: int,
 ) -> int:
@@ -233,7 +238,7 @@ def hash_text(
 
 
 @helper
-def merge(indices: NDArray[np.int32], values: Floats, start: int, stop: int, at: int) -> tuple[int, float]:
+def merge(indices: Indices, values: Floats, start: int, stop: int, at: int) -> tuple[int, float]:
     """Sort the entries from start to stop, add up those of one feature, leave out zeros; written from `at`. Return
     where they end, and the sum of their squares.
     """
@@ -271,22 +276,15 @@ class Texts(NamedTuple):
     data: Bytes
 
 
-def pack_texts(counts: Any, seeds: list[int], texts: list[str]) -> Texts:
+def pack_texts(counts: Ints, seeds: list[int], texts: list[str]) -> Texts:
     """Return these texts with their seeds, of which each row has so many."""
     parts = [to_bytes(text) for text in texts]
     offsets = np.array([0, *itertools.accumulate(map(len, parts))], np.int64)
-    data = np.frombuffer(b"".join(parts), np.uint8)
-    return Texts(np.asarray(counts, np.int64), np.array(seeds, np.int64), offsets, data)
+    return Texts(counts, np.array(seeds, np.int64), offsets, np.frombuffer(b"".join(parts), np.uint8))
 
 
 def _hash_rows(
-    cells: Entries,
-    texts: Texts,
-    hashing: tuple[int, int],
-    room: tuple[Ints, Bytes, Ints],
-    merges: bool,
-    out: Entries,
-    squared: Floats,
+    cells: Entries, texts: Texts, hashing: Hashing, room: Room, merges: bool, out: Entries, squared: Floats
 ) -> int:
     cell = text = filled = 0
     for row in range(out.counts.size):
@@ -309,24 +307,16 @@ def _hash_rows(
 
 
 def _hash_row(
-    data: Bytes,
-    offsets: Ints,
-    seeds: Ints,
-    hashing: tuple[int, int],
-    room: tuple[Ints, Bytes, Ints],
-    indices: NDArray[np.int32],
-    values: Floats,
-    filled: int,
+    data: Bytes, spans: Ints, hashing: Hashing, room: Room, indices: Indices, values: Floats, filled: int
 ) -> tuple[int, float]:
-    for text in range(seeds.size):
-        begin, first, last = filled, offsets[text], offsets[text + 1]
-        filled = hash_text(data, first, last, int(seeds[text]), hashing, room, indices, values, begin)
+    texts = spans.size // 2
+    start = 0
+    for text in range(texts):
+        begin, stop = filled, start + spans[texts + text]
+        filled = hash_text(data, start, stop, int(spans[text]), hashing, room, indices, values, begin)
         filled, _ = merge(indices, values, begin, filled, begin)
+        start = stop
     return merge(indices, values, 0, filled, 0)
-
-
-NO_COUNTS = np.zeros(0, np.int64)
-NO_TEXTS = pack_texts(NO_COUNTS, [], [])
 
 
 class Hasher:
@@ -334,28 +324,29 @@ class Hasher:
 
     def __init__(self, features: int, ngrams: int) -> None:
         self.features, self.ngrams = features, ngrams
-        _, seeds, offsets, data = NO_TEXTS
+        data, spans = np.frombuffer(b"", np.uint8), np.zeros(0, np.int64)
+        row = np.zeros(0, np.int32), np.zeros(0)
         # Without a dispatcher, and without named tuples to unpack, a call takes some microseconds.
-        self._hash_row = entry(
-            _hash_row, data, offsets, seeds, (1, 1), _make_room(0), np.zeros(0, np.int32), np.zeros(0), 0
-        )
+        self._hash_row = entry(_hash_row, data, spans, (1, 1), _make_room(0), *row, 0)
 
     def hash_row(
         self, indices: list[int], values: list[float], seeds: list[int], texts: list[str]
-    ) -> tuple[NDArray[np.int32], Floats, float]:
+    ) -> tuple[Indices, Floats, float]:
         """Return the features of one row, and ||x||^2: those given, and the words of texts; merged as by
         :meth:`hash_rows`.
 
         >>> Hasher(2**18, 1).hash_row([7], [2.5], [0], ["Free entry! free"])
         (array([     7, 138484, 156782, 253893], dtype=int32), array([2.5, 1. , 2. , 1. ]), 12.25)
         """
-        packed, count = pack_texts(NO_COUNTS, seeds, texts) if texts else NO_TEXTS, len(indices)
-        most = count + packed.data.size * self.ngrams
+        parts, count = [to_bytes(text) for text in texts], len(indices)
+        data = np.frombuffer(b"".join(parts), np.uint8)
+        spans = np.array([*seeds, *map(len, parts)], np.int64)
+        most = count + data.size * self.ngrams
         row, weights = np.empty(most, np.int32), np.empty(most)
         if count:
             row[:count], weights[:count] = indices, values
-        room, hashing = _make_room(packed.data.size), (self.ngrams, self.features)
-        stop, squared = self._hash_row(packed.data, packed.offsets, packed.seeds, hashing, room, row, weights, count)
+        room = _make_room(data.size)
+        stop, squared = self._hash_row(data, spans, (self.ngrams, self.features), room, row, weights, count)
         return row[:stop], weights[:stop], squared
 
     def hash_rows(self, cells: Entries, texts: Texts, merges: bool = True) -> tuple[Entries, Floats]:
@@ -365,7 +356,7 @@ class Hasher:
         sums have the same bits as those of :meth:`hash_row`.
 
         >>> cells = Entries(np.array([0, 1]), np.array([7], np.int32), np.array([2.5]))
-        >>> Hasher(2**18, 1).hash_rows(cells, pack_texts([1, 0], [0], ["Free entry! free"]))[0][1:]
+        >>> Hasher(2**18, 1).hash_rows(cells, pack_texts(np.array([1, 0]), [0], ["Free entry! free"]))[0][1:]
         (array([138484, 156782, 253893,      7], dtype=int32), array([1. , 2. , 1. , 2.5]))
         """
         rows, offsets = cells.counts.size, texts.offsets
@@ -388,7 +379,7 @@ class Hasher:
         return self.hash_rows(none, texts, merges=False)[0]
 
 
-def _make_room(longest: int) -> tuple[Ints, Bytes, Ints]:
+def _make_room(longest: int) -> Room:
     """Return the alphabet, and room for the tokens of a text with so many bytes: in lower case a character may have one
     byte more, and every token has a space behind it.
     """
@@ -455,7 +446,7 @@ def to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _append(part: Entries, ends: Ints, indices: NDArray[np.int32], values: Floats) -> None:
+def _append(part: Entries, ends: Ints, indices: Indices, values: Floats) -> None:
     p = 0
     for row in range(part.counts.size):
         at = ends[row]
@@ -466,7 +457,7 @@ def _append(part: Entries, ends: Ints, indices: NDArray[np.int32], values: Float
         p += part.counts[row]
 
 
-def _merge_rows(indptr: Ints, indices: NDArray[np.int32], values: Floats, squared: Floats) -> None:
+def _merge_rows(indptr: Ints, indices: Indices, values: Floats, squared: Floats) -> None:
     at = 0
     start = indptr[0]
     for row in range(indptr.size - 1):
@@ -476,7 +467,7 @@ def _merge_rows(indptr: Ints, indices: NDArray[np.int32], values: Floats, square
         start = stop
 
 
-def merge_parts(parts: list[Entries], rows: int) -> tuple[Ints, NDArray[np.int32], Floats, Floats]:
+def merge_parts(parts: list[Entries], rows: int) -> tuple[Ints, Indices, Floats, Floats]:
     """Return the entries of all parts row by row, merged as by :meth:`Hasher.hash_rows`: indptr, indices, values and
     ||x||^2 of each row.
 
@@ -498,7 +489,7 @@ def merge_parts(parts: list[Entries], rows: int) -> tuple[Ints, NDArray[np.int32
     return indptr, indices[: indptr[-1]], values[: indptr[-1]], squared
 
 
-def to_indptr(counts: NDArray[np.int64]) -> Ints:
+def to_indptr(counts: Ints) -> Ints:
     """Return where each row begins, and where the last one ends, from the numbers of their entries."""
     indptr = np.zeros(counts.size + 1, np.int64)
     np.cumsum(counts, out=indptr[1:])
