@@ -49,8 +49,9 @@ from gappletron.kernel.compiling import prepare
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.online import events
 from gappletron.online.folder import FolderStore, read_groups
-from gappletron.paper.store import Outcome, Result, Store, read_results
-from gappletron.paper.sweeps import selected
+from gappletron.paper.figures.catalogue import selected
+from gappletron.paper.results import Outcome, Result
+from gappletron.paper.store import Store, read_results
 from gappletron.play import player_files
 from gappletron.service.client import Client
 

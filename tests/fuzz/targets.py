@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from gappletron import UNSEEN, FeedbackGraph, Online, UserError
 from gappletron.data.svmlight import SvmlightFile
 from gappletron.paper import store as store_module
+from gappletron.paper.figures.catalogue import selected
 from gappletron.paper.store import COLUMNS, Store, read_results, write_table
-from gappletron.paper.sweeps import selected
 from gappletron.play import saved
 from storms import stored_result
 

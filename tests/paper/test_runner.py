@@ -27,10 +27,11 @@ from gappletron.kernel import compiling
 from gappletron.kernel.compiling import source_hash
 from gappletron.kernel.spelling import decode_piece, encode_piece, from_json, to_json
 from gappletron.paper import runner
+from gappletron.paper.figures.catalogue import selected
 from gappletron.paper.reproduce import reproduce
-from gappletron.paper.runner import execute, graph_of, learner_of, prepare
-from gappletron.paper.store import COLUMNS, Outcome, Result, Store, read_results, write_table
-from gappletron.paper.sweeps import selected
+from gappletron.paper.results import Outcome, Result
+from gappletron.paper.runner import execute, prepare, tune_learner
+from gappletron.paper.store import COLUMNS, Store, read_results, write_table
 from gappletron.play.rounds import advance
 
 FREE = ("seconds", "machine", "finished_at")
@@ -86,7 +87,7 @@ class Watching(View):
 def test_a_row_is_what_play_says():
     task = next(task for task in selected(["bandit"], rounds=700) if task.learner == "gaplog" and task.repeat == 4)
     outcome = execute(task)
-    history = play(learner_of(task), task.stream, graph_of(task), repeats=5, losses=True)[4]
+    history = play(tune_learner(task), task.stream, task.pieces.graph, repeats=5, losses=True)[4]
     assert (outcome.mistakes, outcome.labels_seen, outcome.explored, outcome.blind_rounds) == (
         history.mistakes,
         history.labels_seen,
@@ -97,7 +98,7 @@ def test_a_row_is_what_play_says():
     assert outcome.loss_sum == history.loss_sum
     assert json.loads(outcome.parameters)["exploration"] == {
         "piece": "Paper",
-        "gamma": learner_of(task).exploration.gamma,
+        "gamma": tune_learner(task).exploration.gamma,
     }
     assert outcome.sources == source_hash()
 
@@ -106,9 +107,9 @@ def test_a_row_is_what_play_says():
 def test_the_stored_parameters_are_the_learner(figure):
     """Also where a number is infinite, which JSON cannot hold."""
     for task in {(task.graph, task.learner, task.tuning): task for task in selected([figure], rounds=1000)}.values():
-        parameters = json.dumps(to_json(encode_piece(learner_of(task))))
+        parameters = json.dumps(to_json(encode_piece(tune_learner(task))))
         outcome = dataclasses.replace(result_for(task).outcome, parameters=parameters)
-        assert Result(task, outcome).learner == learner_of(task)
+        assert Result(task, outcome).learner == tune_learner(task)
     endless = FixedOGD(rate=0.5)
     assert decode_piece(from_json(json.loads(json.dumps(to_json(encode_piece(endless)), allow_nan=False)))) == endless
 
@@ -312,18 +313,18 @@ def test_what_is_no_store_is_refused(tmp_path):
     assert (other / "results.sqlite").read_bytes() == before
 
 
-OF_VERSION_0_1 = (
+OTHER_COLUMNS = (
     "id figure graph exploration learner tuning optimizer classes features noise rounds stream repeat seed parameters "
     "max_norm mistakes labels_seen explored blind_rounds error_rate rate_sum loss_sum comparator_loss comparator_gap "
     "curve version sources machine seconds finished_at"
 )
 
 
-def test_a_store_of_version_0_1_is_refused(tmp_path):
-    """Its column "figure" is now called "sweep"."""
+def test_a_store_with_other_columns_is_refused(tmp_path):
+    """Its column "figure" is called "sweep" here."""
     path = tmp_path / "results.sqlite"
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(f"CREATE TABLE runs ({', '.join(OF_VERSION_0_1.split())})")
+        connection.execute(f"CREATE TABLE runs ({', '.join(OTHER_COLUMNS.split())})")
     before = path.read_bytes()
     for opened in (Store, read_results):
         with pytest.raises(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gappletron.paper.summary import Summary
-from gappletron.paper.sweeps import Cell, Entrant, Sweep, selected, tasks
+from gappletron import AdaGrad, Paper
+from gappletron.paper.figures.catalogue import selected
+from gappletron.paper.results import Cell, Summary
+from gappletron.paper.sweeps import Entrant, Sweep, tasks
 from pictures import result_of
 
 CELL = Cell(4, 40, 0.05)
@@ -17,7 +19,7 @@ def own(*entrants: Entrant, repeats: int = 3) -> Sweep:
 
 def test_two_optimizers_are_not_averaged() -> None:
     """The sweep of docs/reproduce.md: one learner with two optimizers."""
-    sweep = own(Entrant("gapsmh", "only-t", "top-up"), Entrant("gapsmh", "only-t", "top-up", "ada-grad"))
+    sweep = own(Entrant.make("gapsmh", "only-t"), Entrant.make("gapsmh", "only-t", optimizer=AdaGrad()))
     made = {"": (10, 20, 30), "ada-grad": (500, 600, 700)}
     summary = Summary(result_of(task, made[task.optimizer][task.repeat]) for task in tasks(sweep, rounds=1000))
     spreads = summary.spreads("mine", "gapsmh", CELL)
@@ -32,8 +34,8 @@ def test_two_optimizers_are_not_averaged() -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (Entrant("gapsmh", "theory"), Entrant("gapsmh", "only-t")),
-        (Entrant("gapsmh", "only-t", "top-up"), Entrant("gapsmh", "only-t", "paper")),
+        (Entrant.make("gapsmh", "theory"), Entrant.make("gapsmh", "only-t")),
+        (Entrant.make("gapsmh", "only-t"), Entrant.make("gapsmh", "only-t", exploration=Paper())),
     ],
 )
 def test_tunings_and_exploration_rules_are_not_averaged(one: Entrant, other: Entrant) -> None:
@@ -42,7 +44,7 @@ def test_tunings_and_exploration_rules_are_not_averaged(one: Entrant, other: Ent
 
 
 def test_different_numbers_of_rounds_are_not_averaged() -> None:
-    sweep = own(Entrant("gapsmh"))
+    sweep = own(Entrant.make("gapsmh"))
     results = [result_of(task, 10) for rounds in (100, 1000) for task in tasks(sweep, rounds)]
     spreads = Summary(results).spreads("mine", "gapsmh", CELL)
     assert [(spread.configuration.rounds, spread.runs, spread.mean) for spread in spreads] == [

@@ -20,8 +20,9 @@ import pytest
 from gappletron import FeedbackGraph, Online, Player, UserError, interpreted
 from gappletron.graphs import domination, graph as graphs
 from gappletron.kernel.compiling import source_hash
-from gappletron.paper.store import COLUMNS, Result, Store, _checksum, read_results
-from gappletron.paper.sweeps import selected
+from gappletron.paper.figures.catalogue import selected
+from gappletron.paper.results import Result
+from gappletron.paper.store import COLUMNS, Store, _checksum, read_results
 from gappletron.play import player, saved
 from storms import flipped_bytes, killed_saves, stored_result
 

@@ -258,7 +258,7 @@ def _draw_panel(ax: Axes, shown: Shown, of: str) -> None:
     import numpy as np
     from matplotlib.ticker import PercentFormatter
 
-    from gappletron.play.history import COLOURS
+    from gappletron.base.colours import COLOURS
 
     notes = 0
     for name, colour in zip(STYLES, COLOURS, strict=False):

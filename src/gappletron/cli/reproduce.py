@@ -52,7 +52,8 @@ def reproduce(options: ReproduceOptions) -> None:
 
     Finished runs are stored; after an interruption the same command continues.
     """
-    from gappletron.paper.reproduce import carry_out, carry_out_sensitivity, planned
+    from gappletron.paper.reproduce import carry_out, planned
+    from gappletron.paper.sensitivity_page import carry_out_sensitivity
 
     folder = options.out or Path("results", *(["sensitivity"] if options.sensitivity else []))
     # Errors in the options come before the connection to a cluster.
