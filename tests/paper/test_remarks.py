@@ -163,8 +163,8 @@ def test_perceptrons_first_on_separable_and_on_any_data():
         noisy = Player(learner, FeedbackGraph.bandit(3), 3, seed=0)
         for chunk in UnitVectors(3, 0.3, 400).chunks():
             noisy.advance(chunk)
-        assert noisy._state.tuple.updates[0] == 10  # one more than the budget, then Gappletron plays
-        assert noisy._state.tuple.then.exploration.blind[0] > 0
+        assert noisy._engine.state.tuple.updates[0] == 10  # one more than the budget, then Gappletron plays
+        assert noisy._engine.state.tuple.then.exploration.blind[0] > 0
     assert perceptrons_bound(3, 9.0) == 20.0
     assert "bandit" in learner.refusal(FeedbackGraph.full(3))
 

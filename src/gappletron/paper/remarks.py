@@ -28,10 +28,10 @@ from gappletron.data.stream import CHUNK, Chunk, Stream, make_chunk
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import Floats, Row, add_outer, argmax, dot
 from gappletron.kernel.state import Field, Layout
-from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.learner import Decision, Learner, Problem, Round
 from gappletron.learners.linear import add_column
 from gappletron.learners.optimizers import Optimizer
+from gappletron.learners.registry import named
 
 
 class ExponentiatedGradient(Optimizer):
@@ -136,11 +136,11 @@ class PerceptronsFirst(Learner):
     """
 
     budget: float = 1.0
-    then: Gappletron = Gappletron()
+    then: Learner = named("gapsmh")
 
     knows_classes = True
     setting = "bandit"
-    tunings = Gappletron.tunings
+    tunings = named("gapsmh").tunings
 
     def tuned(self, tuning: str, problem: Problem) -> PerceptronsFirst:
         """Return the learner with its Gappletron tuned."""
