@@ -10,9 +10,9 @@ import numpy as np
 
 from gappletron.kernel.spelling import encode_piece, to_json
 from gappletron.paper.figures import catalogue
-from gappletron.paper.figures.catalogue import FIGURES, selected
+from gappletron.paper.figures.catalogue import FIGURES, select_tasks
 from gappletron.paper.results import Outcome, Result
-from gappletron.paper.runner import marks, tune_learner
+from gappletron.paper.runner import choose_marks, tune_learner
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ def result_of(
     curve: list[tuple[int, int]] | None = None,
     comparator: float | None = None,
 ) -> Result:
-    rounds, made = zip(*(curve or [(t, mistakes * t // task.rounds) for t in marks(task.rounds)]), strict=True)
+    rounds, made = zip(*(curve or [(t, mistakes * t // task.rounds) for t in choose_marks(task.rounds)]), strict=True)
     norm = 4.0 if task.stream.startswith("synthetic") else float(task.pieces.stream.max_norm or 0.0)
     return Result(
         task,
@@ -59,7 +59,7 @@ def result_of(
 
 def faked(task: Task, rng: random.Random) -> Result:
     """A run that never happened: any numbers, of the right kind."""
-    at = marks(task.rounds)
+    at = choose_marks(task.rounds)
     share = rng.uniform(0.01, 0.9)
     curve = [(t, round(share * t)) for t in at]
     seen = rng.randint(1, max(1, curve[-1][1]))
@@ -75,7 +75,7 @@ def faked(task: Task, rng: random.Random) -> Result:
 
 def fakes(*figures: str, rounds: int = 1000, repeats: int = 3, seed: int = 0) -> list[Result]:
     rng = random.Random(seed)
-    return [faked(task, rng) for task in selected(figures, rounds, repeats)]
+    return [faked(task, rng) for task in select_tasks(figures, rounds, repeats)]
 
 
 def draw(figure: Figure, results: list[Result]) -> Picture:

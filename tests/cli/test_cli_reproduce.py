@@ -66,7 +66,7 @@ def test_everything_is_selected_summarised_and_judged_once(tmp_path, monkeypatch
     assert sensitivity.PAPER_CLAIMS  # imported before the claims are replaced below
 
     listed, judged, summarised = [], [], []
-    real_tasks, real_init = catalogue.tasks, Summary.__init__
+    real_tasks, real_init = catalogue.list_tasks, Summary.__init__
 
     def tasks(sweep, *numbers):
         listed.append(sweep)
@@ -81,7 +81,7 @@ def test_everything_is_selected_summarised_and_judged_once(tmp_path, monkeypatch
         judged.append(summary)
         yield claims.Check("everywhere", True, "")
 
-    monkeypatch.setattr(catalogue, "tasks", tasks)
+    monkeypatch.setattr(catalogue, "list_tasks", tasks)
     monkeypatch.setattr(Summary, "__init__", init)
     monkeypatch.setattr(claims, "CLAIMS", (claims.Claim("x", "ours", ("full",), "All is well.", "true", test),))
     reproduce.reproduce(reproduce.ReproduceOptions(out=tmp_path, figure=["full", "lower-full"], rounds=40, repeats=1))

@@ -14,9 +14,9 @@ import pytest
 
 from gappletron import FeedbackGraph, Gappletron, ProjectedOGD, SmoothHinge, UserError, open_stream, tuned
 from gappletron.kernel.compiling import source_hash
-from gappletron.paper.claims import CLAIMS, verdicts
+from gappletron.paper.claims import CLAIMS, judge_claims
 from gappletron.paper.evidence import FAILS, HOLDS, UNKNOWN
-from gappletron.paper.figures.catalogue import selected
+from gappletron.paper.figures.catalogue import select_tasks
 from gappletron.paper.measuring import examine
 from gappletron.paper.results import Outcome, Result, Summary
 from gappletron.paper.runner import execute
@@ -105,7 +105,7 @@ def ideal(task):
     return {"gaplog": 0.15, "gaphin": 0.15, "gapsmh": 0.1}[name], explored, None  # top-up: below all of the above
 
 
-TASKS = selected(["bandit", "filtering", "full", "label-efficient", "exploration"], rounds=100_000)
+TASKS = select_tasks(["bandit", "filtering", "full", "label-efficient", "exploration"], rounds=100_000)
 IDEAL = [made_up(task, *ideal(task)) for task in TASKS]
 
 
@@ -120,7 +120,7 @@ def shifted(results, by, **fields):
 
 
 def holding(results):
-    return {verdict.claim.id: verdict.holds for verdict in verdicts(Summary(results))}
+    return {verdict.claim.id: verdict.holds for verdict in judge_claims(Summary(results))}
 
 
 def test_in_an_ideal_world_every_claim_holds():
@@ -130,7 +130,7 @@ def test_in_an_ideal_world_every_claim_holds():
 
 
 def told(results):
-    return {verdict.claim.id: verdict.word for verdict in verdicts(Summary(results))}
+    return {verdict.claim.id: verdict.word for verdict in judge_claims(Summary(results))}
 
 
 COUNTED = {claim.id for claim in CLAIMS if claim.repeats == 2} | {"bandit-only-t-helps-most-clean"}
@@ -354,7 +354,7 @@ def test_a_verdict_counts_its_cells():
     changed = shifted(
         changed, 0.1, sweep="bandit", learner="gapsmh", classes=9, features=120, noise=0.05, tuning="theory"
     )
-    verdict = next(verdict for verdict in verdicts(Summary(changed)) if verdict.claim.id == "bandit-best")
+    verdict = next(verdict for verdict in judge_claims(Summary(changed)) if verdict.claim.id == "bandit-best")
     assert verdict.text == "holds in 26 of 27 cells"
     assert [check.where for check in verdict.exceptions] == ["K=9, d=120, noise 0.05"]
     assert "GapSmH 0.31" in verdict.exceptions[0].numbers
@@ -362,10 +362,10 @@ def test_a_verdict_counts_its_cells():
 
 def test_claims_without_their_runs_are_left_out():
     some = [result for result in IDEAL if result.task.sweep == "full"]
-    assert {verdict.claim.needs for verdict in verdicts(Summary(some))} == {("full",)}
+    assert {verdict.claim.needs for verdict in judge_claims(Summary(some))} == {("full",)}
     # One tuning does not do for a claim about the better of two, and one repeat not for a range.
     theory = [result for result in IDEAL if result.task.sweep == "bandit" and result.task.tuning == "theory"]
-    assert {verdict.claim.needs for verdict in verdicts(Summary(theory))} == {("bandit:theory",)}
+    assert {verdict.claim.needs for verdict in judge_claims(Summary(theory))} == {("bandit:theory",)}
     once = [result for result in IDEAL if result.task.repeat == 0]
     assert {claim.id for claim in CLAIMS} - set(holding(once)) == {claim.id for claim in CLAIMS if claim.repeats == 2}
 
@@ -375,7 +375,7 @@ def test_claims_without_their_runs_are_left_out():
 
 def played(figures, rounds, repeats):
     """The results of a reproduction, without a store and without pictures."""
-    return [Result(task, execute(task)) for task in selected(figures, rounds, repeats)]
+    return [Result(task, execute(task)) for task in select_tasks(figures, rounds, repeats)]
 
 
 @pytest.fixture(scope="module")
@@ -399,7 +399,7 @@ def naive_mean(results, sweep, learner, cell, tuning=None):
 
 
 def test_verdicts_agree_with_a_plain_loop(real):
-    found = {verdict.claim.id: sum(check.holds for check in verdict.checks) for verdict in verdicts(Summary(real))}
+    found = {verdict.claim.id: sum(check.holds for check in verdict.checks) for verdict in judge_claims(Summary(real))}
 
     def mean(sweep, learner, cell, tuning=None):
         return naive_mean(real, sweep, learner, cell, tuning)

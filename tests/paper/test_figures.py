@@ -15,12 +15,12 @@ from matplotlib.container import ErrorbarContainer
 
 from gappletron.base.errors import UserError
 from gappletron.learners.registry import REGISTERED, names
-from gappletron.paper.claims import CLAIMS, verdicts
-from gappletron.paper.figures.catalogue import FIGURES, save, selected
+from gappletron.paper.claims import CLAIMS, judge_claims
+from gappletron.paper.figures.catalogue import FIGURES, save, select_tasks
 from gappletron.paper.report import render
 from gappletron.paper.results import Summary
 from gappletron.paper.styles import STYLES, find_style, sort_learners
-from gappletron.paper.sweeps import SWEEPS, tasks
+from gappletron.paper.sweeps import SWEEPS, list_tasks
 from pictures import BY_ID, caption, draw, faked, fakes, lines, panels, result_of
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_new_learners_look_different(new_learners: list[str]) -> None:
 def test_a_new_learner_is_drawn(figure: Figure, new_learners: list[str]) -> None:
     """The runs of GapSmH once more under the names of two new learners."""
     rng = random.Random(0)
-    found = selected(figure.sweeps, 1000, 1)
+    found = select_tasks(figure.sweeps, 1000, 1)
     found += [
         dataclasses.replace(task, learner=name, id=task.id.replace("gapsmh", name))
         for name in new_learners[:2]
@@ -122,7 +122,7 @@ def test_a_new_learner_is_drawn(figure: Figure, new_learners: list[str]) -> None
     assert max(map(shown.index, {style.label for style in STYLES.values()} & set(shown))) < shown.index("new-30")
     assert caption(figure, results)
     summary = Summary(results)
-    assert "new-30" in render(results, summary, verdicts(summary), [])
+    assert "new-30" in render(results, summary, judge_claims(summary), [])
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_introduction_shows_the_noisy_cells() -> None:
 
 
 def test_a_run_without_mistakes_is_shown_at_half_a_mistake() -> None:
-    results = [result_of(task, 0 if task.repeat == 0 else 5) for task in selected(["full"], 100, 2)]
+    results = [result_of(task, 0 if task.repeat == 0 else 5) for task in select_tasks(["full"], 100, 2)]
     found = bars(panels(draw(BY_ID["full"], results))[0])
     for mean, least, most in found["gapsmh"].values():
         assert (mean, least, most) == pytest.approx((0.025, 0.005, 0.05))
@@ -405,7 +405,7 @@ def test_any_part_of_a_table_can_be_drawn() -> None:
 
 def test_tiny_horizons() -> None:
     rng = random.Random(2)
-    table = [faked(task, rng) for task in selected((), 2, 1) if task.classes <= 6]
+    table = [faked(task, rng) for task in select_tasks((), 2, 1) if task.classes <= 6]
     for figure in FIGURES:
         draw(figure, table)
         assert caption(figure, table)
@@ -528,5 +528,5 @@ def test_tasks_of_the_sweeps_are_those_the_figures_expect() -> None:
         for figure in FIGURES:
             if sweep.id == figure.sweeps[0]:
                 rng = random.Random(0)
-                some = [faked(task, rng) for task in tasks(sweep, 1000, 1)]
+                some = [faked(task, rng) for task in list_tasks(sweep, 1000, 1)]
                 assert "no data" not in caption(figure, some) or figure.id == "exploration"

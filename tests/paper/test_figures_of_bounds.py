@@ -15,13 +15,13 @@ import gappletron.paper.figures.grids
 import gappletron.paper.tuning
 from gappletron.data.adversarial import FreshFeatures, Segments
 from gappletron.paper import figures, report, runner, theorems
-from gappletron.paper.claims import verdicts
+from gappletron.paper.claims import judge_claims
 from gappletron.paper.comparator import Comparator
 from gappletron.paper.figures import catalogue
 from gappletron.paper.figures.bounds import draw_examined
-from gappletron.paper.figures.catalogue import FIGURES, selected
+from gappletron.paper.figures.catalogue import FIGURES, select_tasks
 from gappletron.paper.results import Result, Summary
-from gappletron.paper.runner import marks, tune_learner
+from gappletron.paper.runner import choose_marks, tune_learner
 from gappletron.paper.styles import STYLES
 from gappletron.paper.theorems import Examined, compute_bounds
 from gappletron.paper.theory import bounds
@@ -52,7 +52,7 @@ def test_bounds_are_drawn_over_the_mistakes() -> None:
                     assert not lines(ax, label)
                     continue
                 ((at, mean),) = lines(ax, label)
-                assert at.tolist() == marks(2000)
+                assert at.tolist() == choose_marks(2000)
                 wanted = [statistics.fmean(run.curve[place][1] for run in runs) for place in range(len(at))]
                 assert np.nan_to_num(mean) == pytest.approx(np.array(wanted))
                 if learner == "gaplog":  # whose loss is not regular for three classes
@@ -119,7 +119,7 @@ def test_drawing_needs_the_stored_runs_alone(monkeypatch: pytest.MonkeyPatch) ->
         draw(figure, results)
         assert "no data" not in caption(figure, results)
     summary = Summary(results)
-    assert "upper-bounds" in report.render(results, summary, verdicts(summary), [])
+    assert "upper-bounds" in report.render(results, summary, judge_claims(summary), [])
 
 
 def test_bounds_need_a_comparator() -> None:
@@ -211,7 +211,7 @@ def test_lower_full_shows_mean_curves_between_the_bounds() -> None:
 def test_learners_with_the_same_numbers_share_a_line() -> None:
     results = [
         result_of(task, task.rounds // (2 if "gaplog" in task.learner else 3))
-        for task in selected(["lower-filtering"], 300, 1)
+        for task in select_tasks(["lower-filtering"], 300, 1)
     ]
     picture = draw(BY_ID["lower-filtering"], results)
     entries = [text.get_text().replace("\n", " ") for text in picture.legends[0].get_texts()]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gappletron import interpreted, play
-from gappletron.paper.figures.catalogue import selected
+from gappletron.paper.figures.catalogue import select_tasks
 from gappletron.paper.runner import find_stream, tune_learner
 from gappletron.paper.sweeps import SWEEPS
 
@@ -22,7 +22,7 @@ UNRECORDED = {"ours", "drift", "future", "lower-both", "lower-classes", "norms"}
 
 @pytest.mark.parametrize("sweep", sorted({sweep.id for sweep in SWEEPS} - UNRECORDED))
 def test_every_run_comes_out_as_recorded(sweep):
-    tasks = [task for task in selected([sweep], rounds=ROUNDS, repeats=1) if task.sweep == sweep]
+    tasks = [task for task in select_tasks([sweep], rounds=ROUNDS, repeats=1) if task.sweep == sweep]
     # When the runs were recorded, the segment to turn was found with 20 runs, whatever the number of repeats.
     compared = [task for task in tasks if task.id in STORED and "turned" not in task.stream]
     assert len(compared) >= 12

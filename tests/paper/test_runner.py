@@ -27,7 +27,7 @@ from gappletron.kernel import compiling
 from gappletron.kernel.compiling import source_hash
 from gappletron.kernel.spelling import decode_piece, encode_piece, from_json, to_json
 from gappletron.paper import runner
-from gappletron.paper.figures.catalogue import selected
+from gappletron.paper.figures.catalogue import select_tasks
 from gappletron.paper.reproduce import reproduce
 from gappletron.paper.results import Outcome, Result
 from gappletron.paper.runner import execute, prepare, tune_learner
@@ -85,7 +85,7 @@ class Watching(View):
 
 
 def test_a_row_is_what_play_says():
-    task = next(task for task in selected(["bandit"], rounds=700) if task.learner == "gaplog" and task.repeat == 4)
+    task = next(task for task in select_tasks(["bandit"], rounds=700) if task.learner == "gaplog" and task.repeat == 4)
     outcome = execute(task)
     history = play(tune_learner(task), task.stream, task.pieces.graph, repeats=5, losses=True)[4]
     assert (outcome.mistakes, outcome.labels_seen, outcome.explored, outcome.blind_rounds) == (
@@ -106,7 +106,9 @@ def test_a_row_is_what_play_says():
 @pytest.mark.parametrize("figure", ["bandit", "label-efficient", "bounds", "lower-filtering", "lower-full"])
 def test_the_stored_parameters_are_the_learner(figure):
     """Also where a number is infinite, which JSON cannot hold."""
-    for task in {(task.graph, task.learner, task.tuning): task for task in selected([figure], rounds=1000)}.values():
+    for task in {
+        (task.graph, task.learner, task.tuning): task for task in select_tasks([figure], rounds=1000)
+    }.values():
         parameters = json.dumps(to_json(encode_piece(tune_learner(task))))
         outcome = dataclasses.replace(result_for(task).outcome, parameters=parameters)
         assert Result(task, outcome).learner == tune_learner(task)
@@ -149,7 +151,7 @@ def test_nothing_is_played_twice(undisturbed):
 
 
 def test_only_what_matches_is_taken(tmp_path):
-    tasks = selected(["lower-filtering"], rounds=50, repeats=1)
+    tasks = select_tasks(["lower-filtering"], rounds=50, repeats=1)
     reproduce(tmp_path, figures=["lower-filtering"], rounds=50, repeats=1)
     with contextlib.closing(sqlite3.connect(tmp_path / "results.sqlite")) as connection, connection:
         connection.execute("UPDATE runs SET sources = 'of yesterday' WHERE id = ?", (tasks[0].id,))
@@ -242,7 +244,7 @@ def test_one_loop_probes_and_plays(monkeypatch):
     monkeypatch.setattr(compiling, "entry_points", [])
     monkeypatch.setattr(compiling, "_specialised", functools.cache(compiling._specialised.__wrapped__))
     for learner in ("gapsmh", "banditron-iw"):
-        execute(next(task for task in selected(["lower-filtering"], 60, 2) if task.learner.startswith(learner)))
+        execute(next(task for task in select_tasks(["lower-filtering"], 60, 2) if task.learner.startswith(learner)))
     loops = [kernel for kernel in compiling.entry_points if kernel.py_func is advance]
     assert [len(kernel.signatures) for kernel in loops] == [1, 1]
 
@@ -257,7 +259,7 @@ def test_ctrl_c_while_compiling_waits_for_the_loop_and_stops():
 
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        prepare(selected(["full"], rounds=20), told)
+        prepare(select_tasks(["full"], rounds=20), told)
     assert calls == [(0, 12), (1, 12)]  # six learners, for 6 classes and for 9 or 12
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -280,7 +282,7 @@ def result_for(task):
 
 
 def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path):
-    tasks = selected(["bandit"], rounds=10, repeats=2)
+    tasks = select_tasks(["bandit"], rounds=10, repeats=2)
     with Store(tmp_path) as store:
         store.add(result_for(tasks[0]))
         pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
@@ -337,7 +339,7 @@ def test_a_store_with_other_columns_is_refused(tmp_path):
 
 def test_a_damaged_store_is_one_sentence(tmp_path):
     with Store(tmp_path) as store:
-        for task in selected(["bandit"], rounds=10, repeats=1):
+        for task in select_tasks(["bandit"], rounds=10, repeats=1):
             store.add(result_for(task))
     path = tmp_path / "results.sqlite"
     content = bytearray(path.read_bytes())
@@ -365,7 +367,7 @@ def test_a_damaged_row_is_told_and_run_again(undisturbed, tmp_path, capsys):
 
 
 def test_readers_look_while_it_writes(tmp_path):
-    tasks = selected(["bandit"], rounds=10, repeats=1)[:3]
+    tasks = select_tasks(["bandit"], rounds=10, repeats=1)[:3]
     with Store(tmp_path) as store:
         for done, task in enumerate(tasks, start=1):
             store.add(result_for(task))

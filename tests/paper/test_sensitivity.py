@@ -12,7 +12,7 @@ import pytest
 from gappletron import BanditronIW, FeedbackGraph, Gappletron, Synthetic, UserError, interpreted, named, play
 from gappletron.base.progress import View
 from gappletron.paper.claims import CLAIMS
-from gappletron.paper.figures.catalogue import selected
+from gappletron.paper.figures.catalogue import select_tasks
 from gappletron.paper.readings import mean_norm, tune
 from gappletron.paper.results import Cell, Result, Summary
 from gappletron.paper.runner import find_stream, tune_learner
@@ -26,15 +26,15 @@ from gappletron.paper.sensitivity import (
     Reading,
     Size,
     Tally,
+    count_claims,
     describe_flips,
-    entries,
     find_best,
     find_robustness,
     from_json,
     judge_reading,
-    needed,
+    list_entries,
+    list_stages,
     summarise,
-    tally,
     to_json,
 )
 from gappletron.paper.sensitivity_page import carry_out_sensitivity, draw_heat_map
@@ -73,7 +73,7 @@ def learners(reading, sweep, learner, tuning, seed=0, cell=(9, 120, 0.05)):
     """The learner that counts as this one under a reading."""
     return next(
         tune_learner(entry.task)
-        for entry in entries(reading, seed, Size(cells=(Cell(*cell),), repeats=1))
+        for entry in list_entries(reading, seed, Size(cells=(Cell(*cell),), repeats=1))
         if (entry.counts_as.sweep, entry.counts_as.learner, entry.counts_as.tuning) == (sweep, learner, tuning)
     )
 
@@ -129,9 +129,9 @@ def test_the_other_readings():
     )
     # It has no form for filtering.
     assert isinstance(learners(Reading(banditron="standard"), "filtering", "banditron-iw", "theory"), BanditronIW)
-    few = {entry.task.learner for entry in entries(Reading(least_b=10.0), 0, SMALL) if ":b=" in entry.task.learner}
+    few = {entry.task.learner for entry in list_entries(Reading(least_b=10.0), 0, SMALL) if ":b=" in entry.task.learner}
     assert few == {"label-efficient-perceptron:b=10", "label-efficient-perceptron:b=100"}
-    entry = next(entry for entry in entries(Reading(rounds=3_000), seed=4) if entry.task.sweep == "full")
+    entry = next(entry for entry in list_entries(Reading(rounds=3_000), seed=4) if entry.task.sweep == "full")
     assert entry.task.stream.endswith("T=3000,seed=4")
     assert find_stream(entry.task).name == entry.task.stream
     with pytest.raises(UserError, match="soba-diag has no reading L=2"):
@@ -158,20 +158,20 @@ def test_banditron_with_a_margin_and_a_step_size(graph):
 
 def test_main_tasks_count_as_themselves():
     """What the claims see at the base is what the main command runs, but for the ids."""
-    mine = {dataclasses.replace(entry.counts_as, id="") for entry in entries(BASE, 0)}
-    main = selected(["bandit", "filtering", "full", "label-efficient"], repeats=3)
+    mine = {dataclasses.replace(entry.counts_as, id="") for entry in list_entries(BASE, 0)}
+    main = select_tasks(["bandit", "filtering", "full", "label-efficient"], repeats=3)
     assert mine == {dataclasses.replace(task, id="") for task in main}
-    assert all(dataclasses.replace(entry.task, id="") in mine for entry in entries(BASE, 0))
-    assert not any(":" in task.tuning for task in selected())
+    assert all(dataclasses.replace(entry.task, id="") in mine for entry in list_entries(BASE, 0))
+    assert not any(":" in task.tuning for task in select_tasks())
 
 
 def test_each_run_is_run_once():
-    stages = needed(SETTINGS, SMALL)
+    stages = list_stages(SETTINGS, SMALL)
     ids = [task.id for stage in stages for task in stage]
     assert len(ids) == len(set(ids))
     assert [sorted({task.stream.rpartition("=")[2] for task in stage}) for stage in stages] == [["0"], ["1"], ["0"]]
     assert {task.rounds for stage in stages for task in stage} == {3, 10, 30, 50, 100, 300}
-    asked = sum(len(entries(setting.reading, 0, SMALL)) for setting in SETTINGS)
+    asked = sum(len(list_entries(setting.reading, 0, SMALL)) for setting in SETTINGS)
     assert len(ids) < asked
 
 
@@ -196,7 +196,7 @@ class Stopping(View):
 def folder(tmp_path_factory):
     """Every axis at small T, stopped twice on the way."""
     out = tmp_path_factory.mktemp("sensitivity")
-    runs = sum(map(len, needed(SETTINGS, SMALL)))
+    runs = sum(map(len, list_stages(SETTINGS, SMALL)))
     for after in (100, 700):
         with pytest.raises(KeyboardInterrupt):
             carry_out_sensitivity(out, SMALL, jobs=2, view=Stopping(after))
@@ -208,8 +208,8 @@ def folder(tmp_path_factory):
 
 def test_the_tables_are_functions_of_the_stored_runs(folder):
     results = read_results(folder)
-    assert len(results) == sum(map(len, needed(SETTINGS, SMALL)))
-    found = tally(reversed(results), SETTINGS, SMALL)
+    assert len(results) == sum(map(len, list_stages(SETTINGS, SMALL)))
+    found = count_claims(reversed(results), SETTINGS, SMALL)
     text = (folder / "sensitivity.json").read_text()
     assert text == to_json(found, SMALL)
     assert from_json(text) == found
@@ -222,14 +222,14 @@ def test_counts_are_those_of_the_main_command_s_claims(folder):
     """At the base, on the first seed, by the main path: a summary of the runs under the names of its tasks."""
     by_id = {result.task.id: result for result in read_results(folder)}
     mine = judge_reading(by_id, BASE, 0, SMALL)
-    summary = Summary(Result(entry.counts_as, by_id[entry.task.id].outcome) for entry in entries(BASE, 0, SMALL))
+    summary = Summary(Result(entry.counts_as, by_id[entry.task.id].outcome) for entry in list_entries(BASE, 0, SMALL))
     for verdict in mine:
         assert [check.holds for check in verdict.checks] == [check.holds for check in verdict.claim.test(summary)]
     # SOBAdiag's other rate is seen by the claims about it, and by no others.
     rates = {
         name: next(
             by_id[entry.task.id].outcome.mistakes
-            for entry in entries(reading, 0, SMALL)
+            for entry in list_entries(reading, 0, SMALL)
             if entry.counts_as.learner == "soba-diag" and entry.counts_as.tuning == "only-t"
         )
         for name, reading in (("base", BASE), ("root", Reading(root=3)))
@@ -240,11 +240,11 @@ def test_counts_are_those_of_the_main_command_s_claims(folder):
 def test_incomplete_readings_are_not_judged(folder):
     results = read_results(folder)
     without = [result for result in results if result.task.tuning != "theory:X=mean"]
-    found = tally(without, SETTINGS, SMALL)
+    found = count_claims(without, SETTINGS, SMALL)
     assert {setting.axis for setting in SETTINGS} - {setting.axis for setting in found.settings()} == {"norm"}
-    gone = entries(BASE, 1, SMALL)[0].task.id
+    gone = list_entries(BASE, 1, SMALL)[0].task.id
     assert found.words
-    assert tally([result for result in results if result.task.id != gone], SETTINGS, SMALL).words == {}
+    assert count_claims([result for result in results if result.task.id != gone], SETTINGS, SMALL).words == {}
 
 
 def test_the_page(folder):

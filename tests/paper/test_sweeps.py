@@ -10,11 +10,11 @@ import pytest
 
 from gappletron import FeedbackGraph, Gappletron, UserError, named, quietest_segment
 from gappletron.data.synthetic import Synthetic
-from gappletron.paper.figures.catalogue import FIGURES, drawable, selected
-from gappletron.paper.runner import find_stream, marks, tune_learner
-from gappletron.paper.sweeps import SWEEPS, tasks
+from gappletron.paper.figures.catalogue import FIGURES, choose_drawable, select_tasks
+from gappletron.paper.runner import choose_marks, find_stream, tune_learner
+from gappletron.paper.sweeps import SWEEPS, list_tasks
 
-ALL = selected()
+ALL = select_tasks()
 BY_SWEEP = {name: [task for task in ALL if task.sweep == name] for name in {task.sweep for task in ALL}}
 
 
@@ -63,7 +63,7 @@ def test_ids_are_unique_and_stay_as_they_are():
 @pytest.mark.parametrize("repeats", [None, 1, 5])
 def test_the_turned_segment_is_decided_by_the_repeats_of_the_sweep(repeats):
     """The number is a field of the task and part of the stored stream, but not of the id."""
-    lower = selected(["lower-filtering"], rounds=50, repeats=repeats)
+    lower = select_tasks(["lower-filtering"], rounds=50, repeats=repeats)
     expected = {"segments:R=5", f"segments:R=5,turned=quietest,repeats={repeats or 20}"}
     assert {task.stream for task in lower} == expected
     assert {task.pieces.probes for task in lower} == {None, repeats or 20}
@@ -73,7 +73,7 @@ def test_the_turned_segment_is_decided_by_the_repeats_of_the_sweep(repeats):
 
 @pytest.mark.parametrize("repeats", [1, 2, 3])
 def test_an_adversary_probes_with_the_runs_of_the_sweep(repeats):
-    for task in selected(["lower-filtering"], rounds=200, repeats=repeats):
+    for task in select_tasks(["lower-filtering"], rounds=200, repeats=repeats):
         if "turned" in task.stream:
             root, learner = math.isqrt(task.rounds // 2), tune_learner(task)
             # Their losses change nothing; left out for one learner alone, since that is another loop to compile.
@@ -129,7 +129,7 @@ def test_graphs_and_streams():
     assert BY_SWEEP["lower-filtering"][0].pieces.graph.revealing_indices == (1,)
     assert task_of("label-efficient", "gapsmh", "theory").pieces.graph.n_actions == 10
     assert isinstance(ALL[0].pieces.graph, FeedbackGraph)
-    assert find_stream(selected(["full"], rounds=50)[0]).rounds == 50
+    assert find_stream(select_tasks(["full"], rounds=50)[0]).rounds == 50
 
 
 def test_every_learner_of_the_paper_that_can_play_meets_each_adversary():
@@ -148,17 +148,17 @@ def test_every_player_can_play_its_graph():
 
 
 def test_fewer_repeats_and_rounds():
-    few = selected(["bandit"], rounds=500, repeats=3)
+    few = select_tasks(["bandit"], rounds=500, repeats=3)
     assert len(few) == 27 * 14 * 3
     assert {task.rounds for task in few} == {500}
-    assert {task.rounds for task in selected(["lower-filtering"], rounds=1000)} == {50, 200, 968}
-    assert selected(["lower-full"], rounds=20) == []
+    assert {task.rounds for task in select_tasks(["lower-filtering"], rounds=1000)} == {50, 200, 968}
+    assert select_tasks(["lower-full"], rounds=20) == []
 
 
 def test_figures_choose_their_runs():
-    theory = selected(["bandit-theory"], repeats=1)
+    theory = select_tasks(["bandit-theory"], repeats=1)
     assert {task.tuning for task in theory} == {"theory"}
-    both = selected(["exploration"], repeats=1)
+    both = select_tasks(["exploration"], repeats=1)
     assert {(task.graph, task.exploration) for task in both if task.learner == "gapsmh"} == {
         ("filtering", "paper"),
         ("filtering", "top-up"),
@@ -166,20 +166,22 @@ def test_figures_choose_their_runs():
         ("label-efficient", "top-up"),
     }
     with pytest.raises(UserError, match="did you mean 'bandit-theory'"):
-        selected(["bandit-theroy"])
-    assert [figure.id for figure in drawable((), {sweep.id for sweep in SWEEPS})] == [figure.id for figure in FIGURES]
-    assert [figure.id for figure in drawable(["exploration"], {"exploration"})] == []
+        select_tasks(["bandit-theroy"])
+    assert [figure.id for figure in choose_drawable((), {sweep.id for sweep in SWEEPS})] == [
+        figure.id for figure in FIGURES
+    ]
+    assert [figure.id for figure in choose_drawable(["exploration"], {"exploration"})] == []
 
 
 def test_sweeps_are_counted_anew_for_each_repeat_only_where_the_data_change():
     lower = next(sweep for sweep in SWEEPS if sweep.id == "lower-full")
-    assert Counter(task.learner for task in tasks(lower))["perceptron"] == 40
-    assert len({task.stream for task in tasks(lower)}) == 40
+    assert Counter(task.learner for task in list_tasks(lower))["perceptron"] == 40
+    assert len({task.stream for task in list_tasks(lower)}) == 40
 
 
 def test_marks_hold_the_half_and_the_end():
     for rounds in (1, 2, 3, 10, 999, 100_000):
-        found = marks(rounds)
+        found = choose_marks(rounds)
         assert found == sorted(set(found))
         assert found[0] == 1
         assert {max(1, rounds // 2), rounds} <= set(found)

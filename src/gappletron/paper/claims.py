@@ -117,10 +117,10 @@ class Verdict(NamedTuple):
         return tuple(check for check in self.checks if not check.holds)
 
 
-def verdicts(summary: Summary) -> list[Verdict]:
+def judge_claims(summary: Summary) -> list[Verdict]:
     """Return the verdict on every claim whose runs are all in the summary.
 
-    >>> verdicts(Summary([]))
+    >>> judge_claims(Summary([]))
     []
     """
     return [

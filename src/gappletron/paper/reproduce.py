@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gappletron.base.errors import UserError
 from gappletron.base.progress import View
-from gappletron.paper.claims import Verdict, verdicts
+from gappletron.paper.claims import Verdict, judge_claims
 from gappletron.paper.results import Result, Summary, Task
 from gappletron.paper.runner import complete
 from gappletron.paper.store import Store, write_table
@@ -75,15 +75,15 @@ def reproduce(
     >>> len(done.results)
     162
     """
-    plan = planned(figures, rounds, repeats)
+    plan = make_plan(figures, rounds, repeats)
     return carry_out(plan, out, jobs=jobs, executor=executor, in_flight=in_flight, view=view)
 
 
-def planned(figures: Sequence[str] = (), rounds: int = ROUNDS, repeats: int | None = None) -> Plan:
+def make_plan(figures: Sequence[str] = (), rounds: int = ROUNDS, repeats: int | None = None) -> Plan:
     """Return the runs that :func:`reproduce` needs, or raise a UserError where there are none."""
-    from gappletron.paper.figures.catalogue import selected
+    from gappletron.paper.figures.catalogue import select_tasks
 
-    tasks = selected(figures, rounds, repeats)
+    tasks = select_tasks(figures, rounds, repeats)
     if not tasks:
         raise UserError(f"there are no runs of {', '.join(figures)} with at most {rounds} rounds: give more rounds")
     return Plan(tuple(figures), tasks)
@@ -99,18 +99,18 @@ def carry_out(
     view: View | None = None,
 ) -> Reproduction:
     """Run a plan and write the files of :func:`reproduce`."""
-    from gappletron.paper.figures.catalogue import draw_all, left_out
+    from gappletron.paper.figures.catalogue import draw_all, list_missing
     from gappletron.paper.report import write_report
     from gappletron.paper.sensitivity import read_stored, summarise
 
     view, folder = view or View(), Path(out)
     with Store(out) as store:
-        view.left_out(left_out(plan.figures, {task.sweep for task in plan.tasks}))
+        view.left_out(list_missing(plan.figures, {task.sweep for task in plan.tasks}))
         results = complete(store, [plan.tasks], jobs, executor, in_flight, view)
         # Still under the lock of the store, so that no other command writes these files.
         write_table(results, folder / "results.csv")
         pictures = draw_all(plan.figures, results, folder / "figures", view.drawing)
         summary = Summary(results)
-        judged = verdicts(summary)
+        judged = judge_claims(summary)
         write_report(results, summary, judged, pictures, folder / "report.html", summarise(read_stored()))
     return Reproduction(results, judged)

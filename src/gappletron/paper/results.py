@@ -43,8 +43,8 @@ class Task:
     The pieces follow from the values, so they do not count where tasks are compared. A task that was read from a file
     has none.
 
-    >>> from gappletron.paper.sweeps import SWEEPS, tasks
-    >>> task = tasks(SWEEPS[0])[0]
+    >>> from gappletron.paper.sweeps import SWEEPS, list_tasks
+    >>> task = list_tasks(SWEEPS[0])[0]
     >>> task.id, task.learner, task.setup.learner.exploration
     ('bandit/bandit/K=6,d=80,noise=0.0,T=100000/gaplog,theory,paper/00', 'gaplog', Paper(gamma=1.0))
     """
@@ -75,8 +75,8 @@ class Task:
     def configuration(self) -> Task:
         """The task without what differs between its repeats: the id, the repeat and the seeds (also the stream's).
 
-        >>> from gappletron.paper.sweeps import SWEEPS, tasks
-        >>> first, second = tasks(SWEEPS[0])[:2]
+        >>> from gappletron.paper.sweeps import SWEEPS, list_tasks
+        >>> first, second = list_tasks(SWEEPS[0])[:2]
         >>> first == second, first.configuration == second.configuration
         (False, True)
         """
@@ -101,9 +101,9 @@ class Outcome:
     `parameters` is the learner with all its numbers, as JSON. `comparator_loss` is sum l_t(U) of the best U found in
     the ball of the optimizer, at most `comparator_gap` above the minimum; None where it was not computed.
 
-    >>> from gappletron.paper.figures.catalogue import selected
+    >>> from gappletron.paper.figures.catalogue import select_tasks
     >>> from gappletron.paper.runner import execute
-    >>> outcome = execute(selected(["full"], rounds=100)[0])
+    >>> outcome = execute(select_tasks(["full"], rounds=100)[0])
     >>> outcome.error_rate == outcome.mistakes / 100, outcome.labels_seen, outcome.comparator_loss
     (True, 100, None)
     """
@@ -145,9 +145,9 @@ class Result:
     def learner(self) -> Learner:
         """The learner with all the numbers that it played with, from the stored `parameters`.
 
-        >>> from gappletron.paper.figures.catalogue import selected
+        >>> from gappletron.paper.figures.catalogue import select_tasks
         >>> from gappletron.paper.runner import execute
-        >>> task = selected(["full"], rounds=100)[0]
+        >>> task = select_tasks(["full"], rounds=100)[0]
         >>> Result(task, execute(task)).learner
         Gappletron(loss=Hinge(kappa=0.5), optimizer=AdaptiveOGD(scale=1.0), exploration=Paper(gamma=1.0))
         """
@@ -202,8 +202,8 @@ class Spread(NamedTuple):
 
     `late` is the error rate of the second half of the rounds; `samples` has the numbers of every run.
 
-    >>> from gappletron.paper.sweeps import SWEEPS, tasks
-    >>> spread = Spread(tasks(SWEEPS[0])[0].configuration, 4, 0.2, 0.1, 0.3, 0.15, 50.0, 20.0)
+    >>> from gappletron.paper.sweeps import SWEEPS, list_tasks
+    >>> spread = Spread(list_tasks(SWEEPS[0])[0].configuration, 4, 0.2, 0.1, 0.3, 0.15, 50.0, 20.0)
     >>> spread.configuration.tuning, round(spread.width, 2)
     ('theory', 0.2)
     """
@@ -240,10 +240,10 @@ class Summary:
 
     >>> from gappletron import AdaGrad
     >>> from gappletron.paper.runner import execute
-    >>> from gappletron.paper.sweeps import Entrant, Synthetic, Sweep, tasks
+    >>> from gappletron.paper.sweeps import Entrant, Synthetic, Sweep, list_tasks
     >>> entrants = (Entrant.make("gapsmh", "only-t"), Entrant.make("gapsmh", "only-t", optimizer=AdaGrad()))
     >>> mine = Sweep("mine", "bandit", (Cell(3, 40, 0.05),), entrants, repeats=2)
-    >>> summary = Summary(Result(task, execute(task)) for task in tasks(mine, rounds=100))
+    >>> summary = Summary(Result(task, execute(task)) for task in list_tasks(mine, rounds=100))
     >>> [cell] = summary.cells("mine")
     >>> [(spread.configuration.optimizer, spread.runs) for spread in summary.spreads("mine", "gapsmh", cell)]
     [('', 2), ('ada-grad', 2)]

@@ -119,10 +119,10 @@ def _find_comparator(loss: Loss, data: _Named, graph: FeedbackGraph, radius: flo
 # ----------------------------------------------------------------------------------------------------------------- runs
 
 
-def marks(rounds: int) -> list[int]:
+def choose_marks(rounds: int) -> list[int]:
     """Return the rounds at which mistakes are stored: a few per decade, half of the rounds, and the last round.
 
-    >>> marks(20)
+    >>> choose_marks(20)
     [1, 2, 3, 5, 7, 10, 15, 20]
     """
     steps = int(MARKS_PER_DECADE * math.log10(rounds)) + 1
@@ -141,7 +141,7 @@ def execute(task: Task) -> Outcome:
         seed=task.seed,
         jobs=1,
         losses=isinstance(learner, Gappletron),
-        curve=marks(task.rounds),
+        curve=choose_marks(task.rounds),
     )[0]
     comparator = None
     if isinstance(learner, Gappletron) and task.sweep in COMPARED:

@@ -3,7 +3,7 @@
 A :class:`Reading` says how each open question is answered; its defaults are the answers of the main command.
 :data:`AXES` lists the other answers. The readings that are run are the base, one axis at a time around it, and the
 plane of L and T (:data:`SETTINGS`), each on several data sets that differ only in their seed. Runs that several
-readings share are run once. :func:`tally` counts, from stored runs only, in how many cells each claim holds.
+readings share are run once. :func:`count_claims` counts, from stored runs only, in how many cells each claim holds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gappletron.learners.registry import named
 from gappletron.paper import templates
 from gappletron.paper.claims import CLAIMS, OURS, Claim, Verdict
 from gappletron.paper.results import Cell, Result, Summary, Task
-from gappletron.paper.sweeps import GAPS, PAPER, ROUNDS, Sweep, make_stream, tasks
+from gappletron.paper.sweeps import GAPS, PAPER, ROUNDS, Sweep, list_tasks, make_stream
 
 
 @dataclass(frozen=True)
@@ -183,13 +183,13 @@ class Entry(NamedTuple):
 @functools.lru_cache(maxsize=32)
 def _list_base_tasks(sweep: Sweep, rounds: int, repeats: int, cells: tuple[Cell, ...] | None) -> tuple[Task, ...]:
     data = tuple(cell for cell in sweep.data if cells is None or cell in cells)
-    return tuple(tasks(sweep._replace(data=data), rounds, repeats))
+    return tuple(list_tasks(sweep._replace(data=data), rounds, repeats))
 
 
-def entries(reading: Reading, seed: int, size: Size = FULL_SIZE) -> list[Entry]:
+def list_entries(reading: Reading, seed: int, size: Size = FULL_SIZE) -> list[Entry]:
     """Return the runs of the paper's learners under a reading, on data with this seed.
 
-    >>> theory = [entry for entry in entries(Reading(constant="2", banditron="standard"), seed=3)
+    >>> theory = [entry for entry in list_entries(Reading(constant="2", banditron="standard"), seed=3)
     ...           if entry.counts_as.sweep == "bandit" and entry.counts_as.tuning == "theory"]
     >>> theory[0].task.id
     'bandit/bandit/K=6,d=80,noise=0.0,T=100000,seed=3/gaplog,theory:L=2,paper/00'
@@ -248,19 +248,19 @@ OWN = {"gaplog": "gaplog", "gaphin": "2", "gapsmh": "4"}
 """The constant L of each loss, in the words of the readings."""
 
 
-def needed(settings: Sequence[Setting] = SETTINGS, size: Size = FULL_SIZE) -> list[list[Task]]:
+def list_stages(settings: Sequence[Setting] = SETTINGS, size: Size = FULL_SIZE) -> list[list[Task]]:
     """Return the runs of all readings, each once, in stages: seed after seed, and the longest readings last.
 
     After an interruption the finished stages can be judged.
 
-    >>> [len(stage) for stage in needed(SETTINGS[:2], Size(seeds=(0, 1)))]
+    >>> [len(stage) for stage in list_stages(SETTINGS[:2], Size(seeds=(0, 1)))]
     [4968, 4968]
     """
     stages: dict[tuple[bool, int], dict[str, Task]] = {}
     for setting in settings:
         for seed in size.choose_seeds(setting.reading):
             stage = stages.setdefault((setting.reading.rounds > LONGEST, seed), {})
-            stage.update((entry.task.id, entry.task) for entry in entries(setting.reading, seed, size))
+            stage.update((entry.task.id, entry.task) for entry in list_entries(setting.reading, seed, size))
     return [list(stages[key].values()) for key in sorted(stages)]
 
 
@@ -356,7 +356,7 @@ def judge_reading(
     results: Mapping[str, Result], reading: Reading, seed: int, size: Size = FULL_SIZE
 ) -> list[Verdict] | None:
     """Return the verdicts under a reading on data with this seed, from runs by id; None where a run is missing."""
-    found = entries(reading, seed, size)
+    found = list_entries(reading, seed, size)
     if not found or any(entry.task.id not in results for entry in found):
         return None
     summary = Summary(Result(entry.counts_as, results[entry.task.id].outcome) for entry in found)
@@ -373,7 +373,7 @@ def judge_reading(
 STANDARD = "bandit-standard-banditron"
 
 
-def tally(results: Iterable[Result], settings: Sequence[Setting] = SETTINGS, size: Size = FULL_SIZE) -> Tally:
+def count_claims(results: Iterable[Result], settings: Sequence[Setting] = SETTINGS, size: Size = FULL_SIZE) -> Tally:
     """Count every claim under every setting and seed whose runs are all there: a function of the runs alone."""
     by_id = {result.task.id: result for result in results}
     counts: dict[str, dict[str, list[Count]]] = {}
@@ -388,7 +388,7 @@ def tally(results: Iterable[Result], settings: Sequence[Setting] = SETTINGS, siz
 
 def judge_over_seeds(results: Mapping[str, Result], size: Size = FULL_SIZE) -> dict[str, str]:
     """Return what a paired test over the seeds of the data says of each claim about means, under the base."""
-    found = [entry for seed in size.seeds for entry in entries(BASE, seed, size)]
+    found = [entry for seed in size.seeds for entry in list_entries(BASE, seed, size)]
     if len(size.seeds) < 2 or any(entry.task.id not in results for entry in found):
         return {}
     summary = Summary(Result(entry.counts_as, results[entry.task.id].outcome) for entry in found)

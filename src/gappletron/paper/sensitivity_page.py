@@ -23,10 +23,10 @@ from gappletron.paper.sensitivity import (
     Tally,
     average_share,
     compute_interval,
+    count_claims,
     count_held,
-    needed,
+    list_stages,
     summarise,
-    tally,
     to_json,
 )
 from gappletron.paper.store import Store
@@ -145,9 +145,9 @@ def carry_out_sensitivity(
     """Run the paper's experiments under every reading, and write ``sensitivity.json``, ``.html`` and ``.png``."""
     view = view or View()
     with Store(out) as store:
-        results = complete(store, needed(SETTINGS, size), jobs, executor, in_flight, view)
+        results = complete(store, list_stages(SETTINGS, size), jobs, executor, in_flight, view)
         view.drawing("sensitivity")
-        found = tally(results, SETTINGS, size)
+        found = count_claims(results, SETTINGS, size)
         with files.replacing(Path(out) / FILE) as file:
             file.write(to_json(found, size).encode())
         write_page(found, out)

@@ -1,9 +1,9 @@
 """All experiments as data: which learners play which streams on which graph, and how often.
 
-A :class:`Sweep` is a grid of runs; :func:`tasks` lists them. Each is a :class:`~gappletron.paper.results.Task`, with
-the pieces that it is played with and an id that does not change between versions. Nothing is run here. The experiments
-are those of section 5 and of the appendix "Experiments" of the paper. What the paper does not specify is chosen here or
-in the tunings of the learners, and the report lists these choices.
+A :class:`Sweep` is a grid of runs; :func:`list_tasks` lists them. Each is a :class:`~gappletron.paper.results.Task`,
+with the pieces that it is played with and an id that does not change between versions. Nothing is run here. The
+experiments are those of section 5 and of the appendix "Experiments" of the paper. What the paper does not specify is
+chosen here or in the tunings of the learners, and the report lists these choices.
 """
 
 from __future__ import annotations
@@ -160,10 +160,10 @@ class Sweep(NamedTuple):
     repeats: int = 10
 
 
-def tasks(sweep: Sweep, rounds: int = ROUNDS, repeats: int | None = None) -> list[Task]:
+def list_tasks(sweep: Sweep, rounds: int = ROUNDS, repeats: int | None = None) -> list[Task]:
     """List the runs of a sweep with at most `rounds` rounds: each entrant `repeats` times, or once if it draws nothing.
 
-    >>> sum(len(tasks(sweep)) for sweep in SWEEPS if sweep.id in ("bandit", "filtering", "full"))
+    >>> sum(len(list_tasks(sweep)) for sweep in SWEEPS if sweep.id in ("bandit", "filtering", "full"))
     6831
     """
     whole(rounds, "rounds", least=1)

@@ -247,8 +247,8 @@ ONE_STREAM, TWO_STREAMS = ("lower-full", "lower-classes"), ("lower-filtering", "
 def find_adversary(task: Task) -> Segments | FreshFeatures | FreshThenSegments:
     """Return the adversary of a task, without a turned segment.
 
-    >>> from gappletron.paper.figures.catalogue import selected
-    >>> find_adversary(selected(["lower-filtering"], rounds=50)[-1]).lower_bound
+    >>> from gappletron.paper.figures.catalogue import select_tasks
+    >>> find_adversary(select_tasks(["lower-filtering"], rounds=50)[-1]).lower_bound
     2.5
     """
     stream = task.pieces.stream

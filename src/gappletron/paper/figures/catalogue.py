@@ -22,7 +22,7 @@ from gappletron.paper.figures.drawing import DPI, EMPTY, Drawn, Figure, Saved, m
 from gappletron.paper.figures.grids import draw_exploration, draw_grid, draw_noisy_cells, draw_queries
 from gappletron.paper.figures.remarks import draw_drift, draw_future, draw_norms
 from gappletron.paper.results import Result, Task
-from gappletron.paper.sweeps import ROUNDS, SWEEPS, tasks
+from gappletron.paper.sweeps import ROUNDS, SWEEPS, list_tasks
 from gappletron.paper.templates import list_words
 
 if TYPE_CHECKING:
@@ -92,10 +92,10 @@ FIGURES: tuple[Figure, ...] = (
 # ------------------------------------------------------------------------------------------------------------- the runs
 
 
-def selected(wanted: Iterable[str] = (), rounds: int = ROUNDS, repeats: int | None = None) -> list[Task]:
+def select_tasks(wanted: Iterable[str] = (), rounds: int = ROUNDS, repeats: int | None = None) -> list[Task]:
     """Return the runs of these figures or sweeps (ids), of all if none is given; each run once, sorted by id.
 
-    >>> len(selected(["full"], repeats=1)), len(selected(["bandit-theory", "bandit-intro"], repeats=1))
+    >>> len(select_tasks(["full"], repeats=1)), len(select_tasks(["bandit-theory", "bandit-intro"], repeats=1))
     (162, 378)
     """
     ids = list(wanted)
@@ -108,26 +108,26 @@ def selected(wanted: Iterable[str] = (), rounds: int = ROUNDS, repeats: int | No
         task.id: task
         for sweep in SWEEPS
         if sweep.id in ids or any(sweep.id in figure.sweeps for figure in drawn)
-        for task in tasks(sweep, rounds, repeats)
+        for task in list_tasks(sweep, rounds, repeats)
         if sweep.id in ids or any(figure.shows(task) for figure in drawn)
     }
     return [found[key] for key in sorted(found)]
 
 
-def left_out(wanted: Iterable[str], present: Iterable[str]) -> list[str]:
+def list_missing(wanted: Iterable[str], present: Iterable[str]) -> list[str]:
     """Return the requested figures (all if none is given) that have no runs at this T.
 
-    >>> left_out(["full", "lower-full"], ["full"])
+    >>> list_missing(["full", "lower-full"], ["full"])
     ['lower-full']
     """
-    ids, drawn = set(wanted), drawable(wanted, present)
+    ids, drawn = set(wanted), choose_drawable(wanted, present)
     return [figure.id for figure in FIGURES if figure not in drawn and (not ids or figure.id in ids)]
 
 
-def drawable(wanted: Iterable[str], present: Iterable[str]) -> list[Figure]:
+def choose_drawable(wanted: Iterable[str], present: Iterable[str]) -> list[Figure]:
     """Return the requested figures (all if none is given) whose sweeps are all present.
 
-    >>> [figure.id for figure in drawable(["filtering"], ["filtering"])]
+    >>> [figure.id for figure in choose_drawable(["filtering"], ["filtering"])]
     ['filtering-best', 'filtering-only-t', 'filtering-theory']
     """
     ids, there = set(wanted), set(present)
@@ -168,7 +168,7 @@ def draw_all(
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise files.cannot_write(folder, error.strerror or str(error)) from None
-    drawn = drawable(wanted, {result.task.sweep for result in results})
+    drawn = choose_drawable(wanted, {result.task.sweep for result in results})
     for figure in FIGURES:
         if figure not in drawn:
             for kind in ("png", "svg"):
