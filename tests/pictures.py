@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gappletron.kernel.spelling import encode_piece, to_json
-from gappletron.paper.runner import learner_of, marks
-from gappletron.paper.store import Outcome, Result
-from gappletron.paper.sweeps import FIGURES, selected
+from gappletron.paper.figures import catalogue
+from gappletron.paper.figures.catalogue import FIGURES, select_tasks
+from gappletron.paper.results import Outcome, Result
+from gappletron.paper.runner import choose_marks, tune_learner
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
-    from gappletron.paper.sweeps import Task
+    from gappletron.paper.figures.drawing import Figure
+    from gappletron.paper.results import Task
 
 BY_ID = {figure.id: figure for figure in FIGURES}
 
@@ -30,21 +31,12 @@ def result_of(
     curve: list[tuple[int, int]] | None = None,
     comparator: float | None = None,
 ) -> Result:
-    rounds, made = zip(*(curve or [(t, mistakes * t // task.rounds) for t in marks(task.rounds)]), strict=True)
-    kind = task.stream.partition(":")[0]
-    norms = {
-        "segments": math.sqrt(2.0),
-        "fresh-segments": math.sqrt(2.0),
-        "fresh": 1.0,
-        "turning": 1.0,
-        "unit-vectors": 1.0,
-        "signs": math.sqrt(task.features),
-    }
-    norm = norms.get(kind, 4.0)
+    rounds, made = zip(*(curve or [(t, mistakes * t // task.rounds) for t in choose_marks(task.rounds)]), strict=True)
+    norm = 4.0 if task.stream.startswith("synthetic") else float(task.pieces.stream.max_norm or 0.0)
     return Result(
         task,
         Outcome(
-            json.dumps(to_json(encode_piece(learner_of(task)))),
+            json.dumps(to_json(encode_piece(tune_learner(task)))),
             norm,
             mistakes,
             labels_seen,
@@ -67,7 +59,7 @@ def result_of(
 
 def faked(task: Task, rng: random.Random) -> Result:
     """A run that never happened: any numbers, of the right kind."""
-    at = marks(task.rounds)
+    at = choose_marks(task.rounds)
     share = rng.uniform(0.01, 0.9)
     curve = [(t, round(share * t)) for t in at]
     seen = rng.randint(1, max(1, curve[-1][1]))
@@ -83,7 +75,15 @@ def faked(task: Task, rng: random.Random) -> Result:
 
 def fakes(*figures: str, rounds: int = 1000, repeats: int = 3, seed: int = 0) -> list[Result]:
     rng = random.Random(seed)
-    return [faked(task, rng) for task in selected(figures, rounds, repeats)]
+    return [faked(task, rng) for task in select_tasks(figures, rounds, repeats)]
+
+
+def draw(figure: Figure, results: list[Result]) -> Picture:
+    return catalogue.draw(figure, results).picture
+
+
+def caption(figure: Figure, results: list[Result]) -> str:
+    return catalogue.draw(figure, results).caption
 
 
 def panels(picture: Picture) -> list[Axes]:

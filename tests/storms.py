@@ -49,8 +49,9 @@ from gappletron.kernel.compiling import prepare
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.online import events
 from gappletron.online.folder import FolderStore, read_groups
-from gappletron.paper.store import Outcome, Result, Store, read_results
-from gappletron.paper.sweeps import selected
+from gappletron.paper.figures.catalogue import select_tasks
+from gappletron.paper.results import Outcome, Result
+from gappletron.paper.store import Store, read_results
 from gappletron.play import player_files
 from gappletron.service.client import Client
 
@@ -549,7 +550,7 @@ def stored_result(task):
 
 def _flipped_stores(count, rng, folder):
     outcomes = collections.Counter()
-    tasks = selected(["full"], rounds=10, repeats=1)[:24]
+    tasks = select_tasks(["full"], rounds=10, repeats=1)[:24]
     expected = sorted(map(stored_result, tasks), key=lambda result: result.task.id)
     with Store(folder) as store:
         list(map(store.add, expected))

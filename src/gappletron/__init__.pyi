@@ -89,8 +89,8 @@ from .online.sklearn import Acts as Acts, GappletronClassifier as GappletronClas
 from .paper.adversary import Probe as Probe, quietest_segment as quietest_segment
 from .paper.comparator import Comparator as Comparator, best_comparator as best_comparator
 from .paper.reproduce import Reproduction as Reproduction, reproduce as reproduce
-from .paper.store import Outcome as Outcome, Result as Result, read_results as read_results
-from .paper.sweeps import Task as Task
+from .paper.results import Outcome as Outcome, Result as Result, Task as Task
+from .paper.store import read_results as read_results
 from .paper.theory import Bound as Bound, bounds as bounds
 from .paper.tuning import tuned as tuned
 from .play.history import Confusion as Confusion, Curve as Curve, Histories as Histories, History as History

@@ -59,13 +59,14 @@ def test_again_it_plays_nothing(here):
 
 def test_everything_is_selected_summarised_and_judged_once(tmp_path, monkeypatch, capsys):
     from gappletron.cli import reproduce
-    from gappletron.paper import claims, sensitivity, sweeps
-    from gappletron.paper.summary import Summary
+    from gappletron.paper import claims, sensitivity
+    from gappletron.paper.figures import catalogue
+    from gappletron.paper.results import Summary
 
     assert sensitivity.PAPER_CLAIMS  # imported before the claims are replaced below
 
     listed, judged, summarised = [], [], []
-    real_tasks, real_init = sweeps.tasks, Summary.__init__
+    real_tasks, real_init = catalogue.list_tasks, Summary.__init__
 
     def tasks(sweep, *numbers):
         listed.append(sweep)
@@ -80,7 +81,7 @@ def test_everything_is_selected_summarised_and_judged_once(tmp_path, monkeypatch
         judged.append(summary)
         yield claims.Check("everywhere", True, "")
 
-    monkeypatch.setattr(sweeps, "tasks", tasks)
+    monkeypatch.setattr(catalogue, "list_tasks", tasks)
     monkeypatch.setattr(Summary, "__init__", init)
     monkeypatch.setattr(claims, "CLAIMS", (claims.Claim("x", "ours", ("full",), "All is well.", "true", test),))
     reproduce.reproduce(reproduce.ReproduceOptions(out=tmp_path, figure=["full", "lower-full"], rounds=40, repeats=1))

@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from gappletron import UNSEEN, FeedbackGraph, Online, UserError
 from gappletron.data.svmlight import SvmlightFile
 from gappletron.paper import store as store_module
+from gappletron.paper.figures.catalogue import select_tasks
 from gappletron.paper.store import COLUMNS, Store, read_results, write_table
-from gappletron.paper.sweeps import selected
 from gappletron.play import saved
 from storms import stored_result
 
@@ -229,7 +229,7 @@ def _load_and_play(path):
 @functools.cache
 def _stored():
     """The bytes of a small store, and its runs."""
-    results = [stored_result(task) for task in selected(["full"], rounds=10, repeats=1)[:3]]
+    results = [stored_result(task) for task in select_tasks(["full"], rounds=10, repeats=1)[:3]]
     folder = FOLDER / f"{os.getpid()}-made"
     with Store(folder) as store:
         for result in results:

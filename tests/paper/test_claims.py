@@ -14,20 +14,19 @@ import pytest
 
 from gappletron import FeedbackGraph, Gappletron, ProjectedOGD, SmoothHinge, UserError, open_stream, tuned
 from gappletron.kernel.compiling import source_hash
-from gappletron.paper.claims import CLAIMS, verdicts
+from gappletron.paper.claims import CLAIMS, judge_claims
 from gappletron.paper.evidence import FAILS, HOLDS, UNKNOWN
+from gappletron.paper.figures.catalogue import select_tasks
+from gappletron.paper.measuring import examine
+from gappletron.paper.results import Outcome, Result, Summary
 from gappletron.paper.runner import execute
-from gappletron.paper.store import Outcome, Result
-from gappletron.paper.summary import Summary
-from gappletron.paper.sweeps import selected
 from gappletron.paper.theorems import (
     Lower,
-    bounds_of,
-    examined,
-    least_share,
+    compute_bounds,
+    find_least_share,
+    find_tightest,
+    judge_share,
     lower_bounds,
-    share_verdict,
-    tightness,
     upper_bounds,
 )
 
@@ -106,7 +105,7 @@ def ideal(task):
     return {"gaplog": 0.15, "gaphin": 0.15, "gapsmh": 0.1}[name], explored, None  # top-up: below all of the above
 
 
-TASKS = selected(["bandit", "filtering", "full", "label-efficient", "exploration"], rounds=100_000)
+TASKS = select_tasks(["bandit", "filtering", "full", "label-efficient", "exploration"], rounds=100_000)
 IDEAL = [made_up(task, *ideal(task)) for task in TASKS]
 
 
@@ -121,7 +120,7 @@ def shifted(results, by, **fields):
 
 
 def holding(results):
-    return {verdict.claim.id: verdict.holds for verdict in verdicts(Summary(results))}
+    return {verdict.claim.id: verdict.holds for verdict in judge_claims(Summary(results))}
 
 
 def test_in_an_ideal_world_every_claim_holds():
@@ -131,7 +130,7 @@ def test_in_an_ideal_world_every_claim_holds():
 
 
 def told(results):
-    return {verdict.claim.id: verdict.told for verdict in verdicts(Summary(results))}
+    return {verdict.claim.id: verdict.word for verdict in judge_claims(Summary(results))}
 
 
 COUNTED = {claim.id for claim in CLAIMS if claim.repeats == 2} | {"bandit-only-t-helps-most-clean"}
@@ -355,7 +354,7 @@ def test_a_verdict_counts_its_cells():
     changed = shifted(
         changed, 0.1, sweep="bandit", learner="gapsmh", classes=9, features=120, noise=0.05, tuning="theory"
     )
-    verdict = next(verdict for verdict in verdicts(Summary(changed)) if verdict.claim.id == "bandit-best")
+    verdict = next(verdict for verdict in judge_claims(Summary(changed)) if verdict.claim.id == "bandit-best")
     assert verdict.text == "holds in 26 of 27 cells"
     assert [check.where for check in verdict.exceptions] == ["K=9, d=120, noise 0.05"]
     assert "GapSmH 0.31" in verdict.exceptions[0].numbers
@@ -363,10 +362,10 @@ def test_a_verdict_counts_its_cells():
 
 def test_claims_without_their_runs_are_left_out():
     some = [result for result in IDEAL if result.task.sweep == "full"]
-    assert {verdict.claim.needs for verdict in verdicts(Summary(some))} == {("full",)}
+    assert {verdict.claim.needs for verdict in judge_claims(Summary(some))} == {("full",)}
     # One tuning does not do for a claim about the better of two, and one repeat not for a range.
     theory = [result for result in IDEAL if result.task.sweep == "bandit" and result.task.tuning == "theory"]
-    assert {verdict.claim.needs for verdict in verdicts(Summary(theory))} == {("bandit:theory",)}
+    assert {verdict.claim.needs for verdict in judge_claims(Summary(theory))} == {("bandit:theory",)}
     once = [result for result in IDEAL if result.task.repeat == 0]
     assert {claim.id for claim in CLAIMS} - set(holding(once)) == {claim.id for claim in CLAIMS if claim.repeats == 2}
 
@@ -376,7 +375,7 @@ def test_claims_without_their_runs_are_left_out():
 
 def played(figures, rounds, repeats):
     """The results of a reproduction, without a store and without pictures."""
-    return [Result(task, execute(task)) for task in selected(figures, rounds, repeats)]
+    return [Result(task, execute(task)) for task in select_tasks(figures, rounds, repeats)]
 
 
 @pytest.fixture(scope="module")
@@ -400,7 +399,7 @@ def naive_mean(results, sweep, learner, cell, tuning=None):
 
 
 def test_verdicts_agree_with_a_plain_loop(real):
-    found = {verdict.claim.id: sum(check.holds for check in verdict.checks) for verdict in verdicts(Summary(real))}
+    found = {verdict.claim.id: sum(check.holds for check in verdict.checks) for verdict in judge_claims(Summary(real))}
 
     def mean(sweep, learner, cell, tuning=None):
         return naive_mean(real, sweep, learner, cell, tuning)
@@ -494,7 +493,7 @@ def test_a_row_of_bounds_by_hand(theorems):
 
 def test_the_tightness_is_one_number_for_each_theorem_and_graph(theorems):
     rows = upper_bounds(theorems)
-    table = {(cell.theorem, cell.graph): cell for cell in tightness(rows)}
+    table = {(cell.theorem, cell.graph): cell for cell in find_tightest(rows)}
     partial = {"expectation", "expectation-separable", "high-probability", "high-probability-separable"}
     assert {graph for theorem, graph in table if theorem in partial} == {"bandit", "filtering", "label-efficient"}
     assert len(table) == 3 * 4 + 5
@@ -503,32 +502,32 @@ def test_the_tightness_is_one_number_for_each_theorem_and_graph(theorems):
         key=lambda row: row.mistakes / row.bound,
     )
     cell = table["expectation", "filtering"]
-    assert (cell.learner, cell.value) == (row.learner, pytest.approx(row.mistakes / row.bound))
+    assert (cell.learner, cell.tightness) == (row.learner, pytest.approx(row.mistakes / row.bound))
     row = next(row for row in rows if (row.theorem, row.graph, row.learner) == ("high-probability", "bandit", "gapsmh"))
     runs = [
         run
         for run in theorems
         if (run.task.tuning, run.task.learner, run.task.graph) == ("high-probability", "gapsmh", "bandit")
     ]
-    limits = [bounds_of(run)[2].value + run.outcome.comparator_loss for run in runs]
+    limits = [compute_bounds(run)[2].value + run.outcome.comparator_loss for run in runs]
     ratios = [run.outcome.mistakes / limit for run, limit in zip(runs, limits, strict=True)]
     assert row.tightness == pytest.approx(max(ratios))
-    assert all(0.0 < cell.value < 1.0 for cell in table.values())
+    assert all(0.0 < cell.tightness < 1.0 for cell in table.values())
 
 
 def test_one_minus_delta_is_told_by_hundreds_of_runs_and_not_by_ten():
     """The limits of Clopper and Pearson: with no failure in n runs the lower limit is 0.05^(1/n)."""
-    assert least_share(300, 300) == pytest.approx(0.05 ** (1 / 300))
-    assert [share_verdict(runs, runs, 0.05) == "holds" for runs in (10, 58, 59, 300)] == [False, False, True, True]
-    assert share_verdict(300, 290, 0.05) == "holds in 290 of 300 runs, too few to tell"
-    assert share_verdict(300, 270, 0.05) == "is violated"
-    assert share_verdict(10, 0, 0.05) == "is violated"
+    assert find_least_share(300, 300) == pytest.approx(0.05 ** (1 / 300))
+    assert [judge_share(runs, runs, 0.05) == "holds" for runs in (10, 58, 59, 300)] == [False, False, True, True]
+    assert judge_share(300, 290, 0.05) == "holds in 290 of 300 runs, too few to tell"
+    assert judge_share(300, 270, 0.05) == "is violated"
+    assert judge_share(10, 0, 0.05) == "is violated"
     # The stated error rate, exactly: a statement that fails with probability 0.05 is called true in at most 1 of 20.
     from scipy import stats
 
-    called = [within for within in range(301) if share_verdict(300, within, 0.05) == "holds"]
+    called = [within for within in range(301) if judge_share(300, within, 0.05) == "holds"]
     assert stats.binom.pmf(called, 300, 0.95).sum() <= 0.05
-    refuted = [within for within in range(301) if share_verdict(300, within, 0.05) == "is violated"]
+    refuted = [within for within in range(301) if judge_share(300, within, 0.05) == "is violated"]
     assert stats.binom.pmf(refuted, 300, 0.95).sum() <= 0.05
 
 
@@ -567,7 +566,7 @@ def test_examining_a_run(theorems):
     run = next(
         run for run in theorems if run.task.learner == "gaphin" and run.task.graph == "full" and run.task.noise == 0.05
     )
-    found = examined(run)
+    found = examine(run)
     assert found.radius == pytest.approx(1.414214)
     assert (
         found.comparator.loss <= run.outcome.comparator_loss + run.outcome.comparator_gap
@@ -578,17 +577,17 @@ def test_examining_a_run(theorems):
         "full-expectation",
         "full-high-probability",
     ]
-    assert examined(run, delta=0.5).bounds[7].value < found.bounds[7].value  # full-high-probability
+    assert examine(run, delta=0.5).bounds[7].value < found.bounds[7].value  # full-high-probability
     baseline = next(run for run in theorems if run.task.learner == "exp3-g")
     with pytest.raises(UserError, match="about Gappletron"):
-        examined(baseline)
+        examine(baseline)
     old = dataclasses.replace(run, outcome=dataclasses.replace(run.outcome, sources="old"))
     with pytest.raises(UserError, match="other sources"):
-        examined(old)
+        examine(old)
 
 
 def test_the_learner_of_the_bounds_is_the_theorem_s(theorems):
-    from gappletron.paper.runner import learner_of
+    from gappletron.paper.runner import tune_learner
 
     run = next(
         run
@@ -597,7 +596,7 @@ def test_the_learner_of_the_bounds_is_the_theorem_s(theorems):
     )
     plain = Gappletron(SmoothHinge(), ProjectedOGD(1.414214))
     expected = tuned(plain, "high-probability", FeedbackGraph.bandit(3), max_norm=1.0)
-    assert learner_of(run.task) == expected
+    assert tune_learner(run.task) == expected
 
 
 def test_one_run_tells_nothing_about_a_bound_that_is_attained():

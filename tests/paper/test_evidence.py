@@ -8,7 +8,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gappletron.paper.evidence import ERROR_RATE, FAILS, HOLDS, UNKNOWN, All, Any, Less, Series, Weight, told, weigh
+from gappletron.paper.evidence import (
+    ERROR_RATE,
+    FAILS,
+    HOLDS,
+    UNKNOWN,
+    AllOf,
+    AnyOf,
+    Less,
+    Series,
+    Weight,
+    judge,
+    weigh,
+)
 
 REPEATS = 10
 TABLES = 600
@@ -70,11 +82,11 @@ def test_too_few_runs_and_equal_runs_tell_nothing():
 def test_parts_are_combined_as_stated():
     low, middle, high = (series(np.arange(6) % 3 + shift) for shift in (0.0, 0.4 + 0.01 * np.arange(6), 3.0))
     sure, open_ = weigh(Less(low, high)), weigh(Less(middle, middle))
-    both, either = (weigh(join((Less(low, high), Less(middle, middle)))) for join in (All, Any))
+    both, either = (weigh(join((Less(low, high), Less(middle, middle)))) for join in (AllOf, AnyOf))
     assert both == (max(sure.true, open_.true), min(1.0, 2 * min(sure.false, open_.false)))
     assert either == (min(1.0, 2 * min(sure.true, open_.true)), max(sure.false, open_.false))
-    assert weigh(All(())) == (0.0, 1.0)
-    assert weigh(Any(())) == (1.0, 0.0)
+    assert weigh(AllOf(())) == (0.0, 1.0)
+    assert weigh(AnyOf(())) == (1.0, 0.0)
 
 
 # ---------------------------------------------------------------------------------------------------- known truth
@@ -100,8 +112,8 @@ def judged(rng, gap, draw=normal, share=(1.0, 1.0)):
             for b, low in enumerate(lows)
             for w in range(WORSE)
         ]
-        weights.append(weigh(All(tuple(parts))))
-    return told(weights, share)
+        weights.append(weigh(AllOf(tuple(parts))))
+    return judge(weights, share)
 
 
 def share_of(word, gap, seed, **options):
@@ -168,9 +180,9 @@ def test_claims_about_a_share_are_wrong_as_rarely_as_stated():
     gap[2:4] = 1e-9
     assert share_of(HOLDS, gap, 8, share=(0.2, 0.4)) <= most(ERROR_RATE)
     assert share_of(FAILS, gap, 9, share=(0.6, 0.8)) <= most(ERROR_RATE)
-    assert told([Weight(0.0, 1.0), Weight(1.0, 0.0), Weight(0.5, 0.5)], (1 / 3, 2 / 3)) == HOLDS
-    assert told([Weight(0.0, 1.0), Weight(1.0, 0.0), Weight(0.5, 0.5)], (0.9, 1.0)) == FAILS
-    assert told([Weight(0.0, 1.0), Weight(1.0, 0.0), Weight(0.5, 0.5)], (0.5, 1.0)) == UNKNOWN
+    assert judge([Weight(0.0, 1.0), Weight(1.0, 0.0), Weight(0.5, 0.5)], (1 / 3, 2 / 3)) == HOLDS
+    assert judge([Weight(0.0, 1.0), Weight(1.0, 0.0), Weight(0.5, 0.5)], (0.9, 1.0)) == FAILS
+    assert judge([Weight(0.0, 1.0), Weight(1.0, 0.0), Weight(0.5, 0.5)], (0.5, 1.0)) == UNKNOWN
 
 
 def test_choosing_the_better_tuning_is_paid_for():
@@ -178,7 +190,7 @@ def test_choosing_the_better_tuning_is_paid_for():
     rng, wrong = np.random.default_rng(10), 0
     for _ in range(4 * TABLES):
         lows, highs = ([series(rng.normal(size=REPEATS)) for _ in range(2)] for _ in range(2))
-        chosen = Any(tuple(All(tuple(Less(low, high) for high in highs)) for low in lows))
+        chosen = AnyOf(tuple(AllOf(tuple(Less(low, high) for high in highs)) for low in lows))
         wrong += weigh(chosen).true <= ERROR_RATE
     assert wrong / (4 * TABLES) <= most(ERROR_RATE, 4 * TABLES)
 

@@ -15,21 +15,21 @@ from matplotlib.container import ErrorbarContainer
 
 from gappletron.base.errors import UserError
 from gappletron.learners.registry import REGISTERED, names
-from gappletron.paper.claims import CLAIMS, verdicts
-from gappletron.paper.drawing import STYLES, in_order, style_of
-from gappletron.paper.figures import DRAWINGS, caption, draw, save
+from gappletron.paper.claims import CLAIMS, judge_claims
+from gappletron.paper.figures.catalogue import FIGURES, save, select_tasks
 from gappletron.paper.report import render
-from gappletron.paper.summary import Summary
-from gappletron.paper.sweeps import FIGURES, SWEEPS, selected, tasks
-from pictures import BY_ID, faked, fakes, lines, panels, result_of
+from gappletron.paper.results import Summary
+from gappletron.paper.styles import STYLES, find_style, sort_learners
+from gappletron.paper.sweeps import SWEEPS, list_tasks
+from pictures import BY_ID, caption, draw, faked, fakes, lines, panels, result_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
 
-    from gappletron.paper.store import Outcome, Result
-    from gappletron.paper.sweeps import Figure
+    from gappletron.paper.figures.drawing import Figure
+    from gappletron.paper.results import Outcome, Result
 
 LABELS = {style.label: name for name, style in STYLES.items()}
 
@@ -72,11 +72,11 @@ def spread(rates: list[float]) -> tuple[float, float, float]:
 
 
 def test_there_is_a_distinct_style_for_every_learner() -> None:
-    assert set(STYLES) == {entrant.learner.partition(":")[0] for sweep in SWEEPS for entrant in sweep.entrants}
-    styles = [style_of(name) for name in names()]
+    assert set(STYLES) == {entrant.name.partition(":")[0] for sweep in SWEEPS for entrant in sweep.entrants}
+    styles = [find_style(name) for name in names()]
     assert len({style.label for style in styles}) == len(styles)
     assert len({style.marker for style in styles}) == len(styles)  # told apart in grey, too
-    assert style_of("label-efficient-perceptron:b=0.1") == STYLES["label-efficient-perceptron"]
+    assert find_style("label-efficient-perceptron:b=0.1") == STYLES["label-efficient-perceptron"]
 
 
 @pytest.fixture
@@ -91,14 +91,14 @@ def new_learners(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_new_learners_look_different(new_learners: list[str]) -> None:
     others = [name for name in names() if name not in STYLES]
     assert others[-30:] == new_learners
-    looks = [style_of(name)[1:] for name in names()]
+    looks = [find_style(name)[1:] for name in names()]
     assert len(set(looks)) == len(looks)
-    assert {style_of(name).colour for name in others}.isdisjoint(style.colour for style in STYLES.values())
-    assert style_of("new-7:gamma=3") == style_of("new-7")
-    assert style_of("new-7").label == "new-7"
+    assert {find_style(name).colour for name in others}.isdisjoint(style.colour for style in STYLES.values())
+    assert find_style("new-7:gamma=3") == find_style("new-7")
+    assert find_style("new-7").label == "new-7"
     mixed = ["new-1", "perceptron", "new-2", "unregistered", "gaplog"]
-    assert in_order(mixed) == ["gaplog", "perceptron", "new-2", "new-1", "unregistered"]
-    assert style_of("unregistered") == style_of("unregistered:gamma=1")
+    assert sort_learners(mixed) == ["gaplog", "perceptron", "new-2", "new-1", "unregistered"]
+    assert find_style("unregistered") == find_style("unregistered:gamma=1")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_new_learners_look_different(new_learners: list[str]) -> None:
 def test_a_new_learner_is_drawn(figure: Figure, new_learners: list[str]) -> None:
     """The runs of GapSmH once more under the names of two new learners."""
     rng = random.Random(0)
-    found = selected(figure.sweeps, 1000, 1)
+    found = select_tasks(figure.sweeps, 1000, 1)
     found += [
         dataclasses.replace(task, learner=name, id=task.id.replace("gapsmh", name))
         for name in new_learners[:2]
@@ -122,14 +122,14 @@ def test_a_new_learner_is_drawn(figure: Figure, new_learners: list[str]) -> None
     assert max(map(shown.index, {style.label for style in STYLES.values()} & set(shown))) < shown.index("new-30")
     assert caption(figure, results)
     summary = Summary(results)
-    assert "new-30" in render(results, summary, verdicts(summary), [])
+    assert "new-30" in render(results, summary, judge_claims(summary), [])
 
 
 @pytest.mark.parametrize(
     "sweep", ["bandit", "filtering", "full", "label-efficient", "exploration", "bounds", "lower-filtering"]
 )
 def test_learners_of_one_figure_have_colours_of_their_own(sweep: str) -> None:
-    bare = {entrant.learner.partition(":")[0] for each in SWEEPS if each.id == sweep for entrant in each.entrants}
+    bare = {entrant.name.partition(":")[0] for each in SWEEPS if each.id == sweep for entrant in each.entrants}
     assert len({to_rgba(STYLES[name].colour) for name in bare}) == len(bare)
 
 
@@ -137,10 +137,6 @@ def test_where_colours_repeat_markers_or_lines_differ() -> None:
     looks = [(to_rgba(style.colour), style.line, style.marker) for style in STYLES.values()]
     assert len(set(looks)) == len(looks)
     assert STYLES["gaptron-smh"].line != STYLES["gapsmh"].line
-
-
-def test_every_figure_has_a_drawing() -> None:
-    assert set(DRAWINGS) == set(BY_ID)
 
 
 # ---------------------------------------------------------------------------------------------------- the paper's grids
@@ -216,7 +212,7 @@ def test_introduction_shows_the_noisy_cells() -> None:
 
 
 def test_a_run_without_mistakes_is_shown_at_half_a_mistake() -> None:
-    results = [result_of(task, 0 if task.repeat == 0 else 5) for task in selected(["full"], 100, 2)]
+    results = [result_of(task, 0 if task.repeat == 0 else 5) for task in select_tasks(["full"], 100, 2)]
     found = bars(panels(draw(BY_ID["full"], results))[0])
     for mean, least, most in found["gapsmh"].values():
         assert (mean, least, most) == pytest.approx((0.025, 0.005, 0.05))
@@ -409,7 +405,7 @@ def test_any_part_of_a_table_can_be_drawn() -> None:
 
 def test_tiny_horizons() -> None:
     rng = random.Random(2)
-    table = [faked(task, rng) for task in selected((), 2, 1) if task.classes <= 6]
+    table = [faked(task, rng) for task in select_tasks((), 2, 1) if task.classes <= 6]
     for figure in FIGURES:
         draw(figure, table)
         assert caption(figure, table)
@@ -532,5 +528,5 @@ def test_tasks_of_the_sweeps_are_those_the_figures_expect() -> None:
         for figure in FIGURES:
             if sweep.id == figure.sweeps[0]:
                 rng = random.Random(0)
-                some = [faked(task, rng) for task in tasks(sweep, 1000, 1)]
+                some = [faked(task, rng) for task in list_tasks(sweep, 1000, 1)]
                 assert "no data" not in caption(figure, some) or figure.id == "exploration"

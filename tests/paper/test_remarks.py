@@ -18,8 +18,7 @@ from gappletron import (
     interpreted,
     play,
 )
-from gappletron.paper.figures import caption, draw
-from gappletron.paper.remark_figures import _drift_points, _norm_points
+from gappletron.paper.figures.remarks import find_drift_points, find_norm_points
 from gappletron.paper.remarks import (
     ExponentiatedGradient,
     PerceptronsFirst,
@@ -29,7 +28,7 @@ from gappletron.paper.remarks import (
     norm_bound,
     perceptrons_bound,
 )
-from pictures import BY_ID, fakes, lines, panels
+from pictures import BY_ID, caption, draw, fakes, lines, panels
 from problems import row_of, state_of
 
 
@@ -164,8 +163,8 @@ def test_perceptrons_first_on_separable_and_on_any_data():
         noisy = Player(learner, FeedbackGraph.bandit(3), 3, seed=0)
         for chunk in UnitVectors(3, 0.3, 400).chunks():
             noisy.advance(chunk)
-        assert noisy._state.tuple.updates[0] == 10  # one more than the budget, then Gappletron plays
-        assert noisy._state.tuple.then.exploration.blind[0] > 0
+        assert noisy._engine.state.tuple.updates[0] == 10  # one more than the budget, then Gappletron plays
+        assert noisy._engine.state.tuple.then.exploration.blind[0] > 0
     assert perceptrons_bound(3, 9.0) == 20.0
     assert "bandit" in learner.refusal(FeedbackGraph.full(3))
 
@@ -179,19 +178,19 @@ def test_the_comparators_of_the_turning_classes():
 
 def test_the_figures_of_the_remarks():
     results = fakes("norms", rounds=1000)
-    points = {(point.optimizer, point.place): point for point in _norm_points(results)}
-    assert points["projected-ogd", 100.0].bound == pytest.approx(36.0 * 100, rel=1e-5)
+    points = {(point.optimizer, point.place): point for point in find_norm_points(results)}
+    assert points[ProjectedOGD, 100.0].bound == pytest.approx(36.0 * 100, rel=1e-5)
     h = 1.5 * (2.0 * math.sqrt(2.75 * math.log(600.0)) + 7.0)
-    assert points["exponentiated-gradient", 100.0].bound == pytest.approx(3.0 * h * h)
+    assert points[ExponentiatedGradient, 100.0].bound == pytest.approx(3.0 * h * h)
     (ax,) = panels(draw(BY_ID["norms"], results))
     ((at, bound),) = lines(ax, "exponentiated gradient: bound")
     assert at.tolist() == [10, 30, 100, 300]
     assert bound[2] == pytest.approx(3.0 * h * h)
     assert "T = 1,000" in caption(BY_ID["norms"], results)
     results = fakes("drift", rounds=1000)
-    points = {(point.optimizer, point.place): point for point in _drift_points(results)}
-    assert points["projected-ogd", 11.0].bound is None
-    assert points["fixed-ogd", 11.0].bound == pytest.approx(
+    points = {(point.optimizer, point.place): point for point in find_drift_points(results)}
+    assert points[ProjectedOGD, 11.0].bound is None
+    assert points[FixedOGD, 11.0].bound == pytest.approx(
         drift_bound(3, 4.0, math.sqrt(2.0), 10 * math.sqrt(6.0)), rel=1e-5
     )
     (ax,) = panels(draw(BY_ID["drift"], results))

@@ -15,9 +15,9 @@ from html.parser import HTMLParser
 import pytest
 
 from gappletron.paper.claims import CLAIMS
+from gappletron.paper.figures.catalogue import FIGURES
 from gappletron.paper.report import render
 from gappletron.paper.reproduce import reproduce
-from gappletron.paper.sweeps import FIGURES
 
 TABLES = ("sweeps", "claims-table", "tightness", "upper-bounds", "lower-bounds", "times-table")
 
@@ -66,18 +66,17 @@ def test_one_file_holds_everything(folder):
 
 @pytest.mark.parametrize("studied", [True, False])
 def test_the_sensitivity_run_is_told_or_said_to_be_missing(studied):
-    from gappletron.paper.claims import verdicts
+    from gappletron.paper.claims import judge_claims
+    from gappletron.paper.figures.catalogue import select_tasks
+    from gappletron.paper.results import Result, Summary
     from gappletron.paper.runner import execute
-    from gappletron.paper.sensitivity import PAPER_CLAIMS, Count, Tally
-    from gappletron.paper.store import Result
-    from gappletron.paper.summary import Summary
-    from gappletron.paper.sweeps import selected
+    from gappletron.paper.sensitivity import PAPER_CLAIMS, Count, Tally, summarise
 
-    results = [Result(task, execute(task)) for task in selected(["full"], rounds=20, repeats=1)]
+    results = [Result(task, execute(task)) for task in select_tasks(["full"], rounds=20, repeats=1)]
     counts = {claim.id: {"base": (Count(1, 9),), "norm=mean": (Count(9, 9),)} for claim in PAPER_CLAIMS}
     summary = Summary(results)
-    study = (Tally(counts, 3), {"full-separated": "does not hold"}) if studied else None
-    page = render(results, summary, verdicts(summary), [], study)
+    study = Tally(counts, 3, {"full-separated": "does not hold"}) if studied else None
+    page = render(results, summary, judge_claims(summary), [], summarise(study))
     assert ("was not run" in page) is not studied
     assert ("the largest number of claims holds with X the mean norm" in page) is studied
     assert ("Does not hold at the base; holds with X the mean norm. Test over" in page) is studied

@@ -27,10 +27,11 @@ from gappletron.kernel import compiling
 from gappletron.kernel.compiling import source_hash
 from gappletron.kernel.spelling import decode_piece, encode_piece, from_json, to_json
 from gappletron.paper import runner
+from gappletron.paper.figures.catalogue import select_tasks
 from gappletron.paper.reproduce import reproduce
-from gappletron.paper.runner import execute, graph_of, learner_of, prepare
-from gappletron.paper.store import COLUMNS, Outcome, Result, Store, read_results, write_table
-from gappletron.paper.sweeps import selected
+from gappletron.paper.results import Outcome, Result
+from gappletron.paper.runner import execute, prepare, tune_learner
+from gappletron.paper.store import COLUMNS, Store, read_results, write_table
 from gappletron.play.rounds import advance
 
 FREE = ("seconds", "machine", "finished_at")
@@ -84,9 +85,9 @@ class Watching(View):
 
 
 def test_a_row_is_what_play_says():
-    task = next(task for task in selected(["bandit"], rounds=700) if task.learner == "gaplog" and task.repeat == 4)
+    task = next(task for task in select_tasks(["bandit"], rounds=700) if task.learner == "gaplog" and task.repeat == 4)
     outcome = execute(task)
-    history = play(learner_of(task), task.stream, graph_of(task), repeats=5, losses=True)[4]
+    history = play(tune_learner(task), task.stream, task.pieces.graph, repeats=5, losses=True)[4]
     assert (outcome.mistakes, outcome.labels_seen, outcome.explored, outcome.blind_rounds) == (
         history.mistakes,
         history.labels_seen,
@@ -97,7 +98,7 @@ def test_a_row_is_what_play_says():
     assert outcome.loss_sum == history.loss_sum
     assert json.loads(outcome.parameters)["exploration"] == {
         "piece": "Paper",
-        "gamma": learner_of(task).exploration.gamma,
+        "gamma": tune_learner(task).exploration.gamma,
     }
     assert outcome.sources == source_hash()
 
@@ -105,10 +106,12 @@ def test_a_row_is_what_play_says():
 @pytest.mark.parametrize("figure", ["bandit", "label-efficient", "bounds", "lower-filtering", "lower-full"])
 def test_the_stored_parameters_are_the_learner(figure):
     """Also where a number is infinite, which JSON cannot hold."""
-    for task in {(task.graph, task.learner, task.tuning): task for task in selected([figure], rounds=1000)}.values():
-        parameters = json.dumps(to_json(encode_piece(learner_of(task))))
+    for task in {
+        (task.graph, task.learner, task.tuning): task for task in select_tasks([figure], rounds=1000)
+    }.values():
+        parameters = json.dumps(to_json(encode_piece(tune_learner(task))))
         outcome = dataclasses.replace(result_for(task).outcome, parameters=parameters)
-        assert Result(task, outcome).learner == learner_of(task)
+        assert Result(task, outcome).learner == tune_learner(task)
     endless = FixedOGD(rate=0.5)
     assert decode_piece(from_json(json.loads(json.dumps(to_json(encode_piece(endless)), allow_nan=False)))) == endless
 
@@ -148,7 +151,7 @@ def test_nothing_is_played_twice(undisturbed):
 
 
 def test_only_what_matches_is_taken(tmp_path):
-    tasks = selected(["lower-filtering"], rounds=50, repeats=1)
+    tasks = select_tasks(["lower-filtering"], rounds=50, repeats=1)
     reproduce(tmp_path, figures=["lower-filtering"], rounds=50, repeats=1)
     with contextlib.closing(sqlite3.connect(tmp_path / "results.sqlite")) as connection, connection:
         connection.execute("UPDATE runs SET sources = 'of yesterday' WHERE id = ?", (tasks[0].id,))
@@ -241,7 +244,7 @@ def test_one_loop_probes_and_plays(monkeypatch):
     monkeypatch.setattr(compiling, "entry_points", [])
     monkeypatch.setattr(compiling, "_specialised", functools.cache(compiling._specialised.__wrapped__))
     for learner in ("gapsmh", "banditron-iw"):
-        execute(next(task for task in selected(["lower-filtering"], 60, 2) if task.learner.startswith(learner)))
+        execute(next(task for task in select_tasks(["lower-filtering"], 60, 2) if task.learner.startswith(learner)))
     loops = [kernel for kernel in compiling.entry_points if kernel.py_func is advance]
     assert [len(kernel.signatures) for kernel in loops] == [1, 1]
 
@@ -256,7 +259,7 @@ def test_ctrl_c_while_compiling_waits_for_the_loop_and_stops():
 
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        prepare(selected(["full"], rounds=20), told)
+        prepare(select_tasks(["full"], rounds=20), told)
     assert calls == [(0, 12), (1, 12)]  # six learners, for 6 classes and for 9 or 12
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -279,7 +282,7 @@ def result_for(task):
 
 
 def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path):
-    tasks = selected(["bandit"], rounds=10, repeats=2)
+    tasks = select_tasks(["bandit"], rounds=10, repeats=2)
     with Store(tmp_path) as store:
         store.add(result_for(tasks[0]))
         pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
@@ -312,18 +315,18 @@ def test_what_is_no_store_is_refused(tmp_path):
     assert (other / "results.sqlite").read_bytes() == before
 
 
-OF_VERSION_0_1 = (
+OTHER_COLUMNS = (
     "id figure graph exploration learner tuning optimizer classes features noise rounds stream repeat seed parameters "
     "max_norm mistakes labels_seen explored blind_rounds error_rate rate_sum loss_sum comparator_loss comparator_gap "
     "curve version sources machine seconds finished_at"
 )
 
 
-def test_a_store_of_version_0_1_is_refused(tmp_path):
-    """Its column "figure" is now called "sweep"."""
+def test_a_store_with_other_columns_is_refused(tmp_path):
+    """Its column "figure" is called "sweep" here."""
     path = tmp_path / "results.sqlite"
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(f"CREATE TABLE runs ({', '.join(OF_VERSION_0_1.split())})")
+        connection.execute(f"CREATE TABLE runs ({', '.join(OTHER_COLUMNS.split())})")
     before = path.read_bytes()
     for opened in (Store, read_results):
         with pytest.raises(
@@ -336,7 +339,7 @@ def test_a_store_of_version_0_1_is_refused(tmp_path):
 
 def test_a_damaged_store_is_one_sentence(tmp_path):
     with Store(tmp_path) as store:
-        for task in selected(["bandit"], rounds=10, repeats=1):
+        for task in select_tasks(["bandit"], rounds=10, repeats=1):
             store.add(result_for(task))
     path = tmp_path / "results.sqlite"
     content = bytearray(path.read_bytes())
@@ -364,7 +367,7 @@ def test_a_damaged_row_is_told_and_run_again(undisturbed, tmp_path, capsys):
 
 
 def test_readers_look_while_it_writes(tmp_path):
-    tasks = selected(["bandit"], rounds=10, repeats=1)[:3]
+    tasks = select_tasks(["bandit"], rounds=10, repeats=1)[:3]
     with Store(tmp_path) as store:
         for done, task in enumerate(tasks, start=1):
             store.add(result_for(task))

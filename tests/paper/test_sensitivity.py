@@ -12,10 +12,10 @@ import pytest
 from gappletron import BanditronIW, FeedbackGraph, Gappletron, Synthetic, UserError, interpreted, named, play
 from gappletron.base.progress import View
 from gappletron.paper.claims import CLAIMS
-from gappletron.paper.readings import mean_norm, tuned_as_read
-from gappletron.paper.report import study_of
-from gappletron.paper.reproduce import carry_out_sensitivity
-from gappletron.paper.runner import learner_of, stream_of
+from gappletron.paper.figures.catalogue import select_tasks
+from gappletron.paper.readings import mean_norm, tune
+from gappletron.paper.results import Cell, Result, Summary
+from gappletron.paper.runner import find_stream, tune_learner
 from gappletron.paper.sensitivity import (
     AXES,
     BASE,
@@ -26,21 +26,19 @@ from gappletron.paper.sensitivity import (
     Reading,
     Size,
     Tally,
-    best,
-    entries,
-    flips,
+    count_claims,
+    describe_flips,
+    find_best,
+    find_robustness,
     from_json,
-    judged,
-    needed,
-    robust,
-    tally,
+    judge_reading,
+    list_entries,
+    list_stages,
+    summarise,
     to_json,
-    told_over_seeds,
 )
-from gappletron.paper.sensitivity_page import heat_map, rows
-from gappletron.paper.store import Result, read_results
-from gappletron.paper.summary import Summary
-from gappletron.paper.sweeps import Cell, selected
+from gappletron.paper.sensitivity_page import carry_out_sensitivity, draw_heat_map
+from gappletron.paper.store import read_results
 from problems import ended
 
 K, T = 9, 100_000
@@ -74,8 +72,8 @@ def test_one_axis_at_a_time_and_the_plane():
 def learners(reading, sweep, learner, tuning, seed=0, cell=(9, 120, 0.05)):
     """The learner that counts as this one under a reading."""
     return next(
-        learner_of(entry.task)
-        for entry in entries(reading, seed, Size(cells=(Cell(*cell),), repeats=1))
+        tune_learner(entry.task)
+        for entry in list_entries(reading, seed, Size(cells=(Cell(*cell),), repeats=1))
         if (entry.counts_as.sweep, entry.counts_as.learner, entry.counts_as.tuning) == (sweep, learner, tuning)
     )
 
@@ -131,13 +129,13 @@ def test_the_other_readings():
     )
     # It has no form for filtering.
     assert isinstance(learners(Reading(banditron="standard"), "filtering", "banditron-iw", "theory"), BanditronIW)
-    few = {entry.task.learner for entry in entries(Reading(least_b=10.0), 0, SMALL) if ":b=" in entry.task.learner}
+    few = {entry.task.learner for entry in list_entries(Reading(least_b=10.0), 0, SMALL) if ":b=" in entry.task.learner}
     assert few == {"label-efficient-perceptron:b=10", "label-efficient-perceptron:b=100"}
-    entry = next(entry for entry in entries(Reading(rounds=3_000), seed=4) if entry.task.sweep == "full")
+    entry = next(entry for entry in list_entries(Reading(rounds=3_000), seed=4) if entry.task.sweep == "full")
     assert entry.task.stream.endswith("T=3000,seed=4")
-    assert stream_of(entry.task).name == entry.task.stream
+    assert find_stream(entry.task).name == entry.task.stream
     with pytest.raises(UserError, match="soba-diag has no reading L=2"):
-        tuned_as_read(named("soba-diag"), "theory:L=2", FeedbackGraph.bandit(9), Synthetic())
+        tune(named("soba-diag"), "theory", FeedbackGraph.bandit(9), Synthetic(), [("L", "2")])
 
 
 @pytest.mark.parametrize("graph", ["bandit", "filtering"])
@@ -160,20 +158,20 @@ def test_banditron_with_a_margin_and_a_step_size(graph):
 
 def test_main_tasks_count_as_themselves():
     """What the claims see at the base is what the main command runs, but for the ids."""
-    mine = {dataclasses.replace(entry.counts_as, id="") for entry in entries(BASE, 0)}
-    main = selected(["bandit", "filtering", "full", "label-efficient"], repeats=3)
+    mine = {dataclasses.replace(entry.counts_as, id="") for entry in list_entries(BASE, 0)}
+    main = select_tasks(["bandit", "filtering", "full", "label-efficient"], repeats=3)
     assert mine == {dataclasses.replace(task, id="") for task in main}
-    assert all(dataclasses.replace(entry.task, id="") in mine for entry in entries(BASE, 0))
-    assert not any(":" in task.tuning for task in selected())
+    assert all(dataclasses.replace(entry.task, id="") in mine for entry in list_entries(BASE, 0))
+    assert not any(":" in task.tuning for task in select_tasks())
 
 
 def test_each_run_is_run_once():
-    stages = needed(SETTINGS, SMALL)
+    stages = list_stages(SETTINGS, SMALL)
     ids = [task.id for stage in stages for task in stage]
     assert len(ids) == len(set(ids))
     assert [sorted({task.stream.rpartition("=")[2] for task in stage}) for stage in stages] == [["0"], ["1"], ["0"]]
     assert {task.rounds for stage in stages for task in stage} == {3, 10, 30, 50, 100, 300}
-    asked = sum(len(entries(setting.reading, 0, SMALL)) for setting in SETTINGS)
+    asked = sum(len(list_entries(setting.reading, 0, SMALL)) for setting in SETTINGS)
     assert len(ids) < asked
 
 
@@ -198,7 +196,7 @@ class Stopping(View):
 def folder(tmp_path_factory):
     """Every axis at small T, stopped twice on the way."""
     out = tmp_path_factory.mktemp("sensitivity")
-    runs = sum(map(len, needed(SETTINGS, SMALL)))
+    runs = sum(map(len, list_stages(SETTINGS, SMALL)))
     for after in (100, 700):
         with pytest.raises(KeyboardInterrupt):
             carry_out_sensitivity(out, SMALL, jobs=2, view=Stopping(after))
@@ -210,11 +208,11 @@ def folder(tmp_path_factory):
 
 def test_the_tables_are_functions_of_the_stored_runs(folder):
     results = read_results(folder)
-    assert len(results) == sum(map(len, needed(SETTINGS, SMALL)))
-    found = tally(reversed(results), SETTINGS, SMALL)
+    assert len(results) == sum(map(len, list_stages(SETTINGS, SMALL)))
+    found = count_claims(reversed(results), SETTINGS, SMALL)
     text = (folder / "sensitivity.json").read_text()
-    assert text == to_json(found, told_over_seeds(results, SMALL), SMALL)
-    assert from_json(text) == (found, told_over_seeds(results, SMALL))
+    assert text == to_json(found, SMALL)
+    assert from_json(text) == found
     assert {setting.id for setting in found.settings()} == {setting.id for setting in SETTINGS}
     left = {path.name for path in folder.iterdir() if not path.name.startswith("results.sqlite-")}  # SQLite's own
     assert left == {"results.sqlite", "sensitivity.html", "sensitivity.json", "sensitivity.png"}
@@ -223,15 +221,15 @@ def test_the_tables_are_functions_of_the_stored_runs(folder):
 def test_counts_are_those_of_the_main_command_s_claims(folder):
     """At the base, on the first seed, by the main path: a summary of the runs under the names of its tasks."""
     by_id = {result.task.id: result for result in read_results(folder)}
-    mine = judged(by_id, BASE, 0, SMALL)
-    summary = Summary(Result(entry.counts_as, by_id[entry.task.id].outcome) for entry in entries(BASE, 0, SMALL))
+    mine = judge_reading(by_id, BASE, 0, SMALL)
+    summary = Summary(Result(entry.counts_as, by_id[entry.task.id].outcome) for entry in list_entries(BASE, 0, SMALL))
     for verdict in mine:
         assert [check.holds for check in verdict.checks] == [check.holds for check in verdict.claim.test(summary)]
     # SOBAdiag's other rate is seen by the claims about it, and by no others.
     rates = {
         name: next(
             by_id[entry.task.id].outcome.mistakes
-            for entry in entries(reading, 0, SMALL)
+            for entry in list_entries(reading, 0, SMALL)
             if entry.counts_as.learner == "soba-diag" and entry.counts_as.tuning == "only-t"
         )
         for name, reading in (("base", BASE), ("root", Reading(root=3)))
@@ -242,24 +240,24 @@ def test_counts_are_those_of_the_main_command_s_claims(folder):
 def test_incomplete_readings_are_not_judged(folder):
     results = read_results(folder)
     without = [result for result in results if result.task.tuning != "theory:X=mean"]
-    found = tally(without, SETTINGS, SMALL)
+    found = count_claims(without, SETTINGS, SMALL)
     assert {setting.axis for setting in SETTINGS} - {setting.axis for setting in found.settings()} == {"norm"}
-    gone = entries(BASE, 1, SMALL)[0].task.id
-    assert told_over_seeds(results, SMALL)
-    assert told_over_seeds([result for result in results if result.task.id != gone], SMALL) == {}
+    gone = list_entries(BASE, 1, SMALL)[0].task.id
+    assert found.words
+    assert count_claims([result for result in results if result.task.id != gone], SETTINGS, SMALL).words == {}
 
 
 def test_the_page(folder):
     text = (folder / "sensitivity.html").read_text()
-    found, words = from_json((folder / "sensitivity.json").read_text())
-    for row in rows(found, words):
+    found = from_json((folder / "sensitivity.json").read_text())
+    for row in summarise(found).by_claim.values():
         assert f'id="claim-{row.claim.id}"' in text
         assert row.sentence.split(";")[0].replace("'", "&#39;") in text
     for setting in SETTINGS:
         assert setting.label.replace("'", "&#39;") in text
     assert "<script" not in text
     assert (folder / "sensitivity.png").stat().st_size > 10_000
-    axes = heat_map(found).axes[0]
+    axes = draw_heat_map(found).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == [claim.id for claim in found.claims()]
     assert [label.get_text() for label in axes.get_xticklabels()] == [setting.label for setting in SETTINGS]
 
@@ -283,18 +281,18 @@ def test_sentences_name_what_flips_a_verdict():
         full_log_explores={"base": (10, 10, 9)},
         stability={"base": (9, 9, 9), "rounds=30000,constant=2": (10, 10, 10)},
     )
-    assert flips(found, "full-separated") == "Holds at the base; does not hold with X the mean norm."
-    assert flips(found, "filtering-best") == "Holds at the base; no reading changes that."
-    assert flips(found, "full-log-explores") == (
+    assert describe_flips(found, "full-separated") == "Holds at the base; does not hold with X the mean norm."
+    assert describe_flips(found, "filtering-best") == "Holds at the base; no reading changes that."
+    assert describe_flips(found, "full-log-explores") == (
         "Depends on the data: holds at the base with 2 of 3 seeds; no reading changes that on most seeds of the data."
     )
-    assert flips(found, "stability") == "Does not hold at the base; holds with L = 2X² for all, T = 30,000."
-    assert [robust(found, name) for name in ("filtering-best", "full-separated", "full-log-explores")] == [
+    assert describe_flips(found, "stability") == "Does not hold at the base; holds with L = 2X² for all, T = 30,000."
+    assert [find_robustness(found, name) for name in ("filtering-best", "full-separated", "full-log-explores")] == [
         True,
         None,
         None,
     ]
-    assert robust(made_up(stability={"base": (9, 0, 9)}), "stability") is False
+    assert find_robustness(made_up(stability={"base": (9, 0, 9)}), "stability") is False
 
 
 def test_the_reading_that_explains_most():
@@ -302,19 +300,19 @@ def test_the_reading_that_explains_most():
     counts = {
         name: {"base": (Count(0, 10),), "norm=mean": (Count(10, 10),), "root=3": (Count(9, 10),)} for name in names
     }
-    assert best(Tally(counts, 3)).id == "norm=mean"
-    study = study_of((Tally(counts, 3), {}))
+    assert find_best(Tally(counts, 3)).id == "norm=mean"
+    study = summarise(Tally(counts, 3))
     assert study.most == "X the mean norm"
     assert study.by_claim["stability"].held == 1.0
 
 
 def test_the_stored_study_knows_every_claim():
-    from gappletron.paper.sensitivity import stored
+    from gappletron.paper.sensitivity import read_stored
 
-    found = stored()
+    found = read_stored()
     assert found is not None, "the counts of the run are part of the package"
-    assert {claim.id for claim in found[0].claims()} == {claim.id for claim in CLAIMS if claim.source != "ours"}
-    assert json.loads(to_json(*found))["repeats"] == 3
+    assert {claim.id for claim in found.claims()} == {claim.id for claim in CLAIMS if claim.source != "ours"}
+    assert json.loads(to_json(found))["repeats"] == 3
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ import pytest
 
 from gappletron import FeedbackGraph, Gappletron, UserError, named, quietest_segment
 from gappletron.data.synthetic import Synthetic
-from gappletron.paper.runner import graph_of, learner_of, marks, stream_of
-from gappletron.paper.sweeps import FIGURES, SWEEPS, drawable, selected, tasks
+from gappletron.paper.figures.catalogue import FIGURES, choose_drawable, select_tasks
+from gappletron.paper.runner import choose_marks, find_stream, tune_learner
+from gappletron.paper.sweeps import SWEEPS, list_tasks
 
-ALL = selected()
+ALL = select_tasks()
 BY_SWEEP = {name: [task for task in ALL if task.sweep == name] for name in {task.sweep for task in ALL}}
 
 
@@ -40,7 +41,7 @@ def test_the_default_learner_plays_the_data_of_the_paper_s_figures():
         assert {task.stream for task in ours} == {task.stream for task in BY_SWEEP[graph]}
         assert set(Counter(task.stream for task in ours).values()) == {repeats}
     assert {task.learner for task in BY_SWEEP["ours"]} == {"auto"}
-    assert learner_of(BY_SWEEP["ours"][0]) == named("auto")
+    assert tune_learner(BY_SWEEP["ours"][0]) == named("auto")
 
 
 def test_ids_are_unique_and_stay_as_they_are():
@@ -61,22 +62,24 @@ def test_ids_are_unique_and_stay_as_they_are():
 
 @pytest.mark.parametrize("repeats", [None, 1, 5])
 def test_the_turned_segment_is_decided_by_the_repeats_of_the_sweep(repeats):
-    """The number is part of the stream's name, so of the task, but not of its id."""
-    lower = selected(["lower-filtering"], rounds=50, repeats=repeats)
+    """The number is a field of the task and part of the stored stream, but not of the id."""
+    lower = select_tasks(["lower-filtering"], rounds=50, repeats=repeats)
     expected = {"segments:R=5", f"segments:R=5,turned=quietest,repeats={repeats or 20}"}
     assert {task.stream for task in lower} == expected
+    assert {task.pieces.probes for task in lower} == {None, repeats or 20}
+    assert {task.pieces.stream.name for task in lower} == {"segments:R=5"}
     assert {task.id.split("/")[2] for task in lower} == {"segments:R=5", "segments:R=5,turned=quietest"}
 
 
 @pytest.mark.parametrize("repeats", [1, 2, 3])
 def test_an_adversary_probes_with_the_runs_of_the_sweep(repeats):
-    for task in selected(["lower-filtering"], rounds=200, repeats=repeats):
+    for task in select_tasks(["lower-filtering"], rounds=200, repeats=repeats):
         if "turned" in task.stream:
-            root, learner = math.isqrt(task.rounds // 2), learner_of(task)
+            root, learner = math.isqrt(task.rounds // 2), tune_learner(task)
             # Their losses change nothing; left out for one learner alone, since that is another loop to compile.
             losses = isinstance(learner, Gappletron) and task.learner != "gapsmh"
             probe = quietest_segment(learner, root, repeats=repeats, losses=losses)
-            assert stream_of(task).turned == probe.segment
+            assert find_stream(task).turned == probe.segment
 
 
 def test_the_figures_use_the_paper_s_exploration_and_losses():
@@ -102,38 +105,38 @@ def task_of(sweep, learner, tuning, cell=(9, 120, 0.05)):
 
 def test_the_numbers_in_the_players_are_those_of_the_notes():
     X, T, K, d = Synthetic(9, 120, 0.05).max_norm, 100_000, 9, 120
-    assert learner_of(task_of("bandit", "gapsmh", "theory")).exploration.gamma == pytest.approx(
+    assert tune_learner(task_of("bandit", "gapsmh", "theory")).exploration.gamma == pytest.approx(
         math.sqrt(K * K * 4 * X**2) / 2
     )
-    assert learner_of(task_of("bandit", "gaphin", "theory")).exploration.gamma == pytest.approx(
+    assert tune_learner(task_of("bandit", "gaphin", "theory")).exploration.gamma == pytest.approx(
         math.sqrt(K * K * 2 * X**2) / 2
     )
-    gaplog = learner_of(task_of("bandit", "gaplog", "theory"))
+    gaplog = tune_learner(task_of("bandit", "gaplog", "theory"))
     assert gaplog.exploration.gamma == pytest.approx(math.sqrt(K * K * X**2 / math.log(K)) / 2)
-    assert learner_of(task_of("filtering", "gapsmh", "theory")).exploration.gamma == pytest.approx(
+    assert tune_learner(task_of("filtering", "gapsmh", "theory")).exploration.gamma == pytest.approx(
         math.sqrt(K * 4 * X**2) / 2
     )
-    assert learner_of(task_of("bandit", "gaplog", "only-t")).exploration.gamma == 1.0
-    assert learner_of(task_of("bandit", "banditron-iw", "theory")).gamma == pytest.approx((K * X**2 / T) ** (1 / 3))
-    assert learner_of(task_of("filtering", "banditron-iw", "theory")).gamma == pytest.approx((X**2 / T) ** (1 / 3))
-    assert learner_of(task_of("bandit", "banditron-iw", "only-t")).gamma == pytest.approx(T ** (-1 / 3))
-    assert learner_of(task_of("bandit", "pnewtron", "theory")).gamma == pytest.approx((d * K / T) ** (1 / 3))
-    assert learner_of(task_of("full", "perceptron", "")) == named("perceptron")
+    assert tune_learner(task_of("bandit", "gaplog", "only-t")).exploration.gamma == 1.0
+    assert tune_learner(task_of("bandit", "banditron-iw", "theory")).gamma == pytest.approx((K * X**2 / T) ** (1 / 3))
+    assert tune_learner(task_of("filtering", "banditron-iw", "theory")).gamma == pytest.approx((X**2 / T) ** (1 / 3))
+    assert tune_learner(task_of("bandit", "banditron-iw", "only-t")).gamma == pytest.approx(T ** (-1 / 3))
+    assert tune_learner(task_of("bandit", "pnewtron", "theory")).gamma == pytest.approx((d * K / T) ** (1 / 3))
+    assert tune_learner(task_of("full", "perceptron", "")) == named("perceptron")
 
 
 def test_graphs_and_streams():
-    assert graph_of(task_of("filtering", "gapsmh", "theory")).revealing_indices == (0,)
-    assert graph_of(BY_SWEEP["lower-filtering"][0]).revealing_indices == (1,)
-    assert graph_of(task_of("label-efficient", "gapsmh", "theory")).n_actions == 10
-    assert isinstance(graph_of(ALL[0]), FeedbackGraph)
-    assert stream_of(selected(["full"], rounds=50)[0]).rounds == 50
+    assert task_of("filtering", "gapsmh", "theory").pieces.graph.revealing_indices == (0,)
+    assert BY_SWEEP["lower-filtering"][0].pieces.graph.revealing_indices == (1,)
+    assert task_of("label-efficient", "gapsmh", "theory").pieces.graph.n_actions == 10
+    assert isinstance(ALL[0].pieces.graph, FeedbackGraph)
+    assert find_stream(select_tasks(["full"], rounds=50)[0]).rounds == 50
 
 
 def test_every_learner_of_the_paper_that_can_play_meets_each_adversary():
     from gappletron import Estimator, named, names
 
     for sweep in ("lower-filtering", "lower-full"):
-        graph = graph_of(BY_SWEEP[sweep][0])
+        graph = BY_SWEEP[sweep][0].pieces.graph
         assert {task.learner for task in BY_SWEEP[sweep]} == {
             name for name in names(graph) if not isinstance(named(name), Estimator)
         }
@@ -141,21 +144,21 @@ def test_every_learner_of_the_paper_that_can_play_meets_each_adversary():
 
 def test_every_player_can_play_its_graph():
     for task in {(task.sweep, task.graph, task.learner, task.tuning): task for task in ALL}.values():
-        assert learner_of(task).refusal(graph_of(task)) is None
+        assert tune_learner(task).refusal(task.pieces.graph) is None
 
 
 def test_fewer_repeats_and_rounds():
-    few = selected(["bandit"], rounds=500, repeats=3)
+    few = select_tasks(["bandit"], rounds=500, repeats=3)
     assert len(few) == 27 * 14 * 3
     assert {task.rounds for task in few} == {500}
-    assert {task.rounds for task in selected(["lower-filtering"], rounds=1000)} == {50, 200, 968}
-    assert selected(["lower-full"], rounds=20) == []
+    assert {task.rounds for task in select_tasks(["lower-filtering"], rounds=1000)} == {50, 200, 968}
+    assert select_tasks(["lower-full"], rounds=20) == []
 
 
 def test_figures_choose_their_runs():
-    theory = selected(["bandit-theory"], repeats=1)
+    theory = select_tasks(["bandit-theory"], repeats=1)
     assert {task.tuning for task in theory} == {"theory"}
-    both = selected(["exploration"], repeats=1)
+    both = select_tasks(["exploration"], repeats=1)
     assert {(task.graph, task.exploration) for task in both if task.learner == "gapsmh"} == {
         ("filtering", "paper"),
         ("filtering", "top-up"),
@@ -163,20 +166,22 @@ def test_figures_choose_their_runs():
         ("label-efficient", "top-up"),
     }
     with pytest.raises(UserError, match="did you mean 'bandit-theory'"):
-        selected(["bandit-theroy"])
-    assert [figure.id for figure in drawable((), {sweep.id for sweep in SWEEPS})] == [figure.id for figure in FIGURES]
-    assert [figure.id for figure in drawable(["exploration"], {"exploration"})] == []
+        select_tasks(["bandit-theroy"])
+    assert [figure.id for figure in choose_drawable((), {sweep.id for sweep in SWEEPS})] == [
+        figure.id for figure in FIGURES
+    ]
+    assert [figure.id for figure in choose_drawable(["exploration"], {"exploration"})] == []
 
 
 def test_sweeps_are_counted_anew_for_each_repeat_only_where_the_data_change():
     lower = next(sweep for sweep in SWEEPS if sweep.id == "lower-full")
-    assert Counter(task.learner for task in tasks(lower))["perceptron"] == 40
-    assert len({task.stream for task in tasks(lower)}) == 40
+    assert Counter(task.learner for task in list_tasks(lower))["perceptron"] == 40
+    assert len({task.stream for task in list_tasks(lower)}) == 40
 
 
 def test_marks_hold_the_half_and_the_end():
     for rounds in (1, 2, 3, 10, 999, 100_000):
-        found = marks(rounds)
+        found = choose_marks(rounds)
         assert found == sorted(set(found))
         assert found[0] == 1
         assert {max(1, rounds // 2), rounds} <= set(found)

@@ -20,8 +20,9 @@ import pytest
 from gappletron import FeedbackGraph, Online, Player, UserError, interpreted
 from gappletron.graphs import domination, graph as graphs
 from gappletron.kernel.compiling import source_hash
-from gappletron.paper.store import COLUMNS, Result, Store, _checksum, read_results
-from gappletron.paper.sweeps import selected
+from gappletron.paper.figures.catalogue import select_tasks
+from gappletron.paper.results import Result
+from gappletron.paper.store import COLUMNS, Store, _checksum, _values, read_results
 from gappletron.play import player, saved
 from storms import flipped_bytes, killed_saves, stored_result
 
@@ -273,7 +274,7 @@ def test_arrays_in_another_order_are_written_by_rows(tmp_path):
 
 # ---------------------------------------------------------------------------------------------------------------- store
 
-TASKS = selected(["full"], rounds=10, repeats=1)[:6]
+TASKS = select_tasks(["full"], rounds=10, repeats=1)[:6]
 
 
 @pytest.fixture
@@ -350,7 +351,7 @@ def test_what_no_run_gives_is_never_a_result_even_with_the_right_checksum(store,
     """Written with another program, which computes the checksum."""
     result = stored_result(TASKS[2])
     strange = Result(result.task, dataclasses.replace(result.outcome, **changes))
-    values = (*dataclasses.astuple(strange.task), *dataclasses.astuple(strange.outcome))
+    values = _values(strange)
     with Store(store) as opened, pytest.raises(UserError, match="cannot be stored"):
         opened.add(strange)
     row = (*values, _checksum(values))

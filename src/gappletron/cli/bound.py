@@ -77,7 +77,7 @@ def show_bounds(
         raise UserError("--measure plays unit vectors, whose norm is 1: leave out --max-norm")
     from gappletron import Gappletron, ProjectedOGD, bounds, named
     from gappletron.base.checks import whole
-    from gappletron.paper.measuring import for_theorem
+    from gappletron.paper.measuring import tune_for_theorem
     from gappletron.paper.theory import THEOREMS
 
     rounds, max_norm, delta = options.rounds, options.max_norm, options.delta
@@ -94,7 +94,7 @@ def show_bounds(
         _constants(projected, feedback, max_norm),
     ]
     for position, theorem in enumerate(THEOREMS):
-        player = for_theorem(theorem, projected, feedback, max_norm, delta)
+        player = tune_for_theorem(theorem, projected, feedback, max_norm, delta)
         bound = bounds(player, feedback, rounds=rounds, max_norm=max_norm, delta=delta)[position]
         gamma = getattr(player.exploration, "gamma", math.nan)
         lines.append(_bound_line(bound, f"{f'gamma = {gamma:.4g}' if theorem.tuning else '':16} "))
@@ -113,7 +113,7 @@ def _measure(
     show: Callable[[int, int | None], None],
 ) -> list[str]:
     """Return a line for every theorem: the mistakes of runs on unit vectors over the bound on them."""
-    from gappletron.paper.measuring import NOISE, for_theorem, measured
+    from gappletron.paper.measuring import NOISE, measure, tune_for_theorem
     from gappletron.paper.theory import THEOREMS
 
     lines = [
@@ -123,8 +123,8 @@ def _measure(
     ]
     for position, theorem in enumerate(THEOREMS):
         show(position, len(THEOREMS))
-        player = for_theorem(theorem, learner, graph, 1.0, delta)
-        found = measured(theorem, player, graph, rounds=rounds, repeats=runs, delta=delta, noise=NOISE)
+        player = tune_for_theorem(theorem, learner, graph, 1.0, delta)
+        found = measure(theorem, player, graph, rounds=rounds, repeats=runs, delta=delta, noise=NOISE)
         if isinstance(found, str):
             lines.append(f"{theorem.name:32} does not apply: it {found}")
         else:
@@ -163,8 +163,7 @@ def _share(bound: Bound, mistakes: int, comparator: float) -> str:
 def show_bounds_of_run(run: str, results: Path, radius: float | None, delta: float, plot: Path | None) -> None:
     """Print the bounds of a stored run beside its mistakes, and draw them."""
     from gappletron import read_results
-    from gappletron.paper.runner import graph_of
-    from gappletron.paper.theorems import examined
+    from gappletron.paper.measuring import examine
 
     check_outputs(plot=plot)
     stored = {result.task.id: result for result in read_results(results)}
@@ -178,8 +177,8 @@ def show_bounds_of_run(run: str, results: Path, radius: float | None, delta: flo
             f"{str(results / 'results.csv')!r}"
         )
     with progress("comparing") as show:
-        found = examined(stored[run], radius, delta, show)
-    task, outcome, graph = stored[run].task, stored[run].outcome, graph_of(stored[run].task)
+        found = examine(stored[run], radius, delta, show)
+    task, outcome, graph = found.result.task, found.result.outcome, found.result.task.pieces.graph
     lines = [
         run,
         repr(found.learner),
@@ -194,8 +193,8 @@ def show_bounds_of_run(run: str, results: Path, radius: float | None, delta: flo
     try:
         if plot is not None:
             from gappletron.base.files import save_figure
-            from gappletron.paper.theorem_figures import mistakes_and_bounds
+            from gappletron.paper.figures.bounds import draw_examined
 
-            save_figure(mistakes_and_bounds(found), plot)
+            save_figure(draw_examined(found), plot)
     finally:
         say("\n".join(lines))

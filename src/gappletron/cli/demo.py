@@ -230,7 +230,7 @@ def _draw_panel(ax: Axes, shown: Histories, of: str) -> None:
     import numpy as np
     from matplotlib.ticker import PercentFormatter
 
-    from gappletron.play.history import COLOURS
+    from gappletron.base.colours import COLOURS
 
     notes = 0
     for name, colour in zip(STYLES, COLOURS, strict=False):

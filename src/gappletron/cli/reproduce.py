@@ -52,14 +52,15 @@ def reproduce(options: ReproduceOptions) -> None:
 
     Finished runs are stored; after an interruption the same command continues.
     """
-    from gappletron.paper.reproduce import carry_out, carry_out_sensitivity, planned
+    from gappletron.paper.reproduce import carry_out, make_plan
+    from gappletron.paper.sensitivity_page import carry_out_sensitivity
 
     folder = options.out or Path("results", *(["sensitivity"] if options.sensitivity else []))
     # Errors in the options come before the connection to a cluster.
     if options.sensitivity:
         size = read_size(options)
     else:
-        plan = planned(options.figure or (), options.rounds, options.repeats)
+        plan = make_plan(options.figure or (), options.rounds, options.repeats)
     try:
         with raising() as check, contextlib.ExitStack() as stack:
             executor = in_flight = None

@@ -11,8 +11,6 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.learners.learner import Learner
 from gappletron.play.runs import play
 
-__all__ = ["GRAPH", "Probe", "quietest_after_fresh", "quietest_segment"]
-
 GRAPH = FeedbackGraph.filtering(2, revealing=1)
 """The graph of the theorem: class 1 reveals the label, class 0 reveals nothing."""
 

@@ -11,8 +11,6 @@ from typing import Any
 from gappletron.base.errors import UserError
 from gappletron.kernel.compiling import source_hash
 
-__all__ = ["dask_executor"]
-
 SECONDS_TO_CONNECT = 15
 SECONDS_FOR_WORKERS = 120
 

@@ -37,8 +37,6 @@ from gappletron.kernel.numerics import LARGEST_VALUE, Floats, Lanes, Row, add_ou
 from gappletron.learners.losses import Loss
 from gappletron.play.engine import NO_ROWS
 
-__all__ = ["Comparator", "best_comparator"]
-
 MAX_PASSES = 1000
 """The maximum number of passes over the data. If the gap is still above the tolerance then, it is reported as it is."""
 

@@ -1,12 +1,12 @@
 """What runs can tell about orderings of means: paired t-tests, combined so that the error rates are known.
 
 A statement about one cell is a formula: orderings "the mean of this is below the mean of that" (:class:`Less`), joined
-by :class:`All` and :class:`Any`. :func:`weigh` gives two p-values for it, one against "it is false" and one against "it
-is true". A conjunction is shown by showing every part (intersection-union test, no correction), a disjunction by
+by :class:`AllOf` and :class:`AnyOf`. :func:`weigh` gives two p-values for it, one against "it is false" and one against
+"it is true". A conjunction is shown by showing every part (intersection-union test, no correction), a disjunction by
 showing one part of n at n times its p-value (Bonferroni); for "it is false" the two change places. So each p-value is
 valid whatever the other orderings are. That a learner's better tuning is chosen by looking is a disjunction too.
 
-:func:`told` turns the p-values of all cells into one of three words. Each of "holds" and "does not hold" is wrong with
+:func:`judge` turns the p-values of all cells into one of three words. Each of "holds" and "does not hold" is wrong with
 probability at most :data:`ERROR_RATE`, if the differences between paired runs are normally distributed. If a learner
 fails badly with a probability p so small that all of n runs may miss it, "holds" can be wrong with a probability of
 about (1 - p)^n; no test on n runs can exclude that.
@@ -19,21 +19,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
-
-__all__ = [
-    "ERROR_RATE",
-    "FAILS",
-    "HOLDS",
-    "UNKNOWN",
-    "All",
-    "Any",
-    "Formula",
-    "Less",
-    "Series",
-    "Weight",
-    "told",
-    "weigh",
-]
 
 ERROR_RATE = 0.05
 """The probability with which "holds", and with which "does not hold", may be said wrongly of one claim."""
@@ -89,19 +74,19 @@ class Less(NamedTuple):
     factor: float = 1.0
 
 
-class All(NamedTuple):
+class AllOf(NamedTuple):
     """Every part is true."""
 
     parts: tuple[Formula, ...]
 
 
-class Any(NamedTuple):
+class AnyOf(NamedTuple):
     """At least one part is true."""
 
     parts: tuple[Formula, ...]
 
 
-Formula: TypeAlias = Less | All | Any
+Formula: TypeAlias = Less | AllOf | AnyOf
 
 
 class Weight(NamedTuple):
@@ -112,32 +97,36 @@ class Weight(NamedTuple):
 
 
 def weigh(formula: Formula) -> Weight:
-    """The p-values of a formula.
+    """Return the p-values of a formula.
 
     >>> low, high = Series({(0, r): 1.0 + 0.1 * r for r in range(5)}), Series({(0, r): 2.0 for r in range(5)})
     >>> weigh(Less(low, high)).true < 0.001
     True
-    >>> weigh(All((Less(low, high), Less(high, low)))).false < 0.001
+    >>> weigh(AllOf((Less(low, high), Less(high, low)))).false < 0.001
     True
-    >>> weigh(Any((Less(low, high), Less(high, low)))).true < 0.001
+    >>> weigh(AnyOf((Less(low, high), Less(high, low)))).true < 0.001
     True
     """
     if isinstance(formula, Less):
-        return _paired(formula.low.minus(formula.high, formula.factor))
+        return _compare_pairs(formula.low.minus(formula.high, formula.factor))
     parts = [weigh(part) for part in formula.parts]
-    n = len(parts)
-    if isinstance(formula, All):
-        return Weight(
-            max((part.true for part in parts), default=0.0),
-            min(1.0, n * min(part.false for part in parts)) if parts else 1.0,
-        )
-    return Weight(
-        min(1.0, n * min(part.true for part in parts)) if parts else 1.0,
-        max((part.false for part in parts), default=0.0),
-    )
+    true, false = [part.true for part in parts], [part.false for part in parts]
+    if isinstance(formula, AllOf):
+        return Weight(_show_all(true), _show_one(false))
+    return Weight(_show_one(true), _show_all(false))
 
 
-def _paired(differences: Series) -> Weight:
+def _show_all(values: Sequence[float]) -> float:
+    """Return the p-value at which every part is shown: the largest."""
+    return max(values, default=0.0)
+
+
+def _show_one(values: Sequence[float]) -> float:
+    """Return the p-value at which one part is shown: the smallest of n, times n."""
+    return min(1.0, len(values) * min(values)) if values else 1.0
+
+
+def _compare_pairs(differences: Series) -> Weight:
     """One-sided t-tests of the mean difference; over the seeds of the data where there are several, as runs on the same
     data are not independent samples of all data.
     """
@@ -151,10 +140,10 @@ def _paired(differences: Series) -> Weight:
         return Weight(float(sample[0] >= 0.0), float(sample[0] < 0.0))  # nothing is random here
     if len(sample) < 2:
         return Weight(1.0, 1.0)
-    return _t_test(sample)
+    return _test_mean(sample)
 
 
-def _t_test(sample: Sequence[float]) -> Weight:
+def _test_mean(sample: Sequence[float]) -> Weight:
     from scipy.special import stdtr
 
     n = len(sample)
@@ -166,19 +155,20 @@ def _t_test(sample: Sequence[float]) -> Weight:
     return Weight(float(stdtr(n - 1, t)), float(stdtr(n - 1, -t)))
 
 
-def told(weights: Sequence[Weight], share: tuple[float, float] = (1.0, 1.0), rate: float = ERROR_RATE) -> str:
-    """One of three words for a claim whose rule must be true in a share of its cells, from least to most.
+def judge(weights: Sequence[Weight], share: tuple[float, float] = (1.0, 1.0), rate: float = ERROR_RATE) -> str:
+    """Return one of three words for a claim whose rule must be true in a share of its cells, from least to most.
 
     >>> sure, refuted, open_ = Weight(0.0001, 1.0), Weight(1.0, 0.0001), Weight(0.3, 0.7)
-    >>> told([sure, sure]), told([sure, refuted]), told([sure, open_])
+    >>> judge([sure, sure]), judge([sure, refuted]), judge([sure, open_])
     ('holds', 'does not hold', 'cannot be told at this size')
-    >>> told([sure, refuted, open_, refuted], share=(0.2, 0.6))
+    >>> judge([sure, refuted, open_, refuted], share=(0.2, 0.6))
     'holds'
     """
     n = len(weights)
     if share == (1.0, 1.0):
-        whole = Weight(max(w.true for w in weights), min(1.0, n * min(w.false for w in weights)))
-        return HOLDS if whole.true <= rate else FAILS if whole.false <= rate else UNKNOWN
+        if _show_all([weight.true for weight in weights]) <= rate:
+            return HOLDS
+        return FAILS if _show_one([weight.false for weight in weights]) <= rate else UNKNOWN
     # Every cell at a rate of rate/n, so that all the words about cells are right at once.
     fewest = sum(weight.true <= rate / n for weight in weights) / n
     most = (n - sum(weight.false <= rate / n for weight in weights)) / n

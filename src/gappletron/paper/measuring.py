@@ -1,38 +1,100 @@
-"""Plays a stream for a theorem, and compares the mistakes with its bound: ``gappletron bound --measure``."""
+"""Compares runs with the theorems one by one: ``gappletron bound --run`` and ``gappletron bound --measure``.
+
+:func:`examine` finds the best comparator in hindsight for a stored run, and :func:`measure` plays a stream for a
+theorem.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import NamedTuple
+from collections.abc import Callable
 
+import numpy as np
+
+from gappletron.base.errors import UserError
+from gappletron.base.text import read_numbers
 from gappletron.data.generated import UnitVectors
+from gappletron.data.open import open_stream
+from gappletron.data.stream import Stream
 from gappletron.graphs.graph import FeedbackGraph
+from gappletron.graphs.open import open_graph
+from gappletron.kernel.compiling import source_hash
 from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.optimizers import FixedOGD
 from gappletron.paper.comparator import best_comparator
-from gappletron.paper.theorems import tightness_of, with_comparator
+from gappletron.paper.remarks import Signs, Turning
+from gappletron.paper.results import Result, Setup
+from gappletron.paper.runner import find_stream
+from gappletron.paper.theorems import DELTA, Examined, Measured, apply_comparator, compute_bounds
 from gappletron.paper.theory import THEOREMS, Bound, Theorem, bounds
 from gappletron.paper.tuning import tuned
 from gappletron.play.runs import play
 
-__all__ = ["NOISE", "Measured", "for_theorem", "measured"]
+# -------------------------------------------------------------------------------------------------------- a stored run
+
+REMARK_STREAMS: dict[str, Callable[..., Stream]] = {"signs": Signs, "turning": Turning}
+"""The streams of the paper's remarks, by the first word of their names; all others are opened by their names."""
+
+
+def read_setup(result: Result) -> Setup:
+    """Return the pieces of a stored run, from its texts: the learner as it was tuned, the graph and the stream."""
+    name, _, probes = result.task.stream.partition(",turned=quietest,repeats=")
+    kind, numbers = read_numbers(name)
+    stream = REMARK_STREAMS[kind](*numbers.values()) if kind in REMARK_STREAMS else open_stream(name)
+    graph = open_graph(result.task.graph, result.task.classes)
+    return Setup(result.learner, graph, stream, probes=int(probes) if probes else None)
+
+
+def examine(
+    result: Result,
+    radius: float | None = None,
+    delta: float = DELTA,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> Examined:
+    """Find the best comparator in hindsight for a run, in the ball of its optimizer or in one of this radius.
+
+    For the hinge the comparator depends on the run, through the case split at the learner's weights, so the run is
+    played again.
+    """
+    task = result.task
+    if result.outcome.sources != source_hash():
+        raise UserError(
+            f"{task.id!r} was run with other sources of gappletron, so it cannot be played again: run "
+            "`gappletron reproduce` again first"
+        )
+    learner = result.learner
+    if not isinstance(learner, Gappletron):
+        raise UserError(
+            f"the theorems are about Gappletron, and {task.id!r} is a run of {task.learner}: choose "
+            "one of gapsmh, gaphin, gaplog2 or gaplog"
+        )
+    reach = learner.optimizer.reach()
+    if radius is not None and radius > reach:
+        raise UserError(
+            f"the optimizer of this run keeps the weights in a ball of radius {reach:g}, and the bounds hold for "
+            "comparators in that ball: give a smaller --radius, or none"
+        )
+    ball = radius if radius is not None else 1.0 if math.isinf(reach) else reach
+    task = dataclasses.replace(task, setup=read_setup(result))
+    result = dataclasses.replace(result, task=task)
+    graph, stream, skipped = task.pieces.graph, find_stream(task), None
+    if learner.loss.has_case_split:
+        again = play(learner, stream, graph, repeats=[task.repeat], seed=task.seed, losses=True, curve="every")[0]
+        assert again.curve.loss_sum is not None
+        skipped = np.diff(again.curve.loss_sum, prepend=0.0) == 0.0
+    comparator = best_comparator(learner.loss, stream, graph, ball, skipped=skipped, progress=progress)
+    found = [apply_comparator(bound, comparator.loss, comparator.gap) for bound in compute_bounds(result, delta)]
+    return Examined(result, learner, ball, comparator, found)
+
+
+# ------------------------------------------------------------------------------------------------------- a new run
 
 NOISE = 0.05
 """The label noise where a theorem does not need separable data."""
 
 
-class Measured(NamedTuple):
-    """A theorem and the runs that were played for it: the mean and the largest number of mistakes, the mean of the
-    bounds on them (with the loss of the comparator, where the theorem bounds the regret), and the tightness.
-    """
-
-    mistakes: float
-    most: int
-    bound: float
-    tightness: float
-
-
-def measured(
+def measure(
     theorem: Theorem,
     learner: Gappletron,
     graph: FeedbackGraph,
@@ -48,7 +110,7 @@ def measured(
 
     >>> from gappletron import FeedbackGraph, Gappletron, ProjectedOGD
     >>> learner, graph = Gappletron(optimizer=ProjectedOGD(2**0.5)), FeedbackGraph.full(3)
-    >>> found = measured(THEOREMS[4], learner, graph, rounds=500, repeats=2, delta=0.05, noise=0.05)
+    >>> found = measure(THEOREMS[4], learner, graph, rounds=500, repeats=2, delta=0.05, noise=0.05)
     >>> 0.0 < found.tightness < 1.0
     True
     """
@@ -56,41 +118,25 @@ def measured(
     stream.classes = graph.classes
     place = THEOREMS.index(theorem)
 
-    def bound_of(blind_rounds: float, loss_sum: float) -> Bound:
-        return bounds(
-            learner,
-            graph,
-            rounds=rounds,
-            max_norm=1.0,
-            blind_rounds=blind_rounds,
-            loss_sum=loss_sum,
-            delta=delta,
-        )[place]
+    def compute_bound(**measured: float) -> Bound:
+        return bounds(learner, graph, rounds=rounds, max_norm=1.0, delta=delta, **measured)[place]
 
-    refusal = bound_of(rounds, 0.0).refusal
-    if refusal is not None:
-        return refusal
-    reach = learner.optimizer.reach()
-    comparator = best_comparator(learner.loss, stream, graph, 1.0 if math.isinf(reach) else reach)
-    refusal = with_comparator(bound_of(rounds, 0.0), comparator.loss, comparator.gap).refusal
-    if refusal is not None:
-        return refusal
+    bound, reach = compute_bound(), learner.optimizer.reach()
+    if bound.refusal is None:
+        comparator = best_comparator(learner.loss, stream, graph, 1.0 if math.isinf(reach) else reach)
+        bound = apply_comparator(bound, comparator.loss, comparator.gap)
+    if bound.refusal is not None:
+        return bound.refusal
     runs = play(learner, stream, graph, repeats=repeats, losses=True)
     added = 0.0 if theorem.separable else comparator.loss
-    limits = [bound_of(run.blind_rounds, run.loss_sum or 0.0).value + added for run in runs]
-    mistakes = [run.mistakes for run in runs]
-    return Measured(
-        sum(mistakes) / len(mistakes),
-        max(mistakes),
-        sum(limits) / len(limits),
-        tightness_of(theorem.name, mistakes, limits),
-    )
+    limits = [compute_bound(blind_rounds=run.blind_rounds, loss_sum=run.loss_sum or 0.0).value + added for run in runs]
+    return Measured.of(theorem.name, [run.mistakes for run in runs], limits)
 
 
-def for_theorem(
+def tune_for_theorem(
     theorem: Theorem, learner: Gappletron, graph: FeedbackGraph, max_norm: float, delta: float
 ) -> Gappletron:
-    """The learner with the gamma of a theorem, or with the fixed rate that it is about."""
+    """Return the learner with the gamma of a theorem, or with the fixed rate that it is about."""
     if theorem.fixed_rate:
         L = learner.loss.smoothness(graph.n_classes, max_norm)
         return learner.replace(optimizer=FixedOGD(1.0 / (2.0 * L), learner.optimizer.reach()))

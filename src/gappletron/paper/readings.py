@@ -1,7 +1,7 @@
-"""Tunings under other readings of the paper: the tuning of a task may be followed by what is read otherwise.
+"""Tunings under other readings of the paper: a task may say what is read otherwise in its tuning.
 
-``theory:L=2,X=mean`` is the tuning "theory" with the constant L = 2 X^2 for every loss and with X the mean norm of the
-features. A tuning without settings is that of the main command. What can be read otherwise:
+The tuning "theory" with the changes L=2 and X=mean, in tables ``theory:L=2,X=mean``, has the constant L = 2 X^2 for
+every loss, and X is the mean norm of the features. What can be read otherwise:
 
 =========  ==========================  =======================================================================
 setting    tuning and learners         meaning
@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Iterable
 
 from gappletron.base.errors import UserError
-from gappletron.base.text import split_settings
 from gappletron.data.stream import Stream
 from gappletron.data.synthetic import Synthetic
 from gappletron.graphs.graph import FeedbackGraph
@@ -32,26 +32,27 @@ from gappletron.learners.losses import Hinge
 from gappletron.learners.soba import SobaDiag
 from gappletron.paper.tuning import tuned
 
-__all__ = ["mean_norm", "tuned_as_read"]
-
 MARGIN = 1.0 - 2.0**-30
 """kappa of the hinge with a margin of 1: the class Hinge needs a number below 1."""
 
 
-def tuned_as_read(learner: Learner, tuning: str, graph: FeedbackGraph, stream: Stream) -> Learner:
-    """The learner with its numbers set for a graph and a stream, by a tuning that may have settings.
+def tune(
+    learner: Learner, tuning: str, graph: FeedbackGraph, stream: Stream, changes: Iterable[tuple[str, str]] = ()
+) -> Learner:
+    """Return the learner with its numbers set for a graph and a stream, by a tuning and what is read otherwise in it.
 
     >>> from gappletron import FeedbackGraph, named
     >>> stream, graph = Synthetic(9, 120), FeedbackGraph.bandit(9)
-    >>> own, common = (tuned_as_read(named("gapsmh"), text, graph, stream) for text in ("theory", "theory:L=1"))
+    >>> own, common = (tune(named("gapsmh"), "theory", graph, stream, changes) for changes in ((), [("L", "1")]))
     >>> own.exploration.gamma / common.exploration.gamma  # its own L is 4 X^2
     2.0
-    >>> round(tuned_as_read(named("soba-diag"), "only-t:root=3", graph, Synthetic(9, 120, rounds=8000)).rate.gamma, 6)
+    >>> short = Synthetic(9, 120, rounds=8000)
+    >>> round(tune(named("soba-diag"), "only-t", graph, short, [("root", "3")]).rate.gamma, 6)
     0.05
     """
-    name, reading = split_settings(tuning)
+    reading = dict(changes)
     norm = mean_norm(stream) if reading.pop("X", "") == "mean" else stream.max_norm
-    found = tuned(learner, name, graph, rounds=stream.rounds, features=stream.features, max_norm=norm)
+    found = tuned(learner, tuning, graph, rounds=stream.rounds, features=stream.features, max_norm=norm)
     for key, value in reading.items():
         found = _read_otherwise(found, key, value, graph, norm or 0.0, stream.rounds or 1)
     return found
@@ -75,7 +76,7 @@ def _read_otherwise(learner: Learner, key: str, value: str, graph: FeedbackGraph
 
 
 def mean_norm(stream: Stream) -> float:
-    """The expected norm of the features of a synthetic stream, whose classes are equally likely.
+    """Return the expected norm of the features of a synthetic stream, whose classes are equally likely.
 
     >>> stream = Synthetic(9, 120)
     >>> mean_norm(stream) < stream.max_norm

@@ -18,32 +18,20 @@ regret otherwise, without knowing which: :class:`PerceptronsFirst`, for strongly
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from gappletron.base.checks import number, whole
-from gappletron.base.text import read_settings
 from gappletron.data.stream import CHUNK, Chunk, Stream, make_chunk
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import Floats, Row, add_outer, argmax, dot
 from gappletron.kernel.state import Field, Layout
-from gappletron.learners.gappletron import Gappletron
-from gappletron.learners.learner import Decision, Learner, Round
+from gappletron.learners.learner import Decision, Learner, Problem, Round
 from gappletron.learners.linear import add_column
 from gappletron.learners.optimizers import Optimizer
-
-__all__ = [
-    "STREAMS",
-    "ExponentiatedGradient",
-    "PerceptronsFirst",
-    "Signs",
-    "Turning",
-    "drift_bound",
-    "norm_bound",
-    "perceptrons_bound",
-]
+from gappletron.learners.registry import named
 
 
 class ExponentiatedGradient(Optimizer):
@@ -148,10 +136,15 @@ class PerceptronsFirst(Learner):
     """
 
     budget: float = 1.0
-    then: Gappletron = Gappletron()
+    then: Learner = named("gapsmh")
 
     knows_classes = True
     setting = "bandit"
+    tunings = named("gapsmh").tunings
+
+    def tuned(self, tuning: str, problem: Problem) -> PerceptronsFirst:
+        """Return the learner with its Gappletron tuned."""
+        return self.replace(then=self.then.tuned(tuning, problem))
 
     def check(self) -> None:
         number(self.budget, "PerceptronsFirst's budget", least=0.0)
@@ -226,7 +219,7 @@ class Signs(Stream):
 
     The comparator with 1/2 at entry k of class k has margin 1. The sum of its entries is K/2, its norm sqrt(K)/2.
 
-    >>> stream = Signs.parse("K=3,d=10,T=5")
+    >>> stream = Signs(3, 10, rounds=5)
     >>> stream.name, stream.max_norm**2
     ('signs:K=3,d=10,T=5,seed=0', 10.000000000000002)
     """
@@ -239,12 +232,6 @@ class Signs(Stream):
         self.classes = tuple(range(K))
         self.max_norm = math.sqrt(self.features)
         self.name = f"signs:K={K},d={self.features},T={self.rounds},seed={self.seed}"
-
-    @classmethod
-    def parse(cls, spec: str) -> Signs:
-        """The stream of a specification such as ``K=3,d=100,T=5000,seed=0``."""
-        keys = {"K": "classes", "d": "features", "T": "rounds", "seed": "seed"}
-        return cls(**read_settings(spec, "signs", keys, "K=3,d=100,T=5000,seed=0", needed=("K", "d", "T")))
 
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning."""
@@ -267,7 +254,7 @@ class Turning(Stream):
     ``U_t = (I - 11'/K)`` with its rows turned has margin 1 in every round and the norm sqrt(K - 1); each turn moves it
     by sqrt(2 K).
 
-    >>> stream = Turning.parse("K=3,S=2,T=9")
+    >>> stream = Turning(3, 2, rounds=9)
     >>> stream.name, round(stream.path, 3)
     ('turning:K=3,S=2,T=9,seed=0', 4.899)
     >>> chunk = next(stream.chunks())
@@ -289,12 +276,6 @@ class Turning(Stream):
         """P, the path length of the comparators."""
         return self.turns * math.sqrt(2.0 * self.features)
 
-    @classmethod
-    def parse(cls, spec: str) -> Turning:
-        """The stream of a specification such as ``K=3,S=10,T=5000,seed=0``."""
-        keys = {"K": "classes", "S": "turns", "T": "rounds", "seed": "seed"}
-        return cls(**read_settings(spec, "turning", keys, "K=3,S=10,T=5000,seed=0", needed=("K", "S", "T")))
-
     def chunks(self) -> Iterator[Chunk]:
         """The rounds from the beginning."""
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed)))
@@ -304,7 +285,3 @@ class Turning(Stream):
             turned = np.arange(start, start + n) * (self.turns + 1) // self.rounds
             clean = rng.integers(0, K, n).astype(np.int32)
             yield make_chunk(np.arange(n + 1), clean, np.ones(n), (clean + turned) % K)
-
-
-STREAMS: dict[str, Callable[[str], Stream]] = {"signs": Signs.parse, "turning": Turning.parse}
-"""The streams of this module, by the first word of their names."""

@@ -1,52 +1,55 @@
-"""Runs a sweep on any ``concurrent.futures`` executor; each run is stored when it finishes.
+"""Runs tasks on any ``concurrent.futures`` executor, after compiling their loops in several processes.
 
-:func:`execute` is a pure function of its task (except for the time taken) and is all that a worker needs. The process
-that calls :func:`run` is the only writer. At most `in_flight` runs are submitted and not yet stored at any moment, so a
-kill loses at most that many.
+:func:`execute` is a pure function of its task (except for the time taken) and is all that a worker needs. At most
+`in_flight` runs are submitted and not yet handed over at any moment, so a kill loses at most that many.
+
+The processes that compile fill the on-disk cache for the one that plays. Each is ``python -m gappletron.paper.runner``:
+it reads pickled tasks from its standard input and writes a line for each loop that is ready. If one fails, the process
+that plays compiles what is missing.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import datetime
 import functools
 import itertools
 import json
 import math
+import os
+import pickle
 import platform
+import re
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 
+from gappletron.base.checks import whole
 from gappletron.base.errors import UserError
-from gappletron.base.text import read_numbers
+from gappletron.base.progress import View
 from gappletron.base.version import __version__
 from gappletron.data.adversarial import FreshThenSegments, Segments
-from gappletron.data.open import open_stream
 from gappletron.data.prepared import Remembered
 from gappletron.data.stream import Stream
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.graphs.open import open_graph
 from gappletron.kernel.compiling import source_hash
 from gappletron.kernel.numerics import lanes_for
-from gappletron.kernel.spelling import encode_piece, read_piece, set_numbers, to_json
-from gappletron.learners.exploration.rule import Exploration
+from gappletron.kernel.spelling import encode_piece, piece_classes, to_json
 from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.learner import Learner
-from gappletron.learners.optimizers import Optimizer
-from gappletron.learners.registry import named
-from gappletron.paper import remarks
+from gappletron.learners.losses import Loss
 from gappletron.paper.adversary import quietest_after_fresh, quietest_segment
 from gappletron.paper.comparator import Comparator, best_comparator
-from gappletron.paper.readings import tuned_as_read
-from gappletron.paper.store import Outcome, Result, Store
-from gappletron.paper.sweeps import COMPARED, Task, probes
+from gappletron.paper.readings import tune
+from gappletron.paper.results import Outcome, Result, Task
+from gappletron.paper.store import Store
+from gappletron.paper.sweeps import COMPARED
 from gappletron.play.player import Player
 from gappletron.play.rounds import Counts, Losses
-from gappletron.play.runs import play
-
-__all__ = ["execute", "graph_of", "is_prepared", "kinds_of", "learner_of", "prepare", "run", "stream_of"]
+from gappletron.play.runs import play, usable_cores
 
 REMEMBERED_ROUNDS = 2_000_000
 MARKS_PER_DECADE = 6
@@ -56,114 +59,70 @@ SECONDS_BETWEEN_CHECKS = 30.0
 _data_lock, _comparator_lock, _probe_lock = threading.Lock(), threading.Lock(), threading.Lock()
 
 
-def graph_of(task: Task) -> FeedbackGraph:
-    """The feedback graph of a task.
-
-    >>> from gappletron.paper.sweeps import SWEEPS, tasks
-    >>> graph_of(tasks(SWEEPS[0])[0])
-    FeedbackGraph('bandit': 6 classes, 6 actions, 6 edges, rho 6)
-    """
-    return _graph(task.graph, task.classes)
+# --------------------------------------------------------------------------------------------------------------- pieces
 
 
-@functools.lru_cache(maxsize=64)
-def _graph(name: str, classes: int) -> FeedbackGraph:
-    return open_graph(name, classes)
+def tune_learner(task: Task) -> Learner:
+    """Return the learner of a task with all its numbers set."""
+    learner, graph, stream, tuning, _, changes = task.pieces
+    return tune(learner, tuning, graph, stream, changes) if tuning else learner
 
 
-def learner_of(task: Task) -> Learner:
-    """The learner of a task with all its numbers set."""
-    kind, given = read_numbers(task.learner)
-    if kind == "perceptrons-first":
-        then = learner_of(dataclasses.replace(task, learner="gapsmh"))
-        return remarks.PerceptronsFirst(given["budget"], then)  # type: ignore[arg-type]
-    learner = named(task.learner)
-    if isinstance(learner, Gappletron):
-        if task.exploration:
-            learner = learner.replace(exploration=read_piece(Exploration, task.exploration, "exploration rule"))
-        if task.optimizer:
-            learner = learner.replace(optimizer=_optimizer(task.optimizer))
-    if not task.tuning:
-        return learner
-    return tuned_as_read(learner, task.tuning, graph_of(task), _named_stream(task.stream))
+@dataclass(frozen=True)
+class _Named:
+    """A stream as a key: streams of one name have the same rounds, also those that were sent to another process."""
 
-
-def _optimizer(text: str) -> Optimizer:
-    """The optimizer of a task; one of them is a piece of the experiments."""
-    name, given = read_numbers(text)
-    if name == "exponentiated-gradient":
-        return set_numbers(remarks.ExponentiatedGradient(), given, text)
-    found: Optimizer = read_piece(Optimizer, text, "optimizer")
-    return found
-
-
-@functools.lru_cache(maxsize=128)
-def _named_stream(name: str) -> Stream:
-    plain = probes(name)[0]
-    kind, _, numbers = plain.partition(":")
-    return remarks.STREAMS[kind](numbers) if kind in remarks.STREAMS else open_stream(plain)
+    name: str
+    stream: Stream = field(compare=False)
 
 
 @functools.lru_cache(maxsize=2)
-def _remembered(name: str) -> Stream:
-    stream = _named_stream(name)
-    return Remembered(stream) if stream.rounds is not None and stream.rounds <= REMEMBERED_ROUNDS else stream
+def _remember(data: _Named) -> Stream:
+    rounds = data.stream.rounds
+    return Remembered(data.stream) if rounds is not None and rounds <= REMEMBERED_ROUNDS else data.stream
 
 
-def stream_of(task: Task) -> Stream:
-    """The stream that a task plays.
+def find_stream(task: Task) -> Stream:
+    """Return the stream that a task plays.
 
     An adversary's depends on the learner: it is played with the repeats and the seed of the sweep, so that the lower
     bound holds for the averages of these runs.
     """
-    repeats = probes(task.stream)[1]
-    if repeats is not None:
-        stream = _named_stream(task.stream)
-        if isinstance(stream, FreshThenSegments):
-            first = stream.first
-            with _probe_lock:
-                turned = _quietest_after_fresh(
-                    learner_of(task), len(stream.classes), first.radius, stream.root, repeats, task.seed
-                )
-            return FreshThenSegments(len(stream.classes), first.radius, stream.root, turned, stream.seed)
-        assert isinstance(stream, Segments)
-        with _probe_lock:
-            return Segments(stream.root, _quietest(learner_of(task), stream.root, repeats, task.seed))
-    with _data_lock:
-        return _remembered(task.stream)
+    stream, probes = task.pieces.stream, task.pieces.probes
+    if probes is None:
+        with _data_lock:
+            return _remember(_Named(stream.name, stream))
+    # The repeats of a task have one turned segment, also where the labels of each have a seed of their own.
+    data = _Named(re.sub(r",seed=\d+", "", stream.name), stream)
+    with _probe_lock:
+        turned = _find_quietest(tune_learner(task), data, probes, task.seed)
+    if isinstance(stream, Segments):
+        return Segments(stream.root, turned)
+    assert isinstance(stream, FreshThenSegments)
+    return FreshThenSegments(len(stream.classes), stream.first.radius, stream.root, turned, stream.seed)
 
 
-@functools.lru_cache(maxsize=256)
-def _quietest(learner: Learner, root: int, repeats: int, seed: int) -> int:
-    losses = isinstance(learner, Gappletron)
-    return quietest_segment(learner, root, repeats=repeats, seed=seed, jobs=1, losses=losses).segment
-
-
-@functools.lru_cache(maxsize=256)
-def _quietest_after_fresh(learner: Learner, K: int, B: int, root: int, repeats: int, seed: int) -> int:
-    stream, losses = FreshThenSegments(K, B, root), isinstance(learner, Gappletron)
-    return quietest_after_fresh(learner, stream, repeats=repeats, seed=seed, losses=losses)
-
-
-def _compared(learner: Gappletron, task: Task) -> Comparator:
-    """The best U in the ball of the optimizer.
-
-    For the hinge the case split of the learner is ignored, so the loss is an upper bound.
-    """
-    with _comparator_lock:
-        return _comparator(learner.loss, task.stream, task.graph, learner.optimizer.reach())
+@functools.lru_cache(maxsize=512)
+def _find_quietest(learner: Learner, data: _Named, repeats: int, seed: int) -> int:
+    stream, losses = data.stream, isinstance(learner, Gappletron)
+    if isinstance(stream, FreshThenSegments):
+        return quietest_after_fresh(learner, stream, repeats=repeats, seed=seed, losses=losses)
+    assert isinstance(stream, Segments)
+    return quietest_segment(learner, stream.root, repeats=repeats, seed=seed, jobs=1, losses=losses).segment
 
 
 @functools.lru_cache(maxsize=64)
-def _comparator(loss: Any, stream: str, graph: str, radius: float) -> Comparator:
-    data = _named_stream(stream)
-    return best_comparator(loss, data, _graph(graph, len(data.classes)), radius)
+def _find_comparator(loss: Loss, data: _Named, graph: FeedbackGraph, radius: float) -> Comparator:
+    return best_comparator(loss, data.stream, graph, radius)
 
 
-def marks(rounds: int) -> list[int]:
-    """The rounds at which the mistakes of a run are stored: a few per decade, half of the rounds, and the last round.
+# ----------------------------------------------------------------------------------------------------------------- runs
 
-    >>> marks(20)
+
+def choose_marks(rounds: int) -> list[int]:
+    """Return the rounds at which mistakes are stored: a few per decade, half of the rounds, and the last round.
+
+    >>> choose_marks(20)
     [1, 2, 3, 5, 7, 10, 15, 20]
     """
     steps = int(MARKS_PER_DECADE * math.log10(rounds)) + 1
@@ -173,8 +132,7 @@ def marks(rounds: int) -> list[int]:
 
 def execute(task: Task) -> Outcome:
     """Run one task."""
-    graph, stream, learner = graph_of(task), stream_of(task), learner_of(task)
-    is_gappletron = isinstance(learner, Gappletron)
+    graph, stream, learner = task.pieces.graph, find_stream(task), tune_learner(task)
     history = play(
         {task.learner: learner},
         stream,
@@ -182,13 +140,15 @@ def execute(task: Task) -> Outcome:
         repeats=[task.repeat],
         seed=task.seed,
         jobs=1,
-        losses=is_gappletron,
-        curve=marks(task.rounds),
+        losses=isinstance(learner, Gappletron),
+        curve=choose_marks(task.rounds),
     )[0]
     comparator = None
     if isinstance(learner, Gappletron) and task.sweep in COMPARED:
-        comparator = _compared(learner, task)
-    curve = json.dumps([history.curve.rounds.tolist(), history.curve.mistakes.tolist()])
+        # For the hinge the case split of the learner is ignored, so the loss is an upper bound.
+        data = _Named(task.stream, task.pieces.stream)
+        with _comparator_lock:
+            comparator = _find_comparator(learner.loss, data, graph, learner.optimizer.reach())
     return Outcome(
         parameters=json.dumps(to_json(encode_piece(learner)), sort_keys=True),
         max_norm=float(stream.max_norm or 0.0),
@@ -201,73 +161,29 @@ def execute(task: Task) -> Outcome:
         loss_sum=history.loss_sum,
         comparator_loss=None if comparator is None else comparator.loss,
         comparator_gap=None if comparator is None else comparator.gap,
-        curve=curve,
+        curve=json.dumps([history.curve.rounds.tolist(), history.curve.mistakes.tolist()]),
         version=__version__,
         sources=source_hash(),
-        machine=_machine(),
+        machine=_describe_machine(),
         seconds=history.seconds,
         finished_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
 
 
 @functools.cache
-def _machine() -> str:
+def _describe_machine() -> str:
     return f"{platform.node()}, {platform.machine()}, {platform.system()}, Python {platform.python_version()}"
 
 
-def prepare(tasks: Iterable[Task], notify: Callable[[int, int], None]) -> None:
-    """Compile the loops that the tasks need, or load them from the cache; `notify` is called with (done, total).
-
-    Numba compiles one function at a time in a process: see :mod:`gappletron.paper.compilation` for several.
-    """
-    kinds = kinds_of(tasks)
-    for done, task in enumerate(kinds):
-        notify(done, len(kinds))
-        player, record = _player_of(task)
-        player._engine.compile_chunks(record)
-    notify(len(kinds), len(kinds))
-
-
-def is_prepared(task: Task) -> bool:
-    """Whether the loop that a task needs is compiled, here or in the cache."""
-    player, record = _player_of(task)
-    return player._engine.can_load_chunks(record)
-
-
-def _player_of(task: Task) -> tuple[Player, Counts | Losses]:
-    """A player of the same types as the task's, which are all that compilation depends on."""
-    learner = learner_of(task)
-    return Player(learner, graph_of(task), 1), Losses() if isinstance(learner, Gappletron) else Counts()
-
-
-def kinds_of(tasks: Iterable[Task]) -> list[Task]:
-    """One task for each loop that must be compiled: by the classes of the pieces and the padded number of classes."""
-    found = {}
-    for task in tasks:
-        # With another update a learner is made of other pieces.
-        parts = (
-            task.learner.partition(":")[0],
-            task.exploration,
-            task.optimizer.partition(":")[0],
-            "update=" in task.tuning,
-        )
-        found[(*parts, lanes_for(task.classes))] = task
-    return list(found.values())
-
-
 def run(
-    tasks: Iterable[Task],
-    store: Store,
-    executor: Executor,
-    in_flight: Callable[[], int],
-    finished: Callable[[Result], None],
+    tasks: Iterable[Task], executor: Executor, in_flight: Callable[[], int], finished: Callable[[Result], None]
 ) -> None:
-    """Run the tasks and store each outcome as soon as it is available.
+    """Run the tasks and hand over each result as soon as it is available.
 
     :param executor: any executor of ``concurrent.futures``. Threads are enough on one machine: the compiled loops
         release Python's global lock.
-    :param in_flight: returns how many runs may be submitted and not yet stored at this moment.
-    :param finished: called with each result after it is stored.
+    :param in_flight: returns how many runs may be submitted and not yet handed over at this moment.
+    :param finished: called with each result, in the process that calls this function.
     """
     # Sorted by stream, so that each data set is generated once; the slow runs first, so that none is left at the end.
     waiting = iter(sorted(tasks, key=lambda task: (task.sweep not in COMPARED, -task.classes, task.stream, task.id)))
@@ -282,19 +198,140 @@ def run(
             # With a timeout, so that `in_flight` is called again and can report that no worker is left.
             done, _ = wait(submitted, timeout=SECONDS_BETWEEN_CHECKS, return_when=FIRST_COMPLETED)
             for future in done:
-                task = submitted.pop(future)
-                result = Result(task, _of_these_sources(future.result()))
-                store.add(result)
-                finished(result)
+                task, outcome = submitted.pop(future), future.result()
+                if outcome.sources != source_hash():
+                    raise UserError(
+                        f"a worker on {outcome.machine} has other sources of gappletron than this process: install the "
+                        "same version on every worker and restart them"
+                    )
+                finished(Result(task, outcome))
     finally:
         for future in submitted:
             future.cancel()
 
 
-def _of_these_sources(outcome: Outcome) -> Outcome:
-    if outcome.sources != source_hash():
-        raise UserError(
-            f"a worker on {outcome.machine} has other sources of gappletron than this process: install the same "
-            "version on every worker and restart them"
-        )
-    return outcome
+# ---------------------------------------------------------------------------------------------------------- compilation
+
+
+def _make_player(task: Task) -> tuple[Player, Counts | Losses]:
+    """Return a player of the same types as the task's, which are all that compilation depends on."""
+    learner = tune_learner(task)
+    return Player(learner, task.pieces.graph, 1), Losses() if isinstance(learner, Gappletron) else Counts()
+
+
+def _is_compiled(task: Task) -> bool:
+    player, record = _make_player(task)
+    return player._engine.can_load_chunks(record)
+
+
+def choose_loops(tasks: Iterable[Task]) -> list[Task]:
+    """Return one task for each loop that must be compiled: by the classes of the pieces and the padded number of
+    classes. With another update a learner is made of other pieces.
+    """
+    found = {}
+    for task in tasks:
+        is_updated = any(key == "update" for key, _ in task.pieces.changes)
+        found[piece_classes(task.pieces.learner), is_updated, lanes_for(task.classes)] = task
+    return list(found.values())
+
+
+def prepare(tasks: Iterable[Task], notify: Callable[[int, int], None]) -> None:
+    """Compile the loops that the tasks need, or load them from the cache; `notify` is called with (done, total)."""
+    loops = choose_loops(tasks)
+    for done, task in enumerate(loops):
+        notify(done, len(loops))
+        player, record = _make_player(task)
+        player._engine.compile_chunks(record)
+    notify(len(loops), len(loops))
+
+
+def prepare_in_processes(tasks: Iterable[Task], processes: int, notify: Callable[[int, int], None]) -> None:
+    """Compile as :func:`prepare`, in several processes: Numba compiles one function at a time in each."""
+    loops = [task for task in choose_loops(tasks) if not _is_compiled(task)]
+    if len(loops) < 2 or processes < 2:
+        prepare(loops, notify)
+        return
+    done, lock = 0, threading.Lock()
+
+    def follow(worker: subprocess.Popen[bytes], share: list[Task]) -> None:
+        nonlocal done
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        with contextlib.suppress(BrokenPipeError), worker.stdin:  # a worker that died: others, or the player, compile
+            pickle.dump(share, worker.stdin)
+        with worker.stdout:
+            for _ in worker.stdout:
+                with lock:
+                    done += 1
+                    notify(done, len(loops))
+
+    notify(0, len(loops))
+    workers: list[subprocess.Popen[bytes]] = []
+    threads: list[threading.Thread] = []
+    try:
+        for start in range(min(processes, len(loops))):
+            workers.append(_start_compiler())
+            threads.append(threading.Thread(target=follow, args=(workers[-1], loops[start::processes])))
+            threads[-1].start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.1)  # in short waits, so that Ctrl-C is noticed
+    finally:
+        for worker in workers:
+            worker.kill()  # those that are still at work
+            worker.wait()
+
+
+def _start_compiler() -> subprocess.Popen[bytes]:
+    # In a session of its own: Ctrl-C goes to the process that waits, which ends the others.
+    return subprocess.Popen(
+        [sys.executable, "-m", __spec__.name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+
+
+# ----------------------------------------------------------------------------------------------------- what is missing
+
+MAX_COMPILERS = 8
+"""Processes: there are some forty loops, and each process needs a second to start."""
+
+
+def complete(
+    store: Store,
+    stages: Sequence[Sequence[Task]],
+    jobs: int | None,
+    executor: Executor | None,
+    in_flight: Callable[[], int] | None,
+    view: View,
+) -> list[Result]:
+    """Run the tasks that are not stored, stage after stage, and return the results of all."""
+    workers = usable_cores() if jobs is None else whole(jobs, "jobs", least=1, most=100_000)
+
+    def keep(result: Result) -> None:
+        store.add(result)
+        view.finished(result.task.sweep, result.task.rounds)
+
+    tasks = [task for stage in stages for task in stage]
+    view.damaged(store.remove_damaged())
+    stored = store.finished(tasks, source_hash())
+    missing = [[task for task in stage if task.id not in stored] for stage in stages]
+    waiting = [task for stage in missing for task in stage]
+    if executor is None:
+        prepare_in_processes(waiting, min(workers, MAX_COMPILERS), view.compiling)
+    view.begun(*([(task.sweep, task.rounds) for task in some] for some in (tasks, waiting)))
+    with contextlib.ExitStack() as stack:
+        pool = executor or stack.enter_context(ThreadPoolExecutor(workers))
+        for stage in missing:
+            run(stage, pool, in_flight or (lambda: workers), keep)
+    stored = store.finished(tasks, source_hash())
+    return [stored[task.id] for task in tasks]
+
+
+if __name__ == "__main__":
+    for given in pickle.load(sys.stdin.buffer):
+        prepare([given], lambda done, total: None)  # noqa: ARG005
+        print("ready", flush=True)

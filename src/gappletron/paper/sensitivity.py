@@ -3,7 +3,7 @@
 A :class:`Reading` says how each open question is answered; its defaults are the answers of the main command.
 :data:`AXES` lists the other answers. The readings that are run are the base, one axis at a time around it, and the
 plane of L and T (:data:`SETTINGS`), each on several data sets that differ only in their seed. Runs that several
-readings share are run once. :func:`tally` counts, from stored runs only, in how many cells each claim holds.
+readings share are run once. :func:`count_claims` counts, from stored runs only, in how many cells each claim holds.
 """
 
 from __future__ import annotations
@@ -12,31 +12,18 @@ import dataclasses
 import functools
 import itertools
 import json
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import Any, NamedTuple
 
+from gappletron.learners.registry import named
+from gappletron.paper import templates
 from gappletron.paper.claims import CLAIMS, OURS, Claim, Verdict
-from gappletron.paper.store import Result
-from gappletron.paper.summary import Summary
-from gappletron.paper.sweeps import GAPS, PAPER, ROUNDS, Cell, Sweep, Task, tasks
-
-__all__ = [
-    "AXES",
-    "BASE",
-    "SEEDS",
-    "SETTINGS",
-    "Count",
-    "Reading",
-    "Setting",
-    "Size",
-    "Tally",
-    "needed",
-    "stored",
-    "tally",
-]
+from gappletron.paper.results import Cell, Result, Summary, Task
+from gappletron.paper.sweeps import GAPS, PAPER, ROUNDS, Sweep, list_tasks, make_stream
 
 
 @dataclass(frozen=True)
@@ -103,7 +90,7 @@ CONSTANTS = {"2 in gaplog": {"gaplog": "2"}}
 class Size(NamedTuple):
     """How much is run: the seeds of the data, the repeats, T of the base (the other T in proportion), and the cells.
 
-    >>> Size().rounds_of(Reading(rounds=30_000)), Size(rounds=1000).rounds_of(Reading(rounds=30_000))
+    >>> Size().find_rounds(Reading(rounds=30_000)), Size(rounds=1000).find_rounds(Reading(rounds=30_000))
     (30000, 300)
     """
 
@@ -112,14 +99,14 @@ class Size(NamedTuple):
     rounds: int = ROUNDS
     cells: tuple[Cell, ...] | None = None
 
-    def rounds_of(self, reading: Reading) -> int:
-        """T of a reading."""
+    def find_rounds(self, reading: Reading) -> int:
+        """Return the T of a reading."""
         return max(1, reading.rounds * self.rounds // ROUNDS)
 
-    def seeds_of(self, reading: Reading) -> tuple[int, ...]:
-        """The seeds of the data on which a reading is run.
+    def choose_seeds(self, reading: Reading) -> tuple[int, ...]:
+        """Return the seeds of the data on which a reading is run.
 
-        >>> Size().seeds_of(BASE), Size().seeds_of(Reading(rounds=300_000))
+        >>> Size().choose_seeds(BASE), Size().choose_seeds(Reading(rounds=300_000))
         ((0, 1, 2, 3, 4), (0,))
         """
         return self.seeds if reading.rounds <= LONGEST else self.seeds[:1]
@@ -150,10 +137,10 @@ class Setting(NamedTuple):
         >>> SETTINGS[0].id, SETTINGS[1].id
         ('base', 'rounds=3000')
         """
-        return _id(self.reading)
+        return _spell(self.reading)
 
 
-def _id(reading: Reading) -> str:
+def _spell(reading: Reading) -> str:
     changed = [
         f"{field.name}={getattr(reading, field.name)}"
         for field in dataclasses.fields(reading)
@@ -162,7 +149,7 @@ def _id(reading: Reading) -> str:
     return ",".join(changed) or "base"
 
 
-def _settings() -> tuple[Setting, ...]:
+def _make_settings() -> tuple[Setting, ...]:
     found = [Setting("base", "base", BASE)]
     for axis, values in AXES.items():
         found += [
@@ -177,8 +164,10 @@ def _settings() -> tuple[Setting, ...]:
     return tuple(found)
 
 
-SETTINGS: tuple[Setting, ...] = _settings()
+SETTINGS: tuple[Setting, ...] = _make_settings()
 """All readings that are run, the base first."""
+
+BASE_SETTING = SETTINGS[0]
 
 
 # ------------------------------------------------------------------------------------------------------------- the runs
@@ -192,15 +181,15 @@ class Entry(NamedTuple):
 
 
 @functools.lru_cache(maxsize=32)
-def _base_tasks(sweep: Sweep, rounds: int, repeats: int, cells: tuple[Cell, ...] | None) -> tuple[Task, ...]:
+def _list_base_tasks(sweep: Sweep, rounds: int, repeats: int, cells: tuple[Cell, ...] | None) -> tuple[Task, ...]:
     data = tuple(cell for cell in sweep.data if cells is None or cell in cells)
-    return tuple(tasks(sweep._replace(data=data), rounds, repeats))
+    return tuple(list_tasks(sweep._replace(data=data), rounds, repeats))
 
 
-def entries(reading: Reading, seed: int, size: Size = FULL_SIZE) -> list[Entry]:
-    """The runs of the paper's learners under a reading, on data with this seed.
+def list_entries(reading: Reading, seed: int, size: Size = FULL_SIZE) -> list[Entry]:
+    """Return the runs of the paper's learners under a reading, on data with this seed.
 
-    >>> theory = [entry for entry in entries(Reading(constant="2", banditron="standard"), seed=3)
+    >>> theory = [entry for entry in list_entries(Reading(constant="2", banditron="standard"), seed=3)
     ...           if entry.counts_as.sweep == "bandit" and entry.counts_as.tuning == "theory"]
     >>> theory[0].task.id
     'bandit/bandit/K=6,d=80,noise=0.0,T=100000,seed=3/gaplog,theory:L=2,paper/00'
@@ -209,20 +198,32 @@ def entries(reading: Reading, seed: int, size: Size = FULL_SIZE) -> list[Entry]:
     """
     found = []
     for sweep in PAPER_SWEEPS:
-        for base in _base_tasks(sweep, size.rounds_of(reading), size.repeats, size.cells):
-            learner, tuning = _as_read(base, reading)
-            if learner.startswith("label-efficient-perceptron") and float(learner.partition("=")[2]) < reading.least_b:
+        for base in _list_base_tasks(sweep, size.find_rounds(reading), size.repeats, size.cells):
+            if _query_scale(base.learner) < reading.least_b:
                 continue
-            stream = base.stream.replace(",seed=0", f",seed={seed}")
+            learner, changes = _read(base, reading)
+            stream = make_stream(base.cell, base.rounds, seed)
+            assert stream is not None
+            settings = ",".join(f"{key}={value}" for key, value in changes)
+            tuning = base.tuning + f":{settings}" * bool(settings)
             entrant = ",".join(part for part in (learner, tuning, base.exploration, base.optimizer) if part)
-            name = f"{base.sweep}/{base.graph}/{stream.removeprefix('synthetic:')}/{entrant}/{base.repeat:02d}"
-            counts_as = replace(base, id=f"{name} as {base.learner}", stream=stream)
-            found.append(Entry(replace(counts_as, id=name, learner=learner, tuning=tuning), counts_as))
+            name = f"{base.sweep}/{base.graph}/{stream.name.removeprefix('synthetic:')}/{entrant}/{base.repeat:02d}"
+            piece = base.pieces.learner if learner == base.learner else named(learner)
+            setup = base.pieces._replace(learner=piece, stream=stream, changes=changes)
+            counts_as = replace(base, id=f"{name} as {base.learner}", stream=stream.name)
+            task = replace(counts_as, id=name, learner=learner, tuning=tuning, setup=setup)
+            found.append(Entry(task, counts_as))
     return found
 
 
-def _as_read(task: Task, reading: Reading) -> tuple[str, str]:
-    """The learner and the tuning of the run that takes the place of a task of the main command."""
+def _query_scale(learner: str) -> float:
+    """Return the b of a label-efficient Perceptron; infinity for other learners."""
+    name, _, scale = learner.partition(":b=")
+    return float(scale) if name == "label-efficient-perceptron" else math.inf
+
+
+def _read(task: Task, reading: Reading) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return the learner that takes the place of one of the main command, and what is read otherwise in its tuning."""
     learner, changes = task.learner, {}
     theory, only_t = task.tuning == "theory", task.tuning == "only-t"
     if learner in GAPS and theory and reading.constant != "own":
@@ -240,27 +241,26 @@ def _as_read(task: Task, reading: Reading) -> tuple[str, str]:
         changes["update"] = "margin"
     if learner == "banditron-iw" and reading.banditron == "standard" and task.graph == "bandit":
         learner = "banditron"  # it has no form for other graphs
-    settings = ",".join(f"{key}={value}" for key, value in changes.items())
-    return learner, task.tuning + f":{settings}" * bool(settings)
+    return learner, tuple(changes.items())
 
 
 OWN = {"gaplog": "gaplog", "gaphin": "2", "gapsmh": "4"}
 """The constant L of each loss, in the words of the readings."""
 
 
-def needed(settings: Sequence[Setting] = SETTINGS, size: Size = FULL_SIZE) -> list[list[Task]]:
-    """The runs of all readings, each once, in stages: seed after seed, and the longest readings last.
+def list_stages(settings: Sequence[Setting] = SETTINGS, size: Size = FULL_SIZE) -> list[list[Task]]:
+    """Return the runs of all readings, each once, in stages: seed after seed, and the longest readings last.
 
     After an interruption the finished stages can be judged.
 
-    >>> [len(stage) for stage in needed(SETTINGS[:2], Size(seeds=(0, 1)))]
+    >>> [len(stage) for stage in list_stages(SETTINGS[:2], Size(seeds=(0, 1)))]
     [4968, 4968]
     """
     stages: dict[tuple[bool, int], dict[str, Task]] = {}
     for setting in settings:
-        for seed in size.seeds_of(setting.reading):
+        for seed in size.choose_seeds(setting.reading):
             stage = stages.setdefault((setting.reading.rounds > LONGEST, seed), {})
-            stage.update((entry.task.id, entry.task) for entry in entries(setting.reading, seed, size))
+            stage.update((entry.task.id, entry.task) for entry in list_entries(setting.reading, seed, size))
     return [list(stages[key].values()) for key in sorted(stages)]
 
 
@@ -287,6 +287,8 @@ class Count(NamedTuple):
 class Tally:
     """The counts of every claim under every setting: one for each seed of the data.
 
+    `words` has what a paired test over the seeds of the data says of each claim about means, under the base.
+
     >>> setting = SETTINGS[0]
     >>> some = Tally({"full-separated": {"base": (Count(9, 9), Count(8, 9))}}, 3)
     >>> some.held("full-separated", setting), round(some.share("full-separated", setting).mean, 3)
@@ -295,18 +297,21 @@ class Tally:
 
     counts: Mapping[str, Mapping[str, tuple[Count, ...]]]
     repeats: int
+    words: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, claim: str, setting: Setting) -> tuple[Count, ...]:
         """The counts of a claim under a setting; empty where it was not judged."""
         return self.counts.get(claim, {}).get(setting.id, ())
 
-    def settings(self) -> list[Setting]:
-        """The settings under which some claim was judged."""
-        return [setting for setting in SETTINGS if any(setting.id in found for found in self.counts.values())]
+    def settings(self, claim: str | None = None) -> list[Setting]:
+        """Return the settings under which a claim, or some claim, was judged."""
+        judged = self.counts.values() if claim is None else [self.counts.get(claim, {})]
+        return [setting for setting in SETTINGS if any(setting.id in found for found in judged)]
 
-    def claims(self) -> list[Claim]:
-        """The claims that were judged."""
-        return [claim for claim in PAPER_CLAIMS if claim.id in self.counts]
+    def claims(self, setting: Setting | None = None) -> list[Claim]:
+        """Return the claims that were judged, under a setting or under any."""
+        judged = [claim for claim in PAPER_CLAIMS if claim.id in self.counts]
+        return [claim for claim in judged if setting is None or self.of(claim.id, setting)]
 
     def held(self, claim: str, setting: Setting) -> float:
         """The share of the seeds with which the claim as a whole holds."""
@@ -315,7 +320,7 @@ class Tally:
 
     def share(self, claim: str, setting: Setting) -> Interval:
         """The share of cells in which the rule is true, with its interval over the seeds."""
-        return interval([count.share for count in self.of(claim, setting)])
+        return compute_interval([count.share for count in self.of(claim, setting)])
 
 
 SHARES = {claim.id: claim.share for claim in PAPER_CLAIMS}
@@ -330,12 +335,12 @@ class Interval(NamedTuple):
     seeds: int
 
 
-def interval(shares: Sequence[float]) -> Interval:
-    """The interval of some shares, one per seed; of one seed it is all of 0..1.
+def compute_interval(shares: Sequence[float]) -> Interval:
+    """Return the interval of some shares, one per seed; of one seed it is all of 0..1.
 
-    >>> interval([0.5, 0.5, 0.5])
+    >>> compute_interval([0.5, 0.5, 0.5])
     Interval(mean=0.5, low=0.5, high=0.5, seeds=3)
-    >>> interval([1.0])
+    >>> compute_interval([1.0])
     Interval(mean=1.0, low=0.0, high=1.0, seeds=1)
     """
     from scipy.special import stdtrit
@@ -347,9 +352,11 @@ def interval(shares: Sequence[float]) -> Interval:
     return Interval(mean, max(0.0, mean - half), min(1.0, mean + half), n)
 
 
-def judged(results: Mapping[str, Result], reading: Reading, seed: int, size: Size = FULL_SIZE) -> list[Verdict] | None:
-    """The verdicts under a reading on data with this seed, from runs by their id; None where a run is missing."""
-    found = entries(reading, seed, size)
+def judge_reading(
+    results: Mapping[str, Result], reading: Reading, seed: int, size: Size = FULL_SIZE
+) -> list[Verdict] | None:
+    """Return the verdicts under a reading on data with this seed, from runs by id; None where a run is missing."""
+    found = list_entries(reading, seed, size)
     if not found or any(entry.task.id not in results for entry in found):
         return None
     summary = Summary(Result(entry.counts_as, results[entry.task.id].outcome) for entry in found)
@@ -366,103 +373,166 @@ def judged(results: Mapping[str, Result], reading: Reading, seed: int, size: Siz
 STANDARD = "bandit-standard-banditron"
 
 
-def tally(results: Iterable[Result], settings: Sequence[Setting] = SETTINGS, size: Size = FULL_SIZE) -> Tally:
+def count_claims(results: Iterable[Result], settings: Sequence[Setting] = SETTINGS, size: Size = FULL_SIZE) -> Tally:
     """Count every claim under every setting and seed whose runs are all there: a function of the runs alone."""
     by_id = {result.task.id: result for result in results}
     counts: dict[str, dict[str, list[Count]]] = {}
     for setting in settings:
-        for seed in size.seeds_of(setting.reading):
-            for verdict in judged(by_id, setting.reading, seed, size) or ():
+        for seed in size.choose_seeds(setting.reading):
+            for verdict in judge_reading(by_id, setting.reading, seed, size) or ():
                 found = counts.setdefault(verdict.claim.id, {}).setdefault(setting.id, [])
-                found.append(Count(sum(check.holds for check in verdict.checks), len(verdict.checks)))
-    return Tally(
-        {claim: {name: tuple(some) for name, some in found.items()} for claim, found in counts.items()}, size.repeats
-    )
+                found.append(Count(verdict.true_checks, len(verdict.checks)))
+    frozen = {claim: {name: tuple(some) for name, some in found.items()} for claim, found in counts.items()}
+    return Tally(frozen, size.repeats, judge_over_seeds(by_id, size))
 
 
-def told_over_seeds(results: Iterable[Result], size: Size = FULL_SIZE) -> dict[str, str]:
-    """What a paired test over the seeds of the data says of each claim about means, under the base."""
-    by_id = {result.task.id: result for result in results}
-    found = [entry for seed in size.seeds for entry in entries(BASE, seed, size) if entry.task.id in by_id]
-    if len(found) < len(size.seeds) * len(entries(BASE, size.seeds[0], size)) or len(size.seeds) < 2:
+def judge_over_seeds(results: Mapping[str, Result], size: Size = FULL_SIZE) -> dict[str, str]:
+    """Return what a paired test over the seeds of the data says of each claim about means, under the base."""
+    found = [entry for seed in size.seeds for entry in list_entries(BASE, seed, size)]
+    if len(size.seeds) < 2 or any(entry.task.id not in results for entry in found):
         return {}
-    summary = Summary(Result(entry.counts_as, by_id[entry.task.id].outcome) for entry in found)
+    summary = Summary(Result(entry.counts_as, results[entry.task.id].outcome) for entry in found)
     verdicts = [Verdict(claim, checks) for claim in PAPER_CLAIMS if (checks := tuple(claim.test(summary)))]
-    return {verdict.claim.id: verdict.told for verdict in verdicts if verdict.told is not None}
+    return {verdict.claim.id: word for verdict in verdicts if (word := verdict.word) is not None}
 
 
 # -------------------------------------------------------------------------------------------------------- what it shows
 
 
-def best(found: Tally) -> Setting:
-    """The setting under which most claims hold, on average over the seeds; of several that with the larger shares.
+def find_best(found: Tally) -> Setting:
+    """Return the setting under which most claims hold on average; of several that with the larger shares.
 
     Settings that were run on fewer seeds than the base are left out: the largest of noisier averages is larger.
     """
-    return max(_on_all_seeds(found), key=lambda setting: (held_claims(found, setting), mean_share(found, setting)))
+    return max(_choose_complete(found), key=lambda setting: (count_held(found, setting), average_share(found, setting)))
 
 
-def best_by_share(found: Tally) -> Setting:
-    """The setting with the largest share of cells, averaged over the claims: a near miss counts almost as a hit."""
-    return max(_on_all_seeds(found), key=lambda setting: mean_share(found, setting))
+def find_best_by_share(found: Tally) -> Setting:
+    """Return the setting with the largest mean share of cells: a near miss counts almost as a hit."""
+    return max(_choose_complete(found), key=lambda setting: average_share(found, setting))
 
 
-def _on_all_seeds(found: Tally) -> list[Setting]:
+def _choose_complete(found: Tally) -> list[Setting]:
     def seeds(setting: Setting) -> int:
         return max(len(found.of(claim.id, setting)) for claim in found.claims())
 
-    return [setting for setting in found.settings() if seeds(setting) == seeds(SETTINGS[0])]
+    return [setting for setting in found.settings() if seeds(setting) == seeds(BASE_SETTING)]
 
 
-def held_claims(found: Tally, setting: Setting) -> float:
-    """The number of claims that hold under a setting, averaged over the seeds."""
-    return sum(found.held(claim.id, setting) for claim in found.claims() if found.of(claim.id, setting))
+def count_held(found: Tally, setting: Setting) -> float:
+    """Return the number of claims that hold under a setting, averaged over the seeds."""
+    return sum(found.held(claim.id, setting) for claim in found.claims(setting))
 
 
-def mean_share(found: Tally, setting: Setting) -> float:
-    """The share of cells in which a rule is true, averaged over the claims and the seeds."""
-    return statistics.fmean(
-        found.share(claim.id, setting).mean for claim in found.claims() if found.of(claim.id, setting)
-    )
+def average_share(found: Tally, setting: Setting) -> float:
+    """Return the share of cells in which a rule is true, averaged over the claims and the seeds."""
+    return statistics.fmean(found.share(claim.id, setting).mean for claim in found.claims(setting))
 
 
-def robust(found: Tally, claim: str) -> bool | None:
+def find_robustness(found: Tally, claim: str) -> bool | None:
     """Whether a claim holds under every setting and seed (True), under none (False), or only under some (None)."""
-    held = {found.held(claim, setting) for setting in found.settings() if found.of(claim, setting)}
+    held = {found.held(claim, setting) for setting in found.settings(claim)}
     return True if held == {1.0} else False if held == {0.0} else None
 
 
 SHOWN_FLIPS = 3
 
 
-def flips(found: Tally, claim: str) -> str:
-    """One sentence: the verdict at the base, and which readings change it, single axes before pairs.
+def describe_flips(found: Tally, claim: str) -> str:
+    """Return one sentence: the verdict at the base, and which readings change it, single axes before pairs.
 
     >>> some = Tally({"full-separated": {"base": (Count(9, 9),), "rounds=3000": (Count(0, 9),)}}, 3)
-    >>> flips(some, "full-separated")
+    >>> describe_flips(some, "full-separated")
     'Holds at the base; does not hold with T = 3,000.'
     """
-    base = SETTINGS[0]
-    held = found.held(claim, base)
-    seeds = len(found.of(claim, base))
-    if 0.0 < held < 1.0:
-        first = f"Depends on the data: holds at the base with {round(held * seeds)} of {seeds} seeds"
-    else:
-        first = f"{'Holds' if held else 'Does not hold'} at the base"
+    held = found.held(claim, BASE_SETTING)
     # More than half of the seeds must agree that it is otherwise.
-    changed = [
-        setting
-        for setting in found.settings()
-        if found.of(claim, setting) and (found.held(claim, setting) > 0.5) != (held > 0.5)
-    ]
-    single = [setting for setting in changed if setting.axis != "plane"]
-    shown = (single or changed)[:SHOWN_FLIPS]
-    if not shown:
-        return f"{first}; no reading changes that" + " on most seeds of the data" * (robust(found, claim) is None) + "."
-    more = len(changed) - len(shown)
-    rest = f", and with {more} more reading{'s' * (more > 1)}" if more else ""
-    word = "does not hold" if held > 0.5 else "holds"
-    return f"{first}; {word} with {'; with '.join(setting.label for setting in shown)}{rest}."
+    changed = [setting for setting in found.settings(claim) if (found.held(claim, setting) > 0.5) != (held > 0.5)]
+    shown = ([setting for setting in changed if setting.axis != "plane"] or changed)[:SHOWN_FLIPS]
+    text = templates.render(
+        "flips.jinja",
+        held=held,
+        seeds=len(found.of(claim, BASE_SETTING)),
+        shown=[setting.label for setting in shown],
+        more=len(changed) - len(shown),
+        robust=find_robustness(found, claim),
+    )
+    return " ".join(text.split())
+
+
+# --------------------------------------------------------------------------------------------------- for the report
+
+
+class Dependence(NamedTuple):
+    """A claim in the sensitivity run: the shares of cells at the base and under the best reading, and what flips it.
+
+    `held` is the share of the seeds with which it holds under the best reading, `word` what a test over the seeds says.
+    """
+
+    claim: Claim
+    base: Interval
+    best: Interval | None
+    held: float | None
+    robust: bool | None
+    sentence: str
+    word: str | None
+
+
+class Study(NamedTuple):
+    """What a sensitivity run says.
+
+    `most` is the reading under which most claims hold, and `held` their number there, averaged over the seeds of the
+    data, as `base` at the base; `by_share` is the reading with the largest share of cells. `by_claim` has what is said
+    of each claim.
+    """
+
+    most: str
+    by_share: str
+    held: float
+    base: float
+    settings: int
+    seeds: int
+    by_claim: dict[str, Dependence]
+
+    @property
+    def robust(self) -> tuple[int, int]:
+        """The number of claims that hold under every reading, and of those that hold under none."""
+        found = [one.robust for one in self.by_claim.values()]
+        return found.count(True), found.count(False)
+
+
+def summarise(found: Tally | None) -> Study | None:
+    """Return what a sensitivity run says; None without one, or where it judged nothing."""
+    if found is None or not found.claims():
+        return None
+    most = find_best(found)
+    by_claim = {
+        claim.id: Dependence(
+            claim,
+            found.share(claim.id, BASE_SETTING),
+            found.share(claim.id, most) if found.of(claim.id, most) else None,
+            found.held(claim.id, most) if found.of(claim.id, most) else None,
+            find_robustness(found, claim.id),
+            describe_flips(found, claim.id),
+            found.words.get(claim.id),
+        )
+        for claim in found.claims()
+    }
+    return Study(
+        most.label,
+        find_best_by_share(found).label,
+        count_held(found, most),
+        count_held(found, BASE_SETTING),
+        len(found.settings()),
+        len(SEEDS),
+        by_claim,
+    )
+
+
+def read_stored() -> Tally | None:
+    """Return the counts of the sensitivity run that comes with the package; None without one."""
+    file = resources.files(__package__).joinpath(FILE)
+    return from_json(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
 # --------------------------------------------------------------------------------------------------------- as a file
@@ -470,38 +540,26 @@ def flips(found: Tally, claim: str) -> str:
 FILE = "sensitivity.json"
 
 
-def to_json(found: Tally, words: Mapping[str, str], size: Size = FULL_SIZE) -> str:
-    """The counts as text: for each claim and setting a pair [true, cells] for each seed.
+def to_json(found: Tally, size: Size = FULL_SIZE) -> str:
+    """Return the counts as text: for each claim and setting a pair [true, cells] for each seed.
 
-    >>> some = Tally({"full-separated": {"base": (Count(9, 9),)}}, 3)
-    >>> from_json(to_json(some, {"full-separated": "holds"})) == (some, {"full-separated": "holds"})
+    >>> some = Tally({"full-separated": {"base": (Count(9, 9),)}}, 3, {"full-separated": "holds"})
+    >>> from_json(to_json(some)) == some
     True
     """
-    content = {
-        "rounds": size.rounds,
-        "repeats": found.repeats,
-        "seeds": list(size.seeds),
-        "over seeds": dict(words),
-    }
-    head = json.dumps(content, ensure_ascii=False)[1:-1]
+    content = {"rounds": size.rounds, "repeats": found.repeats, "seeds": size.seeds, "over seeds": dict(found.words)}
     rows = ",\n".join(
         f"{json.dumps(claim)}: {json.dumps(settings, separators=(',', ':'))}"
         for claim, settings in found.counts.items()
     )
-    return f'{{{head}, "counts": {{\n{rows}\n}}}}\n'
+    return f'{{{json.dumps(content, ensure_ascii=False)[1:-1]}, "counts": {{\n{rows}\n}}}}\n'
 
 
-def from_json(text: str) -> tuple[Tally, dict[str, str]]:
-    """The counts, and the words over the seeds of the data, of :func:`to_json`."""
+def from_json(text: str) -> Tally:
+    """Return the counts of :func:`to_json`."""
     content = json.loads(text)
     counts = {
         claim: {name: tuple(Count(*pair) for pair in some) for name, some in settings.items()}
         for claim, settings in content["counts"].items()
     }
-    return Tally(counts, content["repeats"]), content["over seeds"]
-
-
-def stored() -> tuple[Tally, dict[str, str]] | None:
-    """The counts that come with the package, from a run of ``gappletron reproduce --sensitivity``; None without it."""
-    file = resources.files(__package__).joinpath(FILE)
-    return from_json(file.read_text(encoding="utf-8")) if file.is_file() else None
+    return Tally(counts, content["repeats"], content["over seeds"])

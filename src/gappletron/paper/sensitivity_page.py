@@ -1,35 +1,38 @@
-"""``sensitivity.html`` and its heat map: what each verdict depends on, from the counts of the sensitivity run only."""
+"""Runs the paper under every reading, and writes ``sensitivity.html`` with its heat map."""
 
 from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Mapping, Sequence
-from importlib import resources
+from collections.abc import Callable
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gappletron.base import files
-from gappletron.paper.claims import Claim
-from gappletron.paper.drawing import DPI, our_settings
+from gappletron.base.progress import View
+from gappletron.paper import templates
+from gappletron.paper.figures.drawing import DPI, our_settings
+from gappletron.paper.runner import complete
 from gappletron.paper.sensitivity import (
-    SEEDS,
+    BASE_SETTING,
+    FILE,
     SETTINGS,
     Interval,
+    Size,
     Tally,
-    best,
-    best_by_share,
-    flips,
-    held_claims,
-    interval,
-    mean_share,
-    robust,
+    average_share,
+    compute_interval,
+    count_claims,
+    count_held,
+    list_stages,
+    summarise,
+    to_json,
 )
+from gappletron.paper.store import Store
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
-
-__all__ = ["heat_map", "render", "write_page"]
 
 QUESTIONS = {
     "rounds": "T",
@@ -44,10 +47,10 @@ QUESTIONS = {
 """The axes, as columns of the page."""
 
 
-def heat_map(found: Tally) -> Picture:
-    """Claims by settings: the colour is the share of cells in which the rule is true, a dot marks that the claim holds.
+def draw_heat_map(found: Tally) -> Picture:
+    """Draw claims by settings: the colour is the share of cells in which the rule is true.
 
-    "Holds" is with more than half of the seeds of the data.
+    A dot marks that the claim holds, which is with more than half of the seeds of the data.
     """
     from matplotlib.figure import Figure as Picture
 
@@ -84,105 +87,68 @@ def heat_map(found: Tally) -> Picture:
     return picture
 
 
-class Row(NamedTuple):
-    """A claim on the page: its intervals at the base and along each axis, and the sentence about what flips it."""
-
-    claim: Claim
-    base: Interval
-    axes: Mapping[str, Interval | None]
-    best: Interval | None
-    sentence: str
-    robust: bool | None
-    word: str | None
-
-
-def rows(found: Tally, words: Mapping[str, str]) -> list[Row]:
-    """One row per claim. Along an axis the shares of its settings, the base included, are averaged for each seed."""
-    most = best(found)
-    return [
-        Row(
-            claim,
-            found.share(claim.id, SETTINGS[0]),
-            {axis: _along(found, claim.id, axis) for axis in QUESTIONS},
-            found.share(claim.id, most) if found.of(claim.id, most) else None,
-            flips(found, claim.id),
-            robust(found, claim.id),
-            words.get(claim.id),
-        )
-        for claim in found.claims()
-    ]
-
-
-def _along(found: Tally, claim: str, axis: str) -> Interval | None:
-    """The mean share along an axis, with its interval over those seeds that all settings of the axis have."""
-    counts = [
-        found.of(claim, setting)
-        for setting in (SETTINGS[0], *(one for one in SETTINGS if one.axis == axis))
-        if found.of(claim, setting)
-    ]
+def _average_along(found: Tally, claim: str, axis: str) -> Interval | None:
+    """Return the mean share along an axis, with its interval over those seeds that all settings of the axis have."""
+    counts = [found.of(claim, setting) for setting in found.settings(claim) if setting.axis in ("base", axis)]
     if len(counts) < 2:
         return None
     # Settings with fewer seeds, those with the most rounds, are left out where others have more.
     seeds = max(map(len, counts))
     complete = [some for some in counts if len(some) == seeds]
-    return interval([sum(some[place].share for some in complete) / len(complete) for place in range(seeds)])
+    return compute_interval([sum(some[place].share for some in complete) / len(complete) for place in range(seeds)])
 
 
-def render(found: Tally, words: Mapping[str, str], picture: bytes) -> str:
-    """The HTML page, with the heat map as PNG."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters.update(interval=_shown)
-    template = environment.from_string(
-        resources.files(__package__).joinpath("sensitivity.html.jinja").read_text(encoding="utf-8")
-    )
-    most, settings = best(found), found.settings()
-    claims = found.claims()
-    return template.render(
-        rows=rows(found, words),
+def render(found: Tally, picture: bytes) -> str:
+    """Return the HTML page, with the heat map as PNG."""
+    return templates.render(
+        "sensitivity.html.jinja",
+        study=summarise(found),
         questions=QUESTIONS,
+        axes={
+            claim.id: {axis: _average_along(found, claim.id, axis) for axis in QUESTIONS} for claim in found.claims()
+        },
         picture="data:image/png;base64," + base64.b64encode(picture).decode(),
-        best=most,
-        held_best=held_claims(found, most),
-        held_base=held_claims(found, SETTINGS[0]),
-        held_by_seed=_held_by_seed(found, claims),
-        claims=len(claims),
-        settings=[(setting, held_claims(found, setting), mean_share(found, setting)) for setting in settings],
-        by_share=best_by_share(found),
-        seeds=max(len(found.of(claim.id, SETTINGS[0])) for claim in claims),
-        all_seeds=len(SEEDS),
+        held_by_seed=_count_by_seed(found),
+        settings=[(some, count_held(found, some), average_share(found, some)) for some in found.settings()],
+        seeds=max(len(found.of(claim.id, BASE_SETTING)) for claim in found.claims()),
         repeats=found.repeats,
     )
 
 
-def _held_by_seed(found: Tally, claims: Sequence[Claim]) -> list[int]:
-    """The number of claims that hold at the base, for each seed of the data."""
-    counts = [(claim.share, found.of(claim.id, SETTINGS[0])) for claim in claims]
+def _count_by_seed(found: Tally) -> list[int]:
+    """Return the number of claims that hold at the base, for each seed of the data."""
+    counts = [(claim.share, found.of(claim.id, BASE_SETTING)) for claim in found.claims()]
     return [
         sum(least <= some[place].share <= most for (least, most), some in counts)
         for place in range(min(len(some) for _, some in counts))
     ]
 
 
-def _shown(found: Interval | None) -> str:
-    """A share with its interval, in percent.
-
-    >>> from gappletron.paper.sensitivity import Interval
-    >>> _shown(Interval(0.5, 0.4, 0.6, 5)), _shown(Interval(0.5, 0.0, 1.0, 1)), _shown(None)
-    ('50% (40–60)', '50%', '–')
-    """
-    if found is None:
-        return "–"
-    return f"{found.mean:.0%}" + f" ({100 * found.low:.0f}–{100 * found.high:.0f})" * (found.seeds > 1)
-
-
-def write_page(found: Tally, words: Mapping[str, str], folder: str | os.PathLike[str]) -> None:
+def write_page(found: Tally, folder: str | os.PathLike[str]) -> None:
     """Write ``sensitivity.html`` and ``sensitivity.png`` to a folder."""
     with our_settings():
-        files.save_figure(heat_map(found), Path(folder) / "sensitivity.png", dpi=DPI)
-    page = render(found, words, (Path(folder) / "sensitivity.png").read_bytes())
+        files.save_figure(draw_heat_map(found), Path(folder) / "sensitivity.png", dpi=DPI)
+    page = render(found, (Path(folder) / "sensitivity.png").read_bytes())
     with files.replacing(Path(folder) / "sensitivity.html") as file:
         file.write(page.encode())
+
+
+def carry_out_sensitivity(
+    out: str | os.PathLike[str],
+    size: Size,
+    *,
+    jobs: int | None = None,
+    executor: Executor | None = None,
+    in_flight: Callable[[], int] | None = None,
+    view: View | None = None,
+) -> Tally:
+    """Run the paper's experiments under every reading, and write ``sensitivity.json``, ``.html`` and ``.png``."""
+    view = view or View()
+    with Store(out) as store:
+        results = complete(store, list_stages(SETTINGS, size), jobs, executor, in_flight, view)
+        view.drawing("sensitivity")
+        found = count_claims(results, SETTINGS, size)
+        with files.replacing(Path(out) / FILE) as file:
+            file.write(to_json(found, size).encode())
+        write_page(found, out)
+    return found

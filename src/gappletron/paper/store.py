@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import dataclasses
 import hashlib
 import io
 import json
@@ -20,99 +19,32 @@ import os
 import sqlite3
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from gappletron.base import files
 from gappletron.base.errors import UserError
 from gappletron.base.text import shorten
-from gappletron.learners.learner import Learner
-from gappletron.paper.sweeps import Task
-
-__all__ = ["Outcome", "Result", "Store", "read_results", "write_table"]
+from gappletron.paper.results import Outcome, Result, Task
 
 FILE = "results.sqlite"
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of a run: totals, mistakes at some rounds, and the version, machine and time that it was run with.
-
-    `parameters` is the learner with all its numbers, as JSON. `comparator_loss` is sum l_t(U) of the best U found in
-    the ball of the optimizer, at most `comparator_gap` above the minimum; None where it was not computed.
-
-    >>> from gappletron.paper.runner import execute
-    >>> from gappletron.paper.sweeps import selected
-    >>> outcome = execute(selected(["full"], rounds=100)[0])
-    >>> outcome.error_rate == outcome.mistakes / 100, outcome.labels_seen, outcome.comparator_loss
-    (True, 100, None)
-    """
-
-    parameters: str
-    max_norm: float
-    mistakes: int
-    labels_seen: int
-    explored: int
-    blind_rounds: int
-    error_rate: float
-    rate_sum: float
-    loss_sum: float | None
-    comparator_loss: float | None
-    comparator_gap: float | None
-    curve: str
-    version: str
-    sources: str
-    machine: str
-    seconds: float
-    finished_at: str
-
-
-@dataclass(frozen=True)
-class Result:
-    """A task and its outcome: one row of the table.
-
-    >>> result = Result(Task("a/b/c/d/00", "a", "bandit", "", "perceptron", "", "", 3, 40, 0.0, 10, "s", 0, 0),
-    ...                 Outcome("{}", 1.0, 4, 6, 4, 10, 0.4, 0.0, None, None, None, "[[5, 10], [3, 4]]",
-    ...                         "", "", "", 0.1, ""))
-    >>> result.curve
-    [(5, 3), (10, 4)]
-    """
-
-    task: Task
-    outcome: Outcome
-
-    @property
-    def learner(self) -> Learner:
-        """The learner with all the numbers that it played with, from the stored `parameters`.
-
-        >>> from gappletron.paper.runner import execute
-        >>> from gappletron.paper.sweeps import selected
-        >>> task = selected(["full"], rounds=100)[0]
-        >>> Result(task, execute(task)).learner
-        Gappletron(loss=Hinge(kappa=0.5), optimizer=AdaptiveOGD(scale=1.0), exploration=Paper(gamma=1.0))
-        """
-        import gappletron.learners.registry  # noqa: F401 - makes their classes known
-        from gappletron.kernel.spelling import decode_piece, from_json
-
-        return decode_piece(from_json(json.loads(self.outcome.parameters)))
-
-    @property
-    def curve(self) -> list[tuple[int, int]]:
-        """Pairs of a round and the number of mistakes up to it, at the rounds that are stored."""
-        rounds, mistakes = json.loads(self.outcome.curve)
-        return list(zip(rounds, mistakes, strict=True))
-
-
-TASK_COLUMNS = tuple(field.name for field in fields(Task))
+_KINDS = {field.name: str(field.type) for kind in (Task, Outcome) for field in fields(kind) if field.name != "setup"}
+COLUMNS = tuple(_KINDS)
 OUTCOME_COLUMNS = tuple(field.name for field in fields(Outcome))
-COLUMNS = TASK_COLUMNS + OUTCOME_COLUMNS
 NOT_IN_TABLES = ("curve",)
-_KINDS = {field.name: str(field.type) for kind in (Task, Outcome) for field in fields(kind)}
-_TYPES = {"int": "INTEGER NOT NULL", "float": "REAL NOT NULL", "float | None": "REAL", "str": "TEXT NOT NULL"}
+_TYPES: dict[str, tuple[str, tuple[type, ...], str]] = {
+    "int": ("INTEGER NOT NULL", (int,), "int64"),
+    "float": ("REAL NOT NULL", (float,), "float64"),
+    "float | None": ("REAL", (float, type(None)), "float64"),
+    "str": ("TEXT NOT NULL", (str,), "string"),
+}
+"""The type of a column in SQLite, in Python and in Parquet, by the annotation of the field."""
 _TABLE = (
     "CREATE TABLE runs ("
-    + ", ".join(f"{name} {_TYPES[_KINDS[name]]}" for name in COLUMNS)
+    + ", ".join(f"{name} {_TYPES[_KINDS[name]][0]}" for name in COLUMNS)
     + ", checksum TEXT NOT NULL, PRIMARY KEY (id))"
 )
 _SCHEMA = {("table", "runs", _TABLE), ("index", "sqlite_autoindex_runs_1", None)}
@@ -134,15 +66,14 @@ class Store:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.path = Path(folder) / FILE
-        self._lock = _locked(Path(folder))
+        self._stored: dict[str, Result] | None = None
+        self._lock = _lock(Path(folder))
         with contextlib.ExitStack() as undo:
             undo.callback(_unlock, self._lock)
-            try:
-                self._connection = _connected(self.path)
+            with self._explained(_unusable):
+                self._connection = _connect(self.path)
                 undo.callback(self._connection.close)
                 self._prepare()
-            except ERRORS as error:
-                raise _unusable(self.path, error) from error
             undo.pop_all()
 
     def _prepare(self) -> None:
@@ -162,50 +93,58 @@ class Store:
         _unlock(self._lock)
 
     def remove_damaged(self) -> list[str]:
-        """Remove the rows that are not as they were written, or that no run can have given; their ids."""
-        try:
-            damaged = [(number, row) for number, row, result in _rows(self._connection) if result is None]
+        """Remove the rows that are not as they were written, or that no run can have given; return their ids."""
+        with self._explained(_unusable):
+            rows = list(_rows(self._connection))
+            damaged = [(number, row) for number, row, result in rows if result is None]
             if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
                 self._connection.execute("REINDEX")  # rows are found by a scan, but replaced through the index
             with self._connection:
                 self._connection.executemany("DELETE FROM runs WHERE rowid = ?", [(number,) for number, _ in damaged])
-        except ERRORS as error:
-            raise _unusable(self.path, error) from error
+        self._stored = {result.task.id: result for _, _, result in rows if result is not None}
         return [str(row[0]) for _, row in damaged]
 
     def finished(self, tasks: Iterable[Task], sources: str) -> dict[str, Result]:
-        """The stored results of these tasks, by id: those with the same parameters and the same sources."""
-        try:
-            stored = {result.task.id: result for _, _, result in _rows(self._connection) if result is not None}
-        except ERRORS as error:
-            raise _unusable(self.path, error) from error
+        """Return the stored results of these tasks, by id: those with the same parameters and the same sources.
+
+        The rows are read once; later runs are known from :meth:`add`.
+        """
+        if self._stored is None:
+            with self._explained(_unusable):
+                found = [result for _, _, result in _rows(self._connection) if result is not None]
+            self._stored = {result.task.id: result for result in found}
+        stored = self._stored
         return {
-            task.id: stored[task.id]
+            task.id: Result(task, stored[task.id].outcome)
             for task in tasks
             if task.id in stored and stored[task.id].task == task and stored[task.id].outcome.sources == sources
         }
 
     def add(self, result: Result) -> None:
         """Store a finished run in a transaction of its own; it replaces an older run with the same id."""
-        values = (*dataclasses.astuple(result.task), *dataclasses.astuple(result.outcome))
+        values = _values(result)
         if not _is_sound(values):
             raise UserError(
                 f"the run {result.task.id!r} gave a number that is not finite, or a value of another type than its "
                 "column: it cannot be stored"
             )
         row = (*values, _checksum(values))
+        with self._explained(_unwritable), self._connection:
+            self._connection.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(row))})", row)
+        if self._stored is not None:
+            self._stored[result.task.id] = result
+
+    @contextlib.contextmanager
+    def _explained(self, explain: Callable[[Path, Exception], UserError]) -> Iterator[None]:
+        """Raise what SQLite says in the block as one sentence."""
         try:
-            with self._connection:
-                self._connection.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(row))})", row)
+            yield
         except ERRORS as error:
-            raise UserError(
-                f"cannot write {str(self.path)!r} ({_told(error)}): fix that and start again; the runs stored so far "
-                "are kept"
-            ) from error
+            raise explain(self.path, error) from error
 
 
-def _connected(path: Path, mode: str = "mode=rwc") -> sqlite3.Connection:
-    """A connection that does not run what the file may define, and reads no row without end."""
+def _connect(path: Path, mode: str = "mode=rwc") -> sqlite3.Connection:
+    """Return a connection that does not run what the file may define, and reads no row without end."""
     if path.exists() and not path.is_file():
         raise UserError(f"{str(path)!r} is not a file: move it away or choose another folder")
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=30.0)
@@ -216,8 +155,8 @@ def _connected(path: Path, mode: str = "mode=rwc") -> sqlite3.Connection:
     return connection
 
 
-def _locked(folder: Path) -> int | None:
-    """A lock on the folder that is released when the process ends; None where the system has no such locks."""
+def _lock(folder: Path) -> int | None:
+    """Return a lock on the folder, released when the process ends; None where the system has no such locks."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -253,12 +192,18 @@ def _unlock(lock: int | None) -> None:
 
 def _unusable(path: Path, error: Exception | str) -> UserError:
     return UserError(
-        f"{str(path)!r} cannot be used as a file of results ({_told(error)}): move it away or choose another folder"
+        f"{str(path)!r} cannot be used as a file of results ({_describe(error)}): move it away or choose another folder"
     )
 
 
-def _told(error: Exception | str) -> str:
-    """What SQLite says, which may repeat bytes of the file."""
+def _unwritable(path: Path, error: Exception) -> UserError:
+    return UserError(
+        f"cannot write {str(path)!r} ({_describe(error)}): fix that and start again; the runs stored so far are kept"
+    )
+
+
+def _describe(error: Exception | str) -> str:
+    """Return what SQLite says, which may repeat bytes of the file."""
     if isinstance(error, UnicodeDecodeError):
         return "it is damaged"
     return shorten("".join(letter if letter.isprintable() else "?" for letter in str(error)), 200)
@@ -266,11 +211,12 @@ def _told(error: Exception | str) -> str:
 
 def _check_structure(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a file with other tables, views or triggers than the table of this module, or with damaged pages."""
-    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > len(_SCHEMA):
-        raise _foreign(path)
-    found = set(connection.execute("SELECT type, name, sql FROM sqlite_master"))
+    found = set(connection.execute(f"SELECT type, name, sql FROM sqlite_master LIMIT {len(_SCHEMA) + 1}"))
     if not {(kind, name) for kind, name, _ in found} <= {(kind, name) for kind, name, _ in _SCHEMA}:
-        raise _foreign(path)
+        raise UserError(
+            f"{str(path)!r} holds tables, views or triggers that gappletron does not write: move it away or choose "
+            "another folder"
+        )
     if found != _SCHEMA:
         raise UserError(
             f"{str(path)!r} was written by another program or by another version of gappletron, with other columns: "
@@ -282,16 +228,18 @@ def _check_structure(connection: sqlite3.Connection, path: Path) -> None:
             raise _unusable(path, "damaged pages")
 
 
-def _foreign(path: Path) -> UserError:
-    return UserError(
-        f"{str(path)!r} holds tables, views or triggers that gappletron does not write: move it away or choose another "
-        "folder"
+def _values(result: Result) -> tuple[Any, ...]:
+    """Return the values of a row, in the order of the columns."""
+    cut = len(COLUMNS) - len(OUTCOME_COLUMNS)
+    return (
+        *(getattr(result.task, name) for name in COLUMNS[:cut]),
+        *(getattr(result.outcome, name) for name in OUTCOME_COLUMNS),
     )
 
 
 def _rows(connection: sqlite3.Connection) -> Iterator[tuple[int, tuple[Any, ...], Result | None]]:
-    """The number of each row, its values, and the result; None where it is damaged or not one of a run."""
-    cut = len(TASK_COLUMNS)
+    """Yield the number of each row, its values, and the result; None where it is damaged or not one of a run."""
+    cut = len(COLUMNS) - len(OUTCOME_COLUMNS)
     # By a scan of the table: an index that is damaged would hide rows.
     found = connection.execute(
         f"SELECT rowid, {', '.join(COLUMNS)}, checksum FROM runs NOT INDEXED LIMIT {MOST_RUNS + 1}"
@@ -305,7 +253,10 @@ def _rows(connection: sqlite3.Connection) -> Iterator[tuple[int, tuple[Any, ...]
 
 
 def _checksum(values: tuple[Any, ...]) -> str:
-    """Of the values of a row, with their types; floats by their bits, but for the sign of zero, which SQLite drops."""
+    """Return the checksum of the values of a row with their types.
+
+    Floats count by their bits, but for the sign of zero, which SQLite drops.
+    """
     digest = hashlib.blake2b(digest_size=16)
     for value in values:
         content = struct.pack("<d", value + 0.0) if isinstance(value, float) else str(value).encode()
@@ -315,14 +266,8 @@ def _checksum(values: tuple[Any, ...]) -> str:
 
 def _is_sound(values: tuple[Any, ...]) -> bool:
     """Whether the values of a row have the types of their columns, and numbers are finite."""
-    kinds: dict[str, tuple[type, ...]] = {
-        "int": (int,),
-        "float": (float,),
-        "float | None": (float, type(None)),
-        "str": (str,),
-    }
     row = dict(zip(COLUMNS, values, strict=True))
-    if any(type(value) not in kinds[_KINDS[name]] for name, value in row.items()):
+    if any(type(value) not in _TYPES[_KINDS[name]][1] for name, value in row.items()):
         return False
     if any(isinstance(value, float) and not math.isfinite(value) for value in values):
         return False
@@ -340,7 +285,7 @@ def _is_sound(values: tuple[Any, ...]) -> bool:
 
 
 def read_results(folder: str | os.PathLike[str]) -> list[Result]:
-    """All runs stored in a folder, sorted by id. Another process may write to the folder at the same time.
+    """Return all runs stored in a folder, sorted by id. Another process may write to the folder at the same time.
 
     A file with a damaged row is refused: :func:`reproduce` runs it again.
 
@@ -355,12 +300,12 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
     # In a folder without write permission SQLite cannot create its log, so the file is read as immutable.
     for mode in ("mode=ro", "mode=ro&immutable=1"):
         try:
-            with contextlib.closing(_connected(path, mode)) as connection:
+            with contextlib.closing(_connect(path, mode)) as connection:
                 _check_structure(connection, path)
                 results = [result for _, _, result in _rows(connection)]
                 break
         except ERRORS as error:
-            reason = _told(error)
+            reason = _describe(error)
     else:
         raise _unusable(path, reason)
     good = [result for result in results if result is not None]
@@ -372,19 +317,9 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
     return sorted(good, key=lambda result: result.task.id)
 
 
-def table(results: Iterable[Result]) -> tuple[list[str], list[list[Any]]]:
-    """The columns of the tables, and one row per run."""
-    places = [place for place, name in enumerate(COLUMNS) if name not in NOT_IN_TABLES]
-    rows = []
-    for result in results:
-        values = (*dataclasses.astuple(result.task), *dataclasses.astuple(result.outcome))
-        rows.append([values[place] for place in places])
-    return [COLUMNS[place] for place in places], rows
-
-
 def table_kind(path: str | os.PathLike[str]) -> Callable[[list[str], list[list[Any]]], bytes]:
-    """The function that writes a table in the format that the file's name ends with."""
-    kinds = {".csv": _csv, ".parquet": _parquet}
+    """Return the function that writes a table in the format that the file's name ends with."""
+    kinds = {".csv": _write_csv, ".parquet": _write_parquet}
     kind = Path(path).suffix.lower()
     if kind not in kinds:
         raise UserError(f"cannot write a table to {os.fspath(path)!r}: use a name that ends in .csv or .parquet")
@@ -393,12 +328,15 @@ def table_kind(path: str | os.PathLike[str]) -> Callable[[list[str], list[list[A
 
 def write_table(results: Iterable[Result], path: str | os.PathLike[str]) -> None:
     """Write the runs as CSV or Parquet, as the file's name ends; an existing file is replaced in one step."""
-    content = table_kind(path)(*table(results))
+    columns = [name for name in COLUMNS if name not in NOT_IN_TABLES]
+    places = [COLUMNS.index(name) for name in columns]
+    rows = [[values[place] for place in places] for values in map(_values, results)]
+    content = table_kind(path)(columns, rows)
     with files.replacing(path) as file:
         file.write(content)
 
 
-def _csv(columns: list[str], rows: list[list[Any]]) -> bytes:
+def _write_csv(columns: list[str], rows: list[list[Any]]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -406,12 +344,11 @@ def _csv(columns: list[str], rows: list[list[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _parquet(columns: list[str], rows: list[list[Any]]) -> bytes:
+def _write_parquet(columns: list[str], rows: list[list[Any]]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kinds = {"int": pa.int64(), "float": pa.float64(), "float | None": pa.float64(), "str": pa.string()}
-    schema = pa.schema([(name, kinds[_KINDS[name]]) for name in columns])
+    schema = pa.schema([(name, _TYPES[_KINDS[name]][2]) for name in columns])
     by_column = {name: [row[place] for row in rows] for place, name in enumerate(columns)}
     sink = io.BytesIO()
     pq.write_table(pa.table(by_column, schema=schema), sink)

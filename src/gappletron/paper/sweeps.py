@@ -1,111 +1,59 @@
 """All experiments as data: which learners play which streams on which graph, and how often.
 
-A :class:`Sweep` is a grid of runs; :func:`tasks` lists them. Each is a :class:`Task` of plain values, with an id that
-does not change between versions. Nothing is run here. The experiments are those of section 5 and of the appendix
-"Experiments" of the paper. What the paper does not specify is chosen here or in the tunings of the learners, and
-:mod:`gappletron.paper.report` lists these choices.
+A :class:`Sweep` is a grid of runs; :func:`list_tasks` lists them. Each is a :class:`~gappletron.paper.results.Task`,
+with the pieces that it is played with and an id that does not change between versions. Nothing is run here. The
+experiments are those of section 5 and of the appendix "Experiments" of the paper. What the paper does not specify is
+chosen here or in the tunings of the learners, and the report lists these choices.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import re
 from typing import NamedTuple
 
 from gappletron.base.checks import whole
-from gappletron.base.text import unknown
-
-__all__ = [
-    "FIGURES",
-    "SWEEPS",
-    "Entrant",
-    "Figure",
-    "Sweep",
-    "Task",
-    "drawable",
-    "draws",
-    "left_out",
-    "probes",
-    "selected",
-    "tasks",
-]
+from gappletron.base.text import to_kebab_case
+from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments
+from gappletron.data.generated import UnitVectors
+from gappletron.data.stream import Stream
+from gappletron.data.synthetic import Synthetic
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.graphs.open import open_graph
+from gappletron.kernel.pieces import Piece
+from gappletron.learners.exploration.gap_rules import Paper, TopUp
+from gappletron.learners.exploration.rule import Exploration
+from gappletron.learners.gappletron import Gappletron
+from gappletron.learners.learner import Learner
+from gappletron.learners.optimizers import AdaptiveOGD, FixedOGD, Optimizer, ProjectedOGD
+from gappletron.learners.registry import named
+from gappletron.paper.remarks import ExponentiatedGradient, PerceptronsFirst, Signs, Turning
+from gappletron.paper.results import Cell, Setup, Task
 
 ROUNDS = 100_000
 """The default T; the paper does not give one."""
 
-TURNED = ",turned=quietest,repeats="
-"""Part of the name of an adversary's stream that depends on the learner, before the number of repeats."""
+
+# ------------------------------------------------------------------------------------------------------------- the data
 
 
-class Cell(NamedTuple):
-    """One of the paper's data sets: the synthetic stream with K classes, d features and label noise.
-
-    >>> str(Cell(9, 120, 0.05))
-    'K=9, d=120, noise 0.05'
-    """
-
-    classes: int
-    features: int
-    noise: float
-
-    def __str__(self) -> str:
-        return f"K={self.classes}, d={self.features}, noise {self.noise:g}"
-
-    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
-        """The stream's name, as :func:`gappletron.open_stream` reads it."""
-        return f"synthetic:K={self.classes},d={self.features},noise={self.noise!r},T={rounds},seed=0"
-
-    def rounds(self, most: int) -> int:
-        """T."""
-        return most
-
-
-class Unit(NamedTuple):
+class Units(NamedTuple):
     """One unit vector per class, with label noise: a stream on which the bounds are below T."""
 
     classes: int
-    features: int
     noise: float
-
-    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
-        return f"unit-vectors:K={self.classes},noise={self.noise!r},T={rounds},seed=0"
-
-    def rounds(self, most: int) -> int:
-        return most
 
 
 class Blind(NamedTuple):
     """The adversary of Theorem "apple lower bound" with 2R segments, without or with a turned segment.
 
     The segment is the one in which the learner plays the revealing class least often, averaged over the repeats of the
-    sweep. So the stream depends on the learner and on the number of repeats, which its name ends with.
+    sweep. So the stream depends on the learner and on the number of repeats.
     """
 
     root: int
     turned: bool
-
-    @property
-    def classes(self) -> int:
-        """K."""
-        return 2
-
-    @property
-    def features(self) -> int:
-        """d."""
-        return 2 * self.root + 1
-
-    @property
-    def noise(self) -> float:
-        """The label noise: none."""
-        return 0.0
-
-    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
-        return f"segments:R={self.root}" + f"{TURNED}{repeats}" * self.turned
-
-    def rounds(self, most: int) -> int:
-        """2 R^2, or 0 if that is more than `most`."""
-        return 2 * self.root**2 if 2 * self.root**2 <= most else 0
 
 
 class Fresh(NamedTuple):
@@ -118,25 +66,6 @@ class Fresh(NamedTuple):
     radius: int
     short: bool = False
 
-    @property
-    def noise(self) -> float:
-        """The label noise: none."""
-        return 0.0
-
-    @property
-    def features(self) -> int:
-        """M + 1."""
-        return (self.radius**2 - 1) * self.classes**2 + 1
-
-    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
-        return f"fresh:K={self.classes},B={self.radius},T={rounds},seed={repeat}"
-
-    def rounds(self, most: int) -> int:
-        """`most` or 2 (M + 1), or 0 if `most` is too few."""
-        if self.short:
-            return 2 * self.features if most >= 2 * self.features else 0
-        return most if most >= self.features else 0
-
 
 class Both(NamedTuple):
     """The adversary of Corollary "lower" on one filtering graph: fresh features, then 2R segments."""
@@ -146,83 +75,74 @@ class Both(NamedTuple):
     root: int
     turned: bool
 
-    @property
-    def noise(self) -> float:
-        """The label noise: none."""
-        return 0.0
 
-    @property
-    def features(self) -> int:
-        """M + 1 of the first part, and 2 R + 1 of the second."""
-        return Fresh(self.classes, self.radius).features + 2 * self.root + 1
-
-    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
-        name = f"fresh-segments:K={self.classes},B={self.radius},R={self.root},seed={repeat}"
-        return name + f"{TURNED}{repeats}" * self.turned
-
-    def rounds(self, most: int) -> int:
-        """M + 1 + 2 R^2, or 0 if that is more than `most`."""
-        wanted = Fresh(self.classes, self.radius).features + 2 * self.root**2
-        return wanted if wanted <= most else 0
-
-
-class Signs(NamedTuple):
+class Dense(NamedTuple):
     """Dense rows of signs, of which the first K matter: for the remark on other norms."""
 
     classes: int
     features: int
 
-    @property
-    def noise(self) -> float:
-        """The label noise: none."""
-        return 0.0
 
-    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
-        return f"signs:K={self.classes},d={self.features},T={rounds},seed=0"
-
-    def rounds(self, most: int) -> int:
-        """At most 5,000."""
-        return min(most, 5000)
-
-
-class Turning(NamedTuple):
+class Changing(NamedTuple):
     """Unit vectors that change their classes so many times: for the remark on dynamic regret."""
 
     classes: int
     turns: int
 
-    @property
-    def noise(self) -> float:
-        """The label noise: none."""
-        return 0.0
 
-    @property
-    def features(self) -> int:
-        """d = K."""
-        return self.classes
-
-    def stream(self, rounds: int, repeat: int, repeats: int) -> str:
-        return f"turning:K={self.classes},S={self.turns},T={rounds},seed=0"
-
-    def rounds(self, most: int) -> int:
-        """At most 20,000, or 0 if there are more turns than rounds."""
-        return min(most, 20_000) if most > self.turns else 0
+Data = Cell | Units | Blind | Fresh | Both | Dense | Changing
 
 
-Data = Cell | Unit | Blind | Fresh | Both | Signs | Turning
+@functools.lru_cache(maxsize=1024, typed=True)  # of two kinds of data with the same numbers each has its own
+def make_stream(data: Data, most: int, seed: int = 0) -> Stream | None:
+    """Return the stream of a data set with at most so many rounds; None where these are too few.
+
+    >>> make_stream(Cell(9, 120, 0.05), 100), make_stream(Blind(10, turned=False), 100)
+    (<Synthetic 'synthetic:K=9,d=120,noise=0.05,T=100,seed=0'>, None)
+    """
+    stream: Stream
+    match data:
+        case Cell():
+            return Synthetic(data.classes, data.features, data.noise, most, seed)
+        case Units():
+            return UnitVectors(data.classes, data.noise, most, seed)
+        case Dense():
+            return Signs(data.classes, data.features, min(most, 5000), seed)
+        case Changing():
+            return Turning(data.classes, data.turns, min(most, 20_000), seed) if most > data.turns else None
+        case Fresh():
+            last = (data.radius**2 - 1) * data.classes**2 + 1
+            rounds = 2 * last if data.short else most
+            return FreshFeatures(data.classes, data.radius, rounds, seed) if last <= rounds <= most else None
+        case Blind():
+            stream = Segments(data.root)
+        case Both():
+            stream = FreshThenSegments(data.classes, data.radius, data.root, seed=seed)
+    assert stream.rounds is not None
+    return stream if stream.rounds <= most else None
+
+
+# ----------------------------------------------------------------------------------------------------------- the sweeps
 
 
 class Entrant(NamedTuple):
-    """A learner in a sweep: its name, its tuning, and for a Gappletron its exploration rule and its optimizer.
+    """A learner in a sweep: its name in figures and tables, the learner before it is tuned, and its tuning.
 
     A deterministic learner (`draws` is False) plays the same data only once.
+
+    >>> Entrant.make("gapsmh", "only-t", exploration=Paper()).learner.exploration
+    Paper(gamma=1.0)
     """
 
-    learner: str
+    name: str
+    learner: Learner
     tuning: str = ""
-    exploration: str = ""
-    optimizer: str = ""
     draws: bool = True
+
+    @classmethod
+    def make(cls, name: str, tuning: str = "", *, draws: bool = True, **pieces: Exploration | Optimizer) -> Entrant:
+        """Return the registered learner of this name, with other pieces in place of its own."""
+        return cls(name, named(name).replace(**pieces), tuning, draws)
 
 
 class Sweep(NamedTuple):
@@ -240,181 +160,158 @@ class Sweep(NamedTuple):
     repeats: int = 10
 
 
-@dataclass(frozen=True)
-class Task:
-    """One run in plain values: everything that its outcome depends on.
+def list_tasks(sweep: Sweep, rounds: int = ROUNDS, repeats: int | None = None) -> list[Task]:
+    """List the runs of a sweep with at most `rounds` rounds: each entrant `repeats` times, or once if it draws nothing.
 
-    >>> task = tasks(SWEEPS[0])[0]
-    >>> task.id
-    'bandit/bandit/K=6,d=80,noise=0.0,T=100000/gaplog,theory,paper/00'
-    """
-
-    id: str
-    sweep: str
-    graph: str
-    exploration: str
-    learner: str
-    tuning: str
-    optimizer: str
-    classes: int
-    features: int
-    noise: float
-    rounds: int
-    stream: str
-    repeat: int
-    seed: int
-
-    @property
-    def configuration(self) -> Task:
-        """The task without what differs between its repeats: the id, the repeat and the seeds (also the stream's).
-
-        >>> first, second = tasks(SWEEPS[0])[:2]
-        >>> first == second, first.configuration == second.configuration
-        (False, True)
-        """
-        return replace(self, id="", stream=_without(self.stream, "seed"), repeat=0, seed=0)
-
-
-def _without(stream: str, *keys: str) -> str:
-    kind, colon, numbers = stream.partition(":")
-    return kind + colon + ",".join(part for part in numbers.split(",") if part.partition("=")[0] not in keys)
-
-
-def probes(stream: str) -> tuple[str, int | None]:
-    """The name of a stream without its turned segment, and the number of repeats that decide which segment is turned.
-
-    The number is None where no segment is turned.
-
-    >>> probes("segments:R=22,turned=quietest,repeats=20"), probes("segments:R=22")
-    (('segments:R=22', 20), ('segments:R=22', None))
-    """
-    name, turned, repeats = stream.partition(TURNED)
-    return name, int(repeats) if turned else None
-
-
-def tasks(sweep: Sweep, rounds: int = ROUNDS, repeats: int | None = None) -> list[Task]:
-    """The runs of a sweep with at most `rounds` rounds: each entrant `repeats` times, or once if it is deterministic.
-
-    >>> sum(len(tasks(sweep)) for sweep in SWEEPS if sweep.id in ("bandit", "filtering", "full"))
+    >>> sum(len(list_tasks(sweep)) for sweep in SWEEPS if sweep.id in ("bandit", "filtering", "full"))
     6831
     """
     whole(rounds, "rounds", least=1)
     wanted = sweep.repeats if repeats is None else whole(repeats, "repeats", least=1, most=100_000)
     found = []
     for data in sweep.data:
-        horizon = data.rounds(rounds)
-        for entrant in sweep.entrants if horizon else ():
-            # With new labels in every repeat, the runs of a deterministic learner differ too.
-            times = wanted if entrant.draws or isinstance(data, Fresh | Both) else 1
-            found += [_task(sweep, data, entrant, horizon, repeat, times) for repeat in range(times)]
+        # With new labels in every repeat, the runs of a deterministic learner differ too.
+        is_fresh = isinstance(data, Fresh | Both)
+        streams = [make_stream(data, rounds, repeat if is_fresh else 0) for repeat in range(wanted)]
+        for entrant in sweep.entrants:
+            times = wanted if entrant.draws or is_fresh else 1
+            probes = times if isinstance(data, Blind | Both) and data.turned else None
+            found += [
+                make_task(sweep, entrant, stream, repeat, probes)
+                for repeat, stream in enumerate(streams[:times])
+                if stream is not None
+            ]
     return found
 
 
-def _task(sweep: Sweep, data: Data, entrant: Entrant, rounds: int, repeat: int, repeats: int) -> Task:
-    stream = data.stream(rounds, repeat, repeats)
-    data_id = _without(stream, "seed", "repeats").removeprefix("synthetic:")
-    entrant_id = ",".join(part for part in entrant[:4] if part)
+def make_task(sweep: Sweep, entrant: Entrant, stream: Stream, repeat: int, probes: int | None = None) -> Task:
+    """Return one run of a sweep; `probes` is the number of runs that decide which segment of the stream is turned."""
+    classes = len(stream.classes)
+    exploration, optimizer = _spell_pieces(entrant.learner)
+    text = stream.name if probes is None else f"{stream.name},turned=quietest,repeats={probes}"
+    data_id = re.sub(r",(seed|repeats)=\d+", "", text).removeprefix("synthetic:")
+    entrant_id = ",".join(part for part in (entrant.name, entrant.tuning, exploration, optimizer) if part)
     return Task(
         id=f"{sweep.id}/{sweep.graph}/{data_id}/{entrant_id}/{repeat:02d}",
         sweep=sweep.id,
         graph=sweep.graph,
-        exploration=entrant.exploration,
-        learner=entrant.learner,
+        exploration=exploration,
+        learner=entrant.name,
         tuning=entrant.tuning,
-        optimizer=entrant.optimizer,
-        classes=data.classes,
-        features=data.features,
-        noise=data.noise,
-        rounds=rounds,
-        stream=stream,
+        optimizer=optimizer,
+        classes=classes,
+        features=stream.features,
+        noise=getattr(stream, "noise", 0.0),
+        rounds=stream.rounds or 0,
+        stream=text,
         repeat=repeat,
         seed=0,
+        setup=Setup(entrant.learner, _make_graph(sweep.graph, classes), stream, entrant.tuning, probes),
     )
+
+
+@functools.lru_cache(maxsize=64)
+def _make_graph(name: str, classes: int) -> FeedbackGraph:
+    return open_graph(name, classes)
+
+
+@functools.lru_cache(maxsize=256)
+def _spell_pieces(learner: Learner) -> tuple[str, str]:
+    """Return the exploration rule and the optimizer of a Gappletron as text; an optimizer by default is left out."""
+    gappletron = learner.then if isinstance(learner, PerceptronsFirst) else learner
+    if not isinstance(gappletron, Gappletron):
+        return "", ""
+    optimizer = gappletron.optimizer
+    return _spell(gappletron.exploration), "" if optimizer == AdaptiveOGD() else _spell(optimizer)
+
+
+def _spell(piece: Piece) -> str:
+    """Return a piece as text, with the numbers that differ from its defaults.
+
+    >>> _spell(FixedOGD(rate=0.125, radius=2.0))
+    'fixed-ogd:rate=0.125,radius=2'
+    """
+    default = type(piece)()
+    given = [
+        f"{key}={value:.15g}"
+        for (key, value), own in zip(piece._asdict().items(), default, strict=True)
+        if value != own
+    ]
+    return to_kebab_case(type(piece).__name__) + (":" + ",".join(given) if given else "")
 
 
 # -------------------------------------------------------------------------------------------------- the paper's figures
 
-CLASSES = (6, 9, 12)
-FEATURES = (80, 120, 160)
-NOISES = (0.0, 0.05, 0.1)
-CELLS = tuple(Cell(K, d, noise) for K in CLASSES for d in FEATURES for noise in NOISES)
-MIDDLE = tuple(Cell(K, 120, noise) for K in CLASSES for noise in NOISES)
+CELLS = tuple(Cell(K, d, noise) for K in (6, 9, 12) for d in (80, 120, 160) for noise in (0.0, 0.05, 0.1))
+MIDDLE = tuple(cell for cell in CELLS if cell.features == 120)
 
 GAPS = ("gaplog", "gaphin", "gapsmh")
 TUNINGS = ("theory", "only-t")
 
 
-def _gaps(exploration: str, *tunings: str) -> tuple[Entrant, ...]:
-    return tuple(Entrant(name, tuning, exploration) for tuning in tunings for name in GAPS)
+def _gaps(exploration: Exploration, *tunings: str) -> tuple[Entrant, ...]:
+    return tuple(Entrant.make(name, tuning, exploration=exploration) for tuning in tunings for name in GAPS)
 
 
-def _baselines(*names: str) -> tuple[Entrant, ...]:
-    return tuple(Entrant(name, tuning) for tuning in TUNINGS for name in names)
+def _plain(*names: str, tunings: tuple[str, ...] = ("",), draws: bool = True) -> tuple[Entrant, ...]:
+    return tuple(Entrant.make(name, tuning, draws=draws) for tuning in tunings for name in names)
 
 
 QUERY_SCALES = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0, 100.0)
 """Values of b. The label-efficient Perceptron asks with probability b / (b + margin): from rarely to almost always."""
 
+BASELINES = ("pnewtron", "soba-diag", "banditron-iw", "banditron")
+"""The standard Banditron, the last, is not in the paper's figures, but in a remark of its text."""
+
+DETERMINISTIC_BASELINES = ("second-order-perceptron-diag", "perceptron", "passive-aggressive")
+QUERYING = tuple(f"label-efficient-perceptron:b={b:g}" for b in QUERY_SCALES)
+
 PAPER = (
-    # The standard Banditron is not in the paper's figures, but in a remark of its text.
-    Sweep(
-        "bandit",
-        "bandit",
-        CELLS,
-        _gaps("paper", *TUNINGS) + _baselines("pnewtron", "soba-diag", "banditron-iw", "banditron"),
-    ),
-    Sweep("filtering", "filtering", CELLS, _gaps("paper", *TUNINGS) + _baselines("banditron-iw")),
+    Sweep("bandit", "bandit", CELLS, _gaps(Paper(), *TUNINGS) + _plain(*BASELINES, tunings=TUNINGS)),
+    Sweep("filtering", "filtering", CELLS, _gaps(Paper(), *TUNINGS) + _plain("banditron-iw", tunings=TUNINGS)),
     # With full information there is nothing to explore, so there is one tuning.
-    Sweep(
-        "full",
-        "full",
-        CELLS,
-        (
-            *_gaps("paper", ""),
-            Entrant("second-order-perceptron-diag", draws=False),
-            Entrant("perceptron", draws=False),
-            Entrant("passive-aggressive", draws=False),
-        ),
-    ),
-    Sweep(
-        "label-efficient",
-        "label-efficient",
-        MIDDLE,
-        (
-            *_gaps("paper", *TUNINGS),
-            *(Entrant(f"label-efficient-perceptron:b={b:g}") for b in QUERY_SCALES),
-        ),
-    ),
+    Sweep("full", "full", CELLS, _gaps(Paper(), "") + _plain(*DETERMINISTIC_BASELINES, draws=False)),
+    Sweep("label-efficient", "label-efficient", MIDDLE, _gaps(Paper(), *TUNINGS) + _plain(*QUERYING)),
     # Not in the paper: the exploration rule top-up, compared with that of Algorithm 1.
-    Sweep("exploration", "filtering", CELLS, _gaps("top-up", "only-t")),
-    Sweep("exploration", "label-efficient", MIDDLE, _gaps("top-up", "only-t")),
+    Sweep("exploration", "filtering", CELLS, _gaps(TopUp(), "only-t")),
+    Sweep("exploration", "label-efficient", MIDDLE, _gaps(TopUp(), "only-t")),
 )
 
 # ------------------------------------------------------------------------------------------------ the theorems' figures
 
-UNIT = 3
-RADIUS = f"{math.sqrt(2.0):.6f}"  # norm of U = I - 11'/K, which separates three unit vectors with margin 1
-WIDE = f"{4.0 * math.sqrt(2.0):.6f}"  # norm of 4 U: the logistic loss needs larger scores
+# Numbers in the names of runs are rounded, and the learners play with the rounded numbers.
+RADIUS = round(math.sqrt(2.0), 6)  # norm of U = I - 11'/K, which separates three unit vectors with margin 1
+WIDE = round(4.0 * math.sqrt(2.0), 6)  # norm of 4 U: the logistic loss needs larger scores
 
 
-def _projected(tuning: str, *losses: tuple[str, str]) -> tuple[Entrant, ...]:
-    return tuple(Entrant(name, tuning, "top-up", f"projected-ogd:radius={radius}") for name, radius in losses)
+def _with_optimizer(optimizer: Optimizer, tuning: str, *names: str) -> tuple[Entrant, ...]:
+    return tuple(Entrant.make(name, tuning, exploration=TopUp(), optimizer=optimizer) for name in names)
 
 
-MARGIN_LOSSES = (("gapsmh", RADIUS), ("gaphin", RADIUS))
-ALL_LOSSES = (*MARGIN_LOSSES, ("gaplog2", WIDE), ("gaplog", WIDE))
-NOISY, SEPARABLE = (Unit(UNIT, UNIT, 0.05),), (Unit(UNIT, UNIT, 0.0),)
+def _in_ball(tuning: str, *names: str) -> tuple[Entrant, ...]:
+    return _with_optimizer(ProjectedOGD(RADIUS), tuning, *names)
 
+
+def _in_wide_ball(tuning: str) -> tuple[Entrant, ...]:
+    return _with_optimizer(ProjectedOGD(WIDE), tuning, "gaplog2", "gaplog")
+
+
+NOISY, SEPARABLE = (Units(3, 0.05),), (Units(3, 0.0),)
 PARTIAL = ("bandit", "filtering", "label-efficient")
 
 MANY = 200
 """Repeats where a statement holds with probability 1 - delta: no failure in so many runs tells that delta < 0.015."""
 
-SMOOTH, HINGE = (("gapsmh", RADIUS),), (("gaphin", RADIUS),)
-
 BOUNDS = (
     *(
-        Sweep("bounds", graph, NOISY, _projected("expectation", *ALL_LOSSES) + _projected("high-probability", *HINGE))
+        Sweep(
+            "bounds",
+            graph,
+            NOISY,
+            _in_ball("expectation", "gapsmh", "gaphin")
+            + _in_wide_ball("expectation")
+            + _in_ball("high-probability", "gaphin"),
+        )
         for graph in PARTIAL
     ),
     *(
@@ -422,12 +319,12 @@ BOUNDS = (
             "bounds",
             graph,
             SEPARABLE,
-            _projected("expectation-separable", *MARGIN_LOSSES) + _projected("high-probability-separable", *HINGE),
+            _in_ball("expectation-separable", "gapsmh", "gaphin") + _in_ball("high-probability-separable", "gaphin"),
         )
         for graph in PARTIAL
     ),
     *(
-        Sweep("bounds", graph, data, _projected(tuning, *SMOOTH), repeats=MANY)
+        Sweep("bounds", graph, data, _in_ball(tuning, "gapsmh"), repeats=MANY)
         for graph in PARTIAL
         for data, tuning in ((NOISY, "high-probability"), (SEPARABLE, "high-probability-separable"))
     ),
@@ -436,69 +333,50 @@ BOUNDS = (
         "bounds",
         "full",
         NOISY + SEPARABLE,
-        (
-            *_projected("", *ALL_LOSSES[1:]),
-            Entrant("gapsmh", "", "top-up", f"fixed-ogd:rate=0.125,radius={RADIUS}"),
-        ),
+        _in_ball("", "gaphin") + _in_wide_ball("") + _with_optimizer(FixedOGD(0.125, RADIUS), "", "gapsmh"),
     ),
-    Sweep("bounds", "full", NOISY + SEPARABLE, _projected("", *SMOOTH), repeats=MANY),
+    Sweep("bounds", "full", NOISY + SEPARABLE, _in_ball("", "gapsmh"), repeats=MANY),
 )
 
-ROOTS = (5, 10, 22, 50, 100, 223, 500, 707)
-SEGMENTS = tuple(Blind(root, turned) for root in ROOTS for turned in (False, True))
-SQRT5 = f"{math.sqrt(5.0):.6f}"  # norm of the comparator in the proof
+COMPARED = ("bounds",)
+"""The sweeps whose runs are compared with the best comparator in hindsight."""
 
 
 def _on_fresh_features(radius: int, *more: Entrant) -> Sweep:
-    """All learners that can play full information. Gappletron's weights stay in the ball of the adversary's comparator,
-    so that its theorem applies.
+    """Return a sweep of all learners that can play full information.
+
+    Gappletron's weights stay in the ball of the adversary's comparator, so that its theorem applies.
     """
-    ball = f"projected-ogd:radius={radius}"
-    return Sweep(
-        "lower-full",
-        "full",
-        (Fresh(3, radius),),
-        (
-            *(Entrant(name, "", "top-up", ball) for name in (*GAPS, "gaplog2")),
-            *(
-                Entrant(name, "theory")
-                for name in ("gaptron-log", "gaptron-hin", "gaptron-smh", "banditron-iw", "exp3-g")
-            ),
-            *(
-                Entrant(name, draws=False)
-                for name in ("perceptron", "passive-aggressive", "second-order-perceptron-diag", "arow")
-            ),
-            *more,
-        ),
-        repeats=40,
+    entrants = (
+        *_with_optimizer(ProjectedOGD(radius), "", *GAPS, "gaplog2"),
+        *_plain("gaptron-log", "gaptron-hin", "gaptron-smh", "banditron-iw", "exp3-g", tunings=("theory",)),
+        *_plain("perceptron", "passive-aggressive", "second-order-perceptron-diag", "arow", draws=False),
+        *more,
     )
+    return Sweep("lower-full", "full", (Fresh(3, radius),), entrants, repeats=40)
 
 
 LOWER_BOUNDS = (
+    # The comparator in the proof has the norm sqrt 5.
     Sweep(
         "lower-filtering",
         "filtering:revealing=1",
-        SEGMENTS,
-        (
-            *(Entrant(name, "expectation", "top-up", f"projected-ogd:radius={SQRT5}") for name in (*GAPS, "gaplog2")),
-            Entrant("banditron-iw", "theory"),
-            Entrant("exp3-g", "theory"),
-        ),
+        tuple(Blind(root, turned) for root in (5, 10, 22, 50, 100, 223, 500, 707) for turned in (False, True)),
+        _with_optimizer(ProjectedOGD(round(math.sqrt(5.0), 6)), "expectation", *GAPS, "gaplog2")
+        + _plain("banditron-iw", "exp3-g", tunings=("theory",)),
         repeats=20,
     ),
     # The full matrix of the second-order Perceptron has (Kd)^2 entries, so it plays only the smallest of the three.
-    _on_fresh_features(2, Entrant("second-order-perceptron", draws=False)),
+    _on_fresh_features(2, *_plain("second-order-perceptron", draws=False)),
     _on_fresh_features(4),
     _on_fresh_features(8),
     Sweep(
         "lower-classes",
         "full",
         tuple(Fresh(K, 2, short=True) for K in (2, 3, 4, 6, 8, 10, 12)),
-        (
-            Entrant("gapsmh", "", "top-up", "projected-ogd:radius=2"),
-            Entrant("banditron-iw", "theory"),
-            Entrant("perceptron", draws=False),
-        ),
+        _with_optimizer(ProjectedOGD(2), "", "gapsmh")
+        + _plain("banditron-iw", tunings=("theory",))
+        + _plain("perceptron", draws=False),
         repeats=40,
     ),
     # The comparator has the squared norm B^2 + 5 = 9.
@@ -506,27 +384,22 @@ LOWER_BOUNDS = (
         "lower-both",
         "filtering:revealing=1",
         tuple(Both(4, 2, root, turned) for root in (5, 10, 22, 50, 100, 158) for turned in (False, True)),
-        (
-            Entrant("gapsmh", "expectation", "top-up", "projected-ogd:radius=3"),
-            Entrant("banditron-iw", "theory"),
-            Entrant("exp3-g", "theory"),
-        ),
+        _with_optimizer(ProjectedOGD(3), "expectation", "gapsmh")
+        + _plain("banditron-iw", "exp3-g", tunings=("theory",)),
         repeats=20,
     ),
 )
 
-HALF_ROOT = f"{math.sqrt(3.0) / 2.0:.6f}"  # norm of the comparator on three signs, whose entries add up to 1.5
+HALF_ROOT = round(math.sqrt(3.0) / 2.0, 6)  # norm of the comparator on three signs, whose entries add up to 1.5
 
 REMARKS = (
     *(
         Sweep(
             "norms",
             "full",
-            (Signs(3, d),),
-            (
-                Entrant("gapsmh", "", "top-up", f"exponentiated-gradient:radius=1.5,coordinates={3 * d}"),
-                Entrant("gapsmh", "", "top-up", f"projected-ogd:radius={HALF_ROOT}"),
-            ),
+            (Dense(3, d),),
+            _with_optimizer(ExponentiatedGradient(1.5, 3 * d), "", "gapsmh")
+            + _with_optimizer(ProjectedOGD(HALF_ROOT), "", "gapsmh"),
         )
         for d in (10, 30, 100, 300)
     ),
@@ -534,139 +407,40 @@ REMARKS = (
     Sweep(
         "drift",
         "full",
-        tuple(Turning(3, turns) for turns in (0, 1, 3, 10, 30, 100, 300)),
-        (
-            Entrant("gapsmh", "", "top-up", f"fixed-ogd:rate={1.0 / 12.0:.8f},radius={RADIUS}"),
-            Entrant("gapsmh", "", "top-up", f"projected-ogd:radius={RADIUS}"),
-        ),
+        tuple(Changing(3, turns) for turns in (0, 1, 3, 10, 30, 100, 300)),
+        _with_optimizer(FixedOGD(round(1.0 / 12.0, 8), RADIUS), "", "gapsmh") + _in_ball("", "gapsmh"),
     ),
     # Unit vectors are strongly separable: U^k with 1 at entry k and -1 elsewhere, ||U||^2 = 9.
     Sweep(
         "future",
         "bandit",
         SEPARABLE + NOISY,
-        _projected("expectation", ("perceptrons-first:budget=9", RADIUS), ("gapsmh", RADIUS)),
+        (
+            Entrant(
+                "perceptrons-first:budget=9",
+                PerceptronsFirst(9.0, Gappletron(optimizer=ProjectedOGD(RADIUS))),
+                "expectation",
+            ),
+            *_in_ball("expectation", "gapsmh"),
+        ),
     ),
 )
 """The paper's remarks on other norms and on dynamic regret, and the question in its section on future work."""
-
-COMPARED = ("bounds",)
-"""The sweeps whose runs are compared with the best comparator in hindsight."""
 
 # --------------------------------------------------------------------------------------------------- beyond the paper
 
 OURS = (
     *(
-        Sweep("ours", graph, cells, (Entrant("auto"),), repeats=3)
+        Sweep("ours", graph, cells, _plain("auto"), repeats=3)
         for graph, cells in (("bandit", CELLS), ("filtering", CELLS), ("label-efficient", MIDDLE))
     ),
     # With full information it explores nothing, so it draws nothing.
-    Sweep("ours", "full", CELLS, (Entrant("auto", draws=False),)),
+    Sweep("ours", "full", CELLS, _plain("auto", draws=False)),
 )
 """The default learner on the data of the paper's figures."""
 
 SWEEPS: tuple[Sweep, ...] = PAPER + BOUNDS + LOWER_BOUNDS + REMARKS + OURS
 """All experiments."""
 
-
-class Figure(NamedTuple):
-    """A figure of the report and the runs it shows: those of `sweeps`, with one of `tunings` where these are given.
-
-    `paper` is the number of the corresponding figure of the paper. A figure `beyond` the paper is about a learner that
-    is not in it, and has a section of its own in the report.
-    """
-
-    id: str
-    title: str
-    sweeps: tuple[str, ...]
-    tunings: tuple[str, ...] | None = None
-    paper: int | None = None
-    beyond: bool = False
-
-
-FIGURES: tuple[Figure, ...] = (
-    Figure("bandit-intro", "Bandit graph, noisy labels, each learner with its better tuning", ("bandit",), paper=1),
-    Figure("bandit-best", "Bandit graph, each learner with its better tuning", ("bandit",), paper=2),
-    Figure("bandit-only-t", "Bandit graph, all parameters 1 except T", ("bandit",), ("only-t",), paper=3),
-    Figure("bandit-theory", "Bandit graph, tuned by theory", ("bandit",), ("theory",), paper=4),
-    Figure("filtering-best", "Multiclass filtering, each learner with its better tuning", ("filtering",), paper=8),
-    Figure("filtering-only-t", "Multiclass filtering, all parameters 1 except T", ("filtering",), ("only-t",), paper=5),
-    Figure("filtering-theory", "Multiclass filtering, tuned by theory", ("filtering",), ("theory",), paper=6),
-    Figure("full", "Full information", ("full",), paper=7),
-    Figure("label-efficient", "Label efficient: mistakes and queries", ("label-efficient",)),
-    Figure(
-        "exploration",
-        "Exploration: top-up compared with Algorithm 1 (paper)",
-        ("exploration", "filtering", "label-efficient"),
-        ("only-t",),
-    ),
-    Figure("bounds", "Mistakes and the bounds of the theorems", ("bounds",)),
-    Figure("lower-filtering", "The lower bound for filtering", ("lower-filtering",)),
-    Figure("lower-full", "The lower bound for full information", ("lower-full",)),
-    Figure("lower-classes", "The lower bound for full information: a line in K", ("lower-classes",)),
-    Figure("lower-both", "Both lower bounds on one filtering graph", ("lower-both",)),
-    Figure("norms", "Another norm: exponentiated gradient on dense rows", ("norms",)),
-    Figure("drift", "Dynamic regret: classes that change", ("drift",)),
-    Figure("future", "Bandit feedback on data that may be separable", ("future",)),
-    Figure(
-        "ours",
-        "The default learner beside the best of the paper's learners",
-        ("ours", "bandit", "filtering", "label-efficient", "full"),
-        beyond=True,
-    ),
-)
-"""All figures, in the order of the report."""
-
-
-def selected(wanted: Iterable[str] = (), rounds: int = ROUNDS, repeats: int | None = None) -> list[Task]:
-    """The runs of these figures or sweeps (ids), of all if none is given; each run once, sorted by id.
-
-    >>> len(selected(["full"], repeats=1)), len(selected(["bandit-theory", "bandit-intro"], repeats=1))
-    (162, 378)
-    """
-    ids = list(wanted)
-    known = list(dict.fromkeys([*(sweep.id for sweep in SWEEPS), *(figure.id for figure in FIGURES)]))
-    for name in ids:
-        if name not in known:
-            raise unknown(name, "figure", known)
-    drawn = [figure for figure in FIGURES if not ids or figure.id in ids]
-    drawn += [Figure(name, "", (name,)) for name in ids]
-    found = {
-        task.id: task
-        for sweep in SWEEPS
-        if any(sweep.id in figure.sweeps for figure in drawn)
-        for task in tasks(sweep, rounds, repeats)
-        if any(draws(figure, task) for figure in drawn)
-    }
-    return [found[key] for key in sorted(found)]
-
-
-def draws(figure: Figure, task: Task) -> bool:
-    """Whether a figure shows this run."""
-    return task.sweep in figure.sweeps and (figure.tunings is None or task.tuning in figure.tunings)
-
-
-def left_out(wanted: Iterable[str], present: Iterable[str]) -> list[str]:
-    """The requested figures (all if none is given) that have no runs at this T.
-
-    >>> left_out(["full", "lower-full"], ["full"])
-    ['lower-full']
-    """
-    ids = set(wanted)
-    asked = [figure.id for figure in FIGURES if not ids or figure.id in ids or ids & set(figure.sweeps)]
-    drawn = {figure.id for figure in drawable(wanted, present)}
-    return [name for name in asked if name not in drawn and (not ids or name in ids)]
-
-
-def drawable(wanted: Iterable[str], present: Iterable[str]) -> list[Figure]:
-    """The requested figures (all if none is given) whose sweeps are all present.
-
-    >>> [figure.id for figure in drawable(["filtering"], ["filtering"])]
-    ['filtering-best', 'filtering-only-t', 'filtering-theory']
-    """
-    ids, there = set(wanted), set(present)
-    return [
-        figure
-        for figure in FIGURES
-        if there.issuperset(figure.sweeps) and (not ids or figure.id in ids or ids & set(figure.sweeps))
-    ]
+DETERMINISTIC = frozenset(entrant.name for sweep in SWEEPS for entrant in sweep.entrants if not entrant.draws)
+"""The learners that play the same data in the same way in every repeat."""

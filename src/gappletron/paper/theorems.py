@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from gappletron.base.errors import UserError
 from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments
-from gappletron.kernel.compiling import source_hash
 from gappletron.learners.gappletron import Gappletron
-from gappletron.paper.comparator import Comparator, best_comparator
-from gappletron.paper.runner import graph_of, stream_of
-from gappletron.paper.store import Result
-from gappletron.paper.sweeps import Task, probes
-from gappletron.paper.theory import THEOREMS, Bound, bounds
-from gappletron.play.runs import play
-
-__all__ = [
-    "Examined",
-    "Lower",
-    "Tightness",
-    "Upper",
-    "adversary",
-    "bounds_of",
-    "examined",
-    "has_fixed_rate",
-    "is_with_high_probability",
-    "least_share",
-    "lower_bounds",
-    "tightness",
-    "tightness_of",
-    "upper_bounds",
-    "with_comparator",
-]
+from gappletron.learners.optimizers import FixedOGD
+from gappletron.paper.comparator import Comparator
+from gappletron.paper.results import Result, Task
+from gappletron.paper.theory import THEOREMS, Bound, Theorem, bounds
 
 DELTA = 0.05
 CONFIDENCE = 0.95
@@ -49,8 +26,8 @@ class Upper(NamedTuple):
 
     `bound` is an upper bound on the mistakes, averaged over the runs: the right-hand side of the theorem, plus
     `comparator` (the loss of the best U found) where the theorem bounds the regret. `within` is the share of runs that
-    are within their bound, and `tightness` the measured mistakes over the bound (:func:`tightness_of`). `refusal` is
-    the reason why the theorem does not apply, or None.
+    are within their bound, and `tightness` the measured mistakes over the bound. `refusal` is the reason why the
+    theorem does not apply, or None.
     """
 
     graph: str
@@ -58,14 +35,14 @@ class Upper(NamedTuple):
     noise: float
     theorem: str
     rounds: int
+    comparator: float
+    refusal: str | None
     runs: int
     mistakes: float
     most: int
-    comparator: float
     bound: float
     within: float
     tightness: float
-    refusal: str | None
 
     @property
     def regret(self) -> float:
@@ -78,7 +55,7 @@ class Upper(NamedTuple):
         if self.refusal is not None:
             return "does not apply"
         if is_with_high_probability(self.theorem):
-            found = share_verdict(self.runs, round(self.within * self.runs), DELTA)
+            found = judge_share(self.runs, round(self.within * self.runs), DELTA)
         else:
             found = "holds" if self.mistakes <= self.bound else "is violated"
         return found + (", but is vacuous (above T)" if self.bound >= self.rounds else "")
@@ -89,12 +66,12 @@ def is_with_high_probability(theorem: str) -> bool:
     return "high-probability" in theorem
 
 
-def least_share(runs: int, within: int, confidence: float = CONFIDENCE) -> float:
-    """The lower limit of Clopper and Pearson for a probability, when `within` of `runs` independent runs had it.
+def find_least_share(runs: int, within: int, confidence: float = CONFIDENCE) -> float:
+    """Return the lower limit of Clopper and Pearson for a probability, when `within` of `runs` independent runs had it.
 
     It is above the true probability with a probability of at most 1 - `confidence`.
 
-    >>> round(least_share(300, 300), 4), round(least_share(10, 10), 4)
+    >>> round(find_least_share(300, 300), 4), round(find_least_share(10, 10), 4)
     (0.9901, 0.7411)
     """
     from scipy import stats
@@ -102,32 +79,46 @@ def least_share(runs: int, within: int, confidence: float = CONFIDENCE) -> float
     return 0.0 if within == 0 else float(stats.beta.ppf(1.0 - confidence, within, runs - within + 1))
 
 
-def share_verdict(runs: int, within: int, delta: float) -> str:
-    """Whether a statement that holds with probability 1 - delta was true in enough runs, as far as they can tell.
+def judge_share(runs: int, within: int, delta: float) -> str:
+    """Say whether a statement that holds with probability 1 - delta was true in enough runs, as far as they can tell.
 
     Each of the two firm verdicts is wrong with a probability of at most 1 - :data:`CONFIDENCE`.
 
-    >>> share_verdict(300, 300, 0.05), share_verdict(10, 10, 0.05), share_verdict(300, 200, 0.05)
+    >>> judge_share(300, 300, 0.05), judge_share(10, 10, 0.05), judge_share(300, 200, 0.05)
     ('holds', 'holds in 10 of 10 runs, too few to tell', 'is violated')
     """
-    if least_share(runs, within) >= 1.0 - delta:
+    if find_least_share(runs, within) >= 1.0 - delta:
         return "holds"
-    if 1.0 - least_share(runs, runs - within) < 1.0 - delta:
+    if 1.0 - find_least_share(runs, runs - within) < 1.0 - delta:
         return "is violated"
     return f"holds in {within} of {runs} runs, too few to tell"
 
 
-def tightness_of(theorem: str, mistakes: Sequence[float], limits: Sequence[float]) -> float:
-    """The measured mistakes over the bound: 1 would be a bound that is attained.
+class Measured(NamedTuple):
+    """Runs and the bounds on their mistakes: the mean and the largest number of mistakes, and the mean bound.
 
-    Of the means for a theorem in expectation; for one with high probability the largest ratio of a run.
+    `within` is the share of the runs that are within their bound. `tightness` is the measured mistakes over the bound;
+    1 would be a bound that is attained. For a theorem in expectation it is that of the means, for one with high
+    probability the largest of a run.
 
-    >>> tightness_of("expectation", [10, 30], [100, 100]), tightness_of("high-probability", [10, 30], [100, 100])
-    (0.2, 0.3)
+    >>> [Measured.of(name, [10, 30], [100, 100]).tightness for name in ("expectation", "high-probability")]
+    [0.2, 0.3]
     """
-    if is_with_high_probability(theorem):
-        return max(made / limit for made, limit in zip(mistakes, limits, strict=True))
-    return sum(mistakes) / sum(limits)
+
+    runs: int
+    mistakes: float
+    most: int
+    bound: float
+    within: float
+    tightness: float
+
+    @classmethod
+    def of(cls, theorem: str, mistakes: Sequence[int], limits: Sequence[float]) -> Measured:
+        """Return the numbers of some runs, from their mistakes and the bounds on these."""
+        ratios = [made / limit for made, limit in zip(mistakes, limits, strict=True)]
+        n, within = len(mistakes), sum(made <= limit for made, limit in zip(mistakes, limits, strict=True))
+        tightness = max(ratios) if is_with_high_probability(theorem) else sum(mistakes) / sum(limits)
+        return cls(n, sum(mistakes) / n, max(mistakes), sum(limits) / n, within / n, tightness)
 
 
 def loses_nothing(loss: float | None, gap: float | None) -> bool:
@@ -135,20 +126,20 @@ def loses_nothing(loss: float | None, gap: float | None) -> bool:
     return loss is not None and gap is not None and loss <= gap + 1e-6
 
 
-def with_comparator(bound: Bound, loss: float, gap: float) -> Bound:
-    """The bound; a bound for separable data does not apply if the best comparator found has a loss above zero."""
+def apply_comparator(bound: Bound, loss: float, gap: float) -> Bound:
+    """Return the bound; one for separable data does not apply if the best comparator found has a loss above zero."""
     if not bound.separable or bound.refusal is not None or loses_nothing(loss, gap):
         return bound
     return bound._replace(refusal=f"needs a comparator with zero loss, and the best in the ball has loss {loss:,.1f}")
 
 
-def bounds_of(result: Result, delta: float = DELTA) -> list[Bound]:
-    """The right-hand side of every theorem with the values of a run: K, rho, Q, L, h, T, n_T and sum l_t(W_t)."""
+def compute_bounds(result: Result, delta: float = DELTA) -> list[Bound]:
+    """Return the right-hand side of every theorem with the values of a run."""
     learner = result.learner
     assert isinstance(learner, Gappletron)
     return bounds(
         learner,
-        graph_of(result.task),
+        result.task.pieces.graph,
         rounds=result.task.rounds,
         max_norm=result.outcome.max_norm,
         blind_rounds=result.outcome.blind_rounds,
@@ -172,133 +163,61 @@ class Examined(NamedTuple):
         return self.result.outcome.mistakes - self.comparator.loss
 
 
-def examined(
-    result: Result,
-    radius: float | None = None,
-    delta: float = DELTA,
-    progress: Callable[[int, int | None], None] | None = None,
-) -> Examined:
-    """Find the best comparator in hindsight for a run, in the ball of its optimizer or in one of this radius.
-
-    For the hinge the comparator depends on the run, through the case split at the learner's weights, so the run is
-    played again.
-    """
-    task = result.task
-    if result.outcome.sources != source_hash():
-        raise UserError(
-            f"{task.id!r} was run with other sources of gappletron, so it cannot be played again: run "
-            "`gappletron reproduce` again first"
-        )
-    learner, graph = result.learner, graph_of(task)
-    if not isinstance(learner, Gappletron):
-        raise UserError(
-            f"the theorems are about Gappletron, and {task.id!r} is a run of {task.learner}: choose "
-            "one of gapsmh, gaphin, gaplog2 or gaplog"
-        )
-    reach = learner.optimizer.reach()
-    if radius is not None and radius > reach:
-        raise UserError(
-            f"the optimizer of this run keeps the weights in a ball of radius {reach:g}, and the bounds hold for "
-            "comparators in that ball: give a smaller --radius, or none"
-        )
-    ball = radius if radius is not None else 1.0 if math.isinf(reach) else reach
-    stream, skipped = stream_of(task), None
-    if learner.loss.has_case_split:
-        again = play(learner, stream, graph, repeats=[task.repeat], seed=task.seed, losses=True, curve="every")[0]
-        assert again.curve.loss_sum is not None
-        skipped = np.diff(again.curve.loss_sum, prepend=0.0) == 0.0
-    comparator = best_comparator(learner.loss, stream, graph, ball, skipped=skipped, progress=progress)
-    found = [with_comparator(bound, comparator.loss, comparator.gap) for bound in bounds_of(result, delta)]
-    return Examined(result, learner, ball, comparator, found)
+def has_fixed_rate(result: Result) -> bool:
+    """Whether the learner of a run is gradient descent with a fixed rate."""
+    learner = result.task.pieces.learner
+    return isinstance(learner, Gappletron) and isinstance(learner.optimizer, FixedOGD)
 
 
-def has_fixed_rate(task: Task) -> bool:
-    """Whether the learner of a task is gradient descent with a fixed rate."""
-    return task.optimizer.partition(":")[0] == "fixed-ogd"
-
-
-def _about(result: Result) -> list[str]:
-    """The names of the theorems for the graph, tuning and data of a run."""
-    separable = result.task.noise == 0.0
-    if result.task.graph == "full":
-        return [
-            theorem.name
-            for theorem in THEOREMS
-            if theorem.full_information
-            and (separable or not theorem.separable)
-            and theorem.fixed_rate == has_fixed_rate(result.task)
-        ]
-    return [theorem.name for theorem in THEOREMS if theorem.tuning == result.task.tuning]
+def _is_about(theorem: Theorem, result: Result) -> bool:
+    """Whether a theorem is for the graph, tuning and data of a run."""
+    if result.task.graph != "full":
+        return theorem.tuning == result.task.tuning
+    is_possible = result.task.noise == 0.0 or not theorem.separable
+    return theorem.full_information and is_possible and theorem.fixed_rate == has_fixed_rate(result)
 
 
 def upper_bounds(results: Iterable[Result]) -> list[Upper]:
-    """The table of the sweep "bounds": one row per learner, graph, data set and theorem."""
+    """Return the table of the sweep "bounds": one row per learner, graph, data set and theorem."""
     grouped: dict[Task, list[Result]] = {}
     for result in results:
         if result.task.sweep == "bounds":
             grouped.setdefault(result.task.configuration, []).append(result)
-    return [row for runs in grouped.values() for row in _upper(runs)]
+    return [row for runs in grouped.values() for row in _compare_with_theorems(runs)]
 
 
-def _upper(runs: list[Result]) -> list[Upper]:
-    task = runs[0].task
-    by_run = [bounds_of(run) for run in runs]
+def _compare_with_theorems(runs: list[Result]) -> list[Upper]:
+    task, n = runs[0].task, len(runs)
+    by_run = [compute_bounds(run) for run in runs]
+    mistakes = [run.outcome.mistakes for run in runs]
+    losses = [run.outcome.comparator_loss or 0.0 for run in runs]
     rows = []
     for place, theorem in enumerate(THEOREMS):
-        if theorem.name not in _about(runs[0]):
-            continue
-        losses = [run.outcome.comparator_loss or 0.0 for run in runs]
-        refusal = with_comparator(by_run[0][place], losses[0], runs[0].outcome.comparator_gap or 0.0).refusal
-        limits = [
-            found[place].value + (0.0 if theorem.separable else loss)
-            for found, loss in zip(by_run, losses, strict=True)
-        ]
-        mistakes = [run.outcome.mistakes for run in runs]
-        n = len(runs)
-        rows.append(
-            Upper(
-                task.graph,
-                task.learner,
-                task.noise,
-                theorem.name,
-                task.rounds,
-                n,
-                sum(mistakes) / n,
-                max(mistakes),
-                sum(losses) / n,
-                sum(limits) / n,
-                sum(made <= limit for made, limit in zip(mistakes, limits, strict=True)) / n,
-                tightness_of(theorem.name, mistakes, limits),
-                refusal,
-            )
-        )
+        if _is_about(theorem, runs[0]):
+            refusal = apply_comparator(by_run[0][place], losses[0], runs[0].outcome.comparator_gap or 0.0).refusal
+            values = [found[place].value for found in by_run]
+            limits = values if theorem.separable else [a + b for a, b in zip(values, losses, strict=True)]
+            head = task.graph, task.learner, task.noise, theorem.name, task.rounds, sum(losses) / n, refusal
+            rows.append(Upper(*head, *Measured.of(theorem.name, mistakes, limits)))
     return rows
 
 
-class Tightness(NamedTuple):
-    """One number for a theorem on a graph: the largest measured share of the bound, and the learner that has it."""
-
-    theorem: str
-    graph: str
-    value: float
-    learner: str
-
-
-def tightness(rows: Iterable[Upper]) -> list[Tightness]:
-    """For every theorem and graph, in the order of the rows, the learner that comes closest to its bound."""
-    best: dict[tuple[str, str], Tightness] = {}
+def find_tightest(rows: Iterable[Upper]) -> list[Upper]:
+    """Return, for every theorem and graph in the order of the rows, that of the learner closest to its bound."""
+    best: dict[tuple[str, str], Upper] = {}
     for row in rows:
         key = row.theorem, row.graph
-        if row.refusal is None and (key not in best or row.tightness > best[key].value):
-            best[key] = Tightness(row.theorem, row.graph, row.tightness, row.learner)
+        if row.refusal is None and (key not in best or row.tightness > best[key].tightness):
+            best[key] = row
     return list(best.values())
 
 
 class Lower(NamedTuple):
     """A learner against an adversary: its average mistakes and the lower bound for every learner.
 
-    `error` is the standard error of the average. On fresh features the bound is attained, so an average can be below it
-    by chance: the verdict allows three standard errors, and needs at least five runs to estimate them.
+    `error` is the standard error of the average, `comparator_loss` the loss of the comparator of the proof. On fresh
+    features the bound is attained, so an average can be below it by chance: the verdict allows three standard errors,
+    and needs at least five runs to estimate them.
     """
 
     sweep: str
@@ -309,6 +228,8 @@ class Lower(NamedTuple):
     mistakes: float
     error: float
     bound: float
+    classes: int = 2
+    comparator_loss: float = 0.0
 
     @property
     def verdict(self) -> str:
@@ -320,58 +241,51 @@ class Lower(NamedTuple):
         return "holds" if self.mistakes + STANDARD_ERRORS * self.error >= self.bound else "is violated"
 
 
-ADVERSARIES = {"segments": Segments, "fresh": FreshFeatures, "fresh-segments": FreshThenSegments}
 ONE_STREAM, TWO_STREAMS = ("lower-full", "lower-classes"), ("lower-filtering", "lower-both")
 
 
-def adversary(task: Task) -> Segments | FreshFeatures | FreshThenSegments:
-    """The adversary of a task, without a turned segment. Only its numbers are computed, no rounds are generated.
+def find_adversary(task: Task) -> Segments | FreshFeatures | FreshThenSegments:
+    """Return the adversary of a task, without a turned segment.
 
-    >>> from gappletron.paper.sweeps import selected
-    >>> adversary(selected(["lower-filtering"], rounds=50)[-1]).lower_bound
+    >>> from gappletron.paper.figures.catalogue import select_tasks
+    >>> find_adversary(select_tasks(["lower-filtering"], rounds=50)[-1]).lower_bound
     2.5
     """
-    kind, _, numbers = probes(task.stream)[0].partition(":")
-    found: Segments | FreshFeatures | FreshThenSegments = ADVERSARIES[kind].parse(numbers)  # type: ignore[attr-defined]
-    return found
+    stream = task.pieces.stream
+    assert isinstance(stream, Segments | FreshFeatures | FreshThenSegments)
+    return stream
 
 
 def lower_bounds(results: Iterable[Result]) -> list[Lower]:
-    """One row per learner and adversary; for :class:`Segments` that of the worse of the two streams, as in the theorem.
+    """Return one row per learner and adversary; of two streams that of the worse, as in the theorem.
 
     A learner that played only one of the two streams has no row: the theorem needs both.
     """
     grouped: dict[tuple[str, int, str, str], dict[str, list[Result]]] = {}
     for result in results:
-        task = result.task.configuration
+        task = result.task
         if task.sweep in ONE_STREAM + TWO_STREAMS:
-            kind = probes(task.stream)[0].split(",T=")[0]
+            kind = re.sub(r",(T|seed)=\d+", "", find_adversary(task).name)
             by_stream = grouped.setdefault((task.sweep, task.rounds, kind, task.learner), {})
-            by_stream.setdefault(task.stream, []).append(result)
+            by_stream.setdefault(task.configuration.stream, []).append(result)
     return [
-        _lower(list(by_stream.values()), kind)
+        _compare_with_adversary(list(by_stream.values()), kind)
         for (sweep, _, kind, _), by_stream in sorted(grouped.items())
         if sweep in ONE_STREAM or len(by_stream) == 2
     ]
 
 
-def _lower(by_stream: list[list[Result]], kind: str) -> Lower:
-    task = by_stream[0][0].task
+def _compare_with_adversary(by_stream: list[list[Result]], kind: str) -> Lower:
+    task, runs = by_stream[0][0].task, max(map(len, by_stream))
     mistakes, error = max(map(_average, by_stream))
-    return Lower(
-        task.sweep,
-        kind,
-        task.learner,
-        task.rounds,
-        max(map(len, by_stream)),
-        mistakes,
-        error,
-        adversary(task).lower_bound,
-    )
+    stream = find_adversary(task)
+    lost = 0.0 if isinstance(stream, Segments) else stream.comparator_loss
+    head = task.sweep, kind, task.learner, task.rounds, runs
+    return Lower(*head, mistakes, error, stream.lower_bound, task.classes, lost)
 
 
 def _average(runs: Sequence[Result]) -> tuple[float, float]:
-    """The mean number of mistakes and its standard error."""
+    """Return the mean number of mistakes and its standard error."""
     n = len(runs)
     mean = sum(run.outcome.mistakes for run in runs) / n
     variance = sum((run.outcome.mistakes - mean) ** 2 for run in runs) / max(1, n - 1)

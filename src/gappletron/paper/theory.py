@@ -21,8 +21,6 @@ from gappletron.learners.gappletron import TUNINGS, Gappletron, constants
 from gappletron.learners.learner import Problem
 from gappletron.learners.optimizers import FixedOGD
 
-__all__ = ["THEOREMS", "Bound", "bounds"]
-
 
 class Symbols(NamedTuple):
     """The numbers in the theorems."""
@@ -47,16 +45,35 @@ class Symbols(NamedTuple):
 
 
 class Theorem(NamedTuple):
-    """One statement of the paper."""
+    """One statement of the paper, which its name describes."""
 
     name: str
-    statement: str
-    tuning: str | None
-    separable: bool
-    full_information: bool
     right_hand_side: Callable[[Symbols], float]
     fixed_rate: bool = False
     """Whether it is about :class:`FixedOGD` with one particular rate, not about every optimizer with an h."""
+
+    @property
+    def full_information(self) -> bool:
+        """Whether it is about full information; else it is about every graph."""
+        return self.name.startswith("full-")
+
+    @property
+    def tuning(self) -> str | None:
+        """The tuning that it is proved for; with full information there is nothing to tune."""
+        return None if self.full_information else self.name
+
+    @property
+    def separable(self) -> bool:
+        """Whether it is about separable data; then it bounds the mistakes, and otherwise the surrogate regret."""
+        return "separable" in self.name
+
+    @property
+    def statement(self) -> str:
+        """What is bounded, and by what."""
+        bounded = f"<= {'' if self.separable else 'sum l_t(U) + '}value"
+        if "high-probability" in self.name:
+            return f"mistakes {bounded} with probability 1 - delta"
+        return f"E[mistakes] {bounded}"
 
 
 class Bound(NamedTuple):
@@ -74,6 +91,11 @@ class Bound(NamedTuple):
     value: float
     separable: bool
     refusal: str | None
+
+    @classmethod
+    def of(cls, theorem: Theorem, value: float, refusal: str | None) -> Bound:
+        """Return the bound of a theorem."""
+        return cls(theorem.name, theorem.statement, value, theorem.separable, refusal)
 
 
 def expectation(c: Symbols) -> float:
@@ -134,53 +156,15 @@ def full_high_probability_separable(c: Symbols) -> float:
 
 
 THEOREMS = (
-    Theorem("expectation", "E[mistakes] <= sum l_t(U) + value", "expectation", False, False, expectation),
-    Theorem(
-        "expectation-separable", "E[mistakes] <= value", "expectation-separable", True, False, expectation_separable
-    ),
-    Theorem(
-        "high-probability",
-        "mistakes <= sum l_t(U) + value with probability 1 - delta",
-        "high-probability",
-        False,
-        False,
-        high_probability,
-    ),
-    Theorem(
-        "high-probability-separable",
-        "mistakes <= value with probability 1 - delta",
-        "high-probability-separable",
-        True,
-        False,
-        high_probability_separable,
-    ),
-    Theorem("full-expectation", "E[mistakes] <= sum l_t(U) + value", None, False, True, full_expectation),
-    Theorem("full-expectation-separable", "E[mistakes] <= value", None, True, True, full_expectation_separable),
-    Theorem(
-        "full-expectation-separable-ogd",
-        "E[mistakes] <= value",
-        None,
-        True,
-        True,
-        full_expectation_separable_ogd,
-        fixed_rate=True,
-    ),
-    Theorem(
-        "full-high-probability",
-        "mistakes <= sum l_t(U) + value with probability 1 - delta",
-        None,
-        False,
-        True,
-        full_high_probability,
-    ),
-    Theorem(
-        "full-high-probability-separable",
-        "mistakes <= value with probability 1 - delta",
-        None,
-        True,
-        True,
-        full_high_probability_separable,
-    ),
+    Theorem("expectation", expectation),
+    Theorem("expectation-separable", expectation_separable),
+    Theorem("high-probability", high_probability),
+    Theorem("high-probability-separable", high_probability_separable),
+    Theorem("full-expectation", full_expectation),
+    Theorem("full-expectation-separable", full_expectation_separable),
+    Theorem("full-expectation-separable-ogd", full_expectation_separable_ogd, fixed_rate=True),
+    Theorem("full-high-probability", full_high_probability),
+    Theorem("full-high-probability-separable", full_high_probability_separable),
 )
 
 
@@ -222,7 +206,7 @@ def bounds(
     rounds, max_norm = whole(rounds, "rounds", least=1), number(max_norm, "max_norm", above=0.0)
     delta = number(delta, "delta", above=0.0, most=1.0)
     if not isinstance(graph, FeedbackGraph):
-        return _for_changing_graph(graph)
+        return _refuse_changing_graph(graph)
     problem = Problem(graph, rounds, None, max_norm, guarantee, radius, delta)
     c = constants(learner, problem)
     full = graph.is_full_information
@@ -231,19 +215,13 @@ def bounds(
     rho = learner.exploration.effective_rho(graph)
     symbols = Symbols(graph.n_classes, c.K, rho, Q, c.L, c.h, c.lmax, rounds, n, delta, loss_sum, c.B)
     return [
-        Bound(
-            theorem.name,
-            theorem.statement,
-            theorem.right_hand_side(symbols),
-            theorem.separable,
-            _refusal(theorem, learner, problem),
-        )
+        Bound.of(theorem, theorem.right_hand_side(symbols), _find_refusal(theorem, learner, problem))
         for theorem in THEOREMS
     ]
 
 
-def _for_changing_graph(graphs: Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph]) -> list[Bound]:
-    """Every theorem for a graph that changes from round to round."""
+def _refuse_changing_graph(graphs: Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph]) -> list[Bound]:
+    """Return every theorem with its refusal for a graph that changes from round to round."""
     if not callable(graphs):
         several = isinstance(graphs, Sequence) and not isinstance(graphs, str) and len(graphs) > 0
         for graph in graphs if several else [graphs]:
@@ -253,11 +231,11 @@ def _for_changing_graph(graphs: Sequence[FeedbackGraph] | Callable[[int], Feedba
                     "them, or a function from the round to its graph"
                 )
     refusal = "is not proved for a feedback graph that changes from round to round"
-    return [Bound(theorem.name, theorem.statement, math.nan, theorem.separable, refusal) for theorem in THEOREMS]
+    return [Bound.of(theorem, math.nan, refusal) for theorem in THEOREMS]
 
 
-def _refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | None:
-    """Why a theorem does not apply to this learner on this problem, or None."""
+def _find_refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | None:
+    """Return why a theorem does not apply to this learner on this problem, or None."""
     graph, K = problem.graph, problem.graph.n_classes
     if graph.has_costs:
         return "bounds mistakes, and the graph has costs"
@@ -266,14 +244,14 @@ def _refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | N
     if not learner.loss.is_regular(K) and learner.loss.effective_classes(K) == K:
         return f"needs a regular loss, and {learner.loss!r} is not one for {K} classes"
     if theorem.fixed_rate:
-        return _rate_refusal(learner, problem) or learner.exploration.theorem_refusal(graph)
+        return _check_rate(learner, problem) or learner.exploration.theorem_refusal(graph)
     if problem.guarantee is None and learner.optimizer.guarantee() is None:
         return f"needs an optimizer with a guarantee h, and {learner.optimizer!r} has none"
-    return learner.exploration.theorem_refusal(graph) or _gamma_refusal(theorem, learner, problem)
+    return learner.exploration.theorem_refusal(graph) or _check_gamma(theorem, learner, problem)
 
 
-def _rate_refusal(learner: Gappletron, problem: Problem) -> str | None:
-    """Why a theorem about gradient descent with the rate 1/(2L) does not apply, or None."""
+def _check_rate(learner: Gappletron, problem: Problem) -> str | None:
+    """Return why a theorem about gradient descent with the rate 1/(2L) does not apply, or None."""
     c, optimizer = constants(learner, problem), learner.optimizer
     wanted = FixedOGD(1.0 / (2.0 * c.L), optimizer.reach())
     if isinstance(optimizer, FixedOGD) and math.isclose(optimizer.rate, wanted.rate, rel_tol=1e-9):
@@ -281,7 +259,7 @@ def _rate_refusal(learner: Gappletron, problem: Problem) -> str | None:
     return f"is proved for the optimizer {wanted!r}, and the learner has {optimizer!r}"
 
 
-def _gamma_refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | None:
+def _check_gamma(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | None:
     graph, rule = problem.graph, learner.exploration
     if theorem.tuning is None or graph.is_full_information:
         return None

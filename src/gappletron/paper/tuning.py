@@ -11,8 +11,6 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.learners.learner import Learner, Problem
 from gappletron.learners.registry import check_can_play, named
 
-__all__ = ["tuned"]
-
 L = TypeVar("L", bound=Learner)
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gappletron.base import files
 from gappletron.base.checks import Label
+from gappletron.base.colours import COLOURS
 from gappletron.base.errors import UserError
 from gappletron.base.text import make_printable, shorten, unknown
 from gappletron.graphs.graph import FeedbackGraph
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
-"""The palette of Okabe and Ito, ordered so that the first lines differ most in print."""
 
 NO_COLUMN = {"is_column": False}  # of :meth:`Histories.to_frame`
 TITLE_WIDTH = 64  # characters in a line of a plot's title

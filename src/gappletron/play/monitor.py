@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, overload
 
 from gappletron.base import files
 from gappletron.base.checks import Label, number
+from gappletron.base.colours import COLOURS
 from gappletron.base.errors import UserError
 from gappletron.base.text import make_printable
 from gappletron.play import watch
-from gappletron.play.history import COLOURS, aligned, draw_band, label_axes, new_figure
+from gappletron.play.history import aligned, draw_band, label_axes, new_figure
 from gappletron.play.player import Player
 from gappletron.play.watch import BLOCKS, GREEDY, GREEDY_ERROR, JUDGED, POLICY, POLICY_ERROR, SEEN, SLOTS
 

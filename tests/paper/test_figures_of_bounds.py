@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 
 import gappletron.data.open
+import gappletron.paper.figures.grids
 import gappletron.paper.tuning
 from gappletron.data.adversarial import FreshFeatures, Segments
-from gappletron.paper import figures, report, runner, theorem_figures, theorems
-from gappletron.paper.claims import verdicts
+from gappletron.paper import figures, report, runner, theorems
+from gappletron.paper.claims import judge_claims
 from gappletron.paper.comparator import Comparator
-from gappletron.paper.drawing import STYLES
-from gappletron.paper.figures import caption, draw
-from gappletron.paper.runner import graph_of, learner_of, marks
-from gappletron.paper.store import Result
-from gappletron.paper.summary import Summary
-from gappletron.paper.sweeps import FIGURES, selected
-from gappletron.paper.theorem_figures import mistakes_and_bounds
-from gappletron.paper.theorems import Examined, bounds_of
+from gappletron.paper.figures import catalogue
+from gappletron.paper.figures.bounds import draw_examined
+from gappletron.paper.figures.catalogue import FIGURES, select_tasks
+from gappletron.paper.results import Result, Summary
+from gappletron.paper.runner import choose_marks, tune_learner
+from gappletron.paper.styles import STYLES
+from gappletron.paper.theorems import Examined, compute_bounds
 from gappletron.paper.theory import bounds
-from pictures import BY_ID, fakes, lines, panels, result_of
+from pictures import BY_ID, caption, draw, fakes, lines, panels, result_of
 
 
 def test_bounds_are_drawn_over_the_mistakes() -> None:
@@ -52,7 +52,7 @@ def test_bounds_are_drawn_over_the_mistakes() -> None:
                     assert not lines(ax, label)
                     continue
                 ((at, mean),) = lines(ax, label)
-                assert at.tolist() == marks(2000)
+                assert at.tolist() == choose_marks(2000)
                 wanted = [statistics.fmean(run.curve[place][1] for run in runs) for place in range(len(at))]
                 assert np.nan_to_num(mean) == pytest.approx(np.array(wanted))
                 if learner == "gaplog":  # whose loss is not regular for three classes
@@ -63,7 +63,7 @@ def test_bounds_are_drawn_over_the_mistakes() -> None:
                     found = {
                         each.theorem: each
                         for each in bounds(
-                            learner_of(runs[0].task), graph_of(runs[0].task), rounds=int(t), max_norm=1.0
+                            tune_learner(runs[0].task), runs[0].task.pieces.graph, rounds=int(t), max_norm=1.0
                         )
                     }[theorem]
                     assert found.refusal is None
@@ -104,9 +104,8 @@ def test_drawing_needs_the_stored_runs_alone(monkeypatch: pytest.MonkeyPatch) ->
     for module, names in (
         (
             runner,
-            ("learner_of", "stream_of", "tuned_as_read", "play", "open_stream", "quietest_segment", "best_comparator"),
+            ("tune_learner", "find_stream", "tune", "play", "quietest_segment", "best_comparator"),
         ),
-        (theorems, ("stream_of", "play", "best_comparator")),
         (gappletron.paper.tuning, ("tuned",)),
         (gappletron.data.open, ("open_stream",)),
         (Segments, ("chunks",)),
@@ -114,13 +113,13 @@ def test_drawing_needs_the_stored_runs_alone(monkeypatch: pytest.MonkeyPatch) ->
     ):
         for name in names:
             monkeypatch.setattr(module, name, refused)
-    for module in (figures, theorem_figures, theorems, report):
-        assert not {"learner_of", "open_stream", "tuned"} & set(vars(module))
+    for module in (catalogue, figures.bounds, figures.grids, theorems, report):
+        assert not {"tune_learner", "find_stream", "open_stream", "play", "tuned", "tune"} & set(vars(module))
     for figure in FIGURES:
         draw(figure, results)
         assert "no data" not in caption(figure, results)
     summary = Summary(results)
-    assert "upper-bounds" in report.render(results, summary, verdicts(summary), [])
+    assert "upper-bounds" in report.render(results, summary, judge_claims(summary), [])
 
 
 def test_bounds_need_a_comparator() -> None:
@@ -139,11 +138,13 @@ def test_one_run_and_its_bounds() -> None:
         if task.learner != "gapsmh" or ("fixed-ogd" in task.optimizer and task.noise > 0.0):  # it has no theorem there
             continue
         lost = result.outcome.comparator_loss or 0.0
-        found = Examined(result, learner_of(task), 1.0, Comparator(np.zeros((3, 3)), lost, 0.0), bounds_of(result))
-        (ax,) = panels(mistakes_and_bounds(found))
+        found = Examined(
+            result, tune_learner(task), 1.0, Comparator(np.zeros((3, 3)), lost, 0.0), compute_bounds(result)
+        )
+        (ax,) = panels(draw_examined(found))
         wanted = {
             bound.theorem: bound.value + (0.0 if bound.separable else lost)
-            for bound in bounds(learner_of(task), graph_of(task), rounds=500, max_norm=1.0)
+            for bound in bounds(tune_learner(task), task.pieces.graph, rounds=500, max_norm=1.0)
             if bound.refusal is None
             and bound.theorem.startswith("full-") == (task.graph == "full")
             and (task.noise == 0.0 or not bound.separable)
@@ -210,7 +211,7 @@ def test_lower_full_shows_mean_curves_between_the_bounds() -> None:
 def test_learners_with_the_same_numbers_share_a_line() -> None:
     results = [
         result_of(task, task.rounds // (2 if "gaplog" in task.learner else 3))
-        for task in selected(["lower-filtering"], 300, 1)
+        for task in select_tasks(["lower-filtering"], 300, 1)
     ]
     picture = draw(BY_ID["lower-filtering"], results)
     entries = [text.get_text().replace("\n", " ") for text in picture.legends[0].get_texts()]

@@ -1,0 +1,413 @@
+"""The figures of the theorems: mistakes of stored runs with their upper bounds, and with the lower bounds."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
+
+from gappletron.base.colours import COLOURS
+from gappletron.data.adversarial import FreshFeatures, FreshThenSegments
+from gappletron.kernel.numerics import Floats
+from gappletron.learners.gappletron import Gappletron
+from gappletron.paper.figures.drawing import (
+    DASHED,
+    GRAPHS,
+    Drawn,
+    Figure,
+    find_limits,
+    format_count,
+    head_panel,
+    make_line_key,
+    make_marker_key,
+    make_page,
+    mark_empty,
+    our_settings,
+    set_log_axis,
+    write_caption,
+)
+from gappletron.paper.results import Result, Task
+from gappletron.paper.styles import BLACK, GREY, find_style, sort_learners
+from gappletron.paper.templates import list_numbers
+from gappletron.paper.theorems import (
+    STANDARD_ERRORS,
+    Examined,
+    Lower,
+    find_adversary,
+    has_fixed_rate,
+    loses_nothing,
+    lower_bounds,
+)
+from gappletron.paper.theory import THEOREMS, bounds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Picture
+    from matplotlib.lines import Line2D
+
+Place = TypeVar("Place")
+
+
+# --------------------------------------------------------------------------------------------------------- upper bounds
+
+ROWS = (
+    ("expectation", "full-expectation"),
+    ("high-probability", "full-high-probability"),
+    ("expectation-separable", "full-expectation-separable"),
+    ("high-probability-separable", "full-high-probability-separable"),
+)
+"""The theorems, one row of panels each; the second of a pair is the version for full information."""
+
+IS_SEPARABLE = {theorem.name: theorem.separable for theorem in THEOREMS}
+
+
+class _Entry(NamedTuple):
+    """A learner in the panel of a theorem: the mistakes of its runs at the stored rounds, and the bound on them."""
+
+    learner: str
+    at: Floats
+    mistakes: Floats
+    bound: Floats | None
+
+
+def _collect_curves(results: Sequence[Result]) -> tuple[Floats, Floats]:
+    """Return the stored rounds, and the mistakes up to them with one row per run."""
+    curves = np.array([result.curve for result in results], float)
+    return curves[0, :, 0], curves[:, :, 1]
+
+
+def _positive(values: Floats) -> Floats:
+    """Return NaN in place of 0, which a log axis cannot show."""
+    return np.where(values > 0.0, values, np.nan)
+
+
+def _choose_theorem(row: tuple[str, str], graph: str) -> str:
+    return row[graph == "full"]
+
+
+def _choose_entries(results: Sequence[Result], graph: str, row: tuple[str, str]) -> list[_Entry]:
+    """Return the learners shown for a theorem on a graph: those tuned for it.
+
+    If the theorem is about separable data, the comparator must have zero loss.
+    """
+    theorem = _choose_theorem(row, graph)
+    separable = IS_SEPARABLE[theorem]
+    grouped: dict[str, list[Result]] = {}
+    for result in results:
+        task = result.task
+        if (
+            task.graph == graph
+            and task.tuning in ("", row[0])
+            and not has_fixed_rate(result)
+            and (task.noise == 0.0) == separable
+            and (not separable or loses_nothing(result.outcome.comparator_loss, result.outcome.comparator_gap))
+        ):
+            grouped.setdefault(task.learner, []).append(result)
+    return [_make_entry(learner, theorem, grouped[learner]) for learner in sort_learners(grouped)]
+
+
+def _make_entry(learner: str, theorem: str, runs: list[Result]) -> _Entry:
+    at, mistakes = _collect_curves(runs)
+    losses = [run.outcome.comparator_loss for run in runs if run.outcome.comparator_loss is not None]
+    bound = _find_bounds(runs[0], theorem, at, sum(losses) / len(losses)) if losses else None
+    return _Entry(learner, at, mistakes, bound)
+
+
+def _find_bounds(run: Result, theorem: str, rounds: Iterable[float], loss: float = 0.0) -> Floats | None:
+    """Return the bound on the mistakes of a run for each of these values of T, with all rounds blind.
+
+    None where the theorem does not apply.
+
+    :param loss: the comparator's loss over all rounds of the run. It is added where the theorem bounds the regret, in
+        proportion to T.
+    """
+    learner, graph, values = run.learner, run.task.pieces.graph, []
+    if not isinstance(learner, Gappletron):
+        return None
+    for t in rounds:
+        every = bounds(learner, graph, rounds=int(t), max_norm=run.outcome.max_norm)
+        bound = next(bound for bound in every if bound.theorem == theorem)
+        if bound.refusal is not None:
+            return None
+        values.append(bound.value + (0.0 if bound.separable else loss * t / run.task.rounds))
+    return np.array(values)
+
+
+def draw_bounds(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
+    """Draw the mistakes of the runs and their bounds, one panel per theorem and graph."""
+    present = {result.task.graph for result in runs}
+    graphs = [graph for graph in GRAPHS if graph in present]
+    panels = {row: [_choose_entries(runs, graph, row) for graph in graphs] for row in ROWS}
+    rows = [row for row in ROWS if any(panels[row])]
+    if not rows:
+        return None
+    rounds = runs[0].task.rounds
+    learners = sort_learners(result.task.learner for result in runs)
+    keys = [make_line_key(find_style(name).label, find_style(name).colour) for name in learners]
+    keys += [make_line_key("upper bound", GREY, DASHED), make_line_key("a mistake in every round", GREY, ":")]
+    x, y = "round (log scale)", "mistakes (log scale)"
+    page = make_page(figure.title, len(rows), len(graphs), (1.98, 1.65), keys, x=x, y=y, head=0.16, between=0.4)
+    start = 10.0 if rounds >= 1000 else 1.0  # the first rounds are mostly noise
+    values = [1.0]
+    for row, row_axes in zip(rows, page.axes, strict=True):
+        for graph, entries, ax in zip(graphs, panels[row], row_axes, strict=True):
+            for entry in entries:
+                values += _draw_entry(ax, entry, start)
+            if entries:
+                ax.plot([start, rounds], [start, rounds], color=GREY, linewidth=0.8, linestyle=":", zorder=1)
+            else:
+                mark_empty(ax)
+            ax.grid(which="major")
+            ax.set_title(_choose_theorem(row, graph), fontsize=8.0, pad=4.0)
+    for graph, ax in zip(graphs, page.axes[0], strict=True):
+        ax.set_title(GRAPHS[graph], fontweight="bold", pad=16.0)
+        words = _choose_theorem(rows[0], graph)
+        ax.text(0.5, 1.0, words, transform=ax.transAxes, ha="center", va="bottom", fontsize=8.0)
+    noises = {result.task.noise for result in runs} - {0.0}
+    page.name_rows(["separable" if IS_SEPARABLE[row[0]] else f"noise {list_numbers(noises)}" for row in rows])
+    set_log_axis(page.axes[0][0], "x", format_count, (start, max(rounds, 2.0)))
+    set_log_axis(page.axes[0][0], "y", format_count, find_limits(values))
+    shown = [entry for row in rows for entries in panels[row] for entry in entries]
+    proved = {entry.learner for entry in shown if entry.bound is not None}
+    unproved = [
+        find_style(name).label for name in sort_learners(entry.learner for entry in shown) if name not in proved
+    ]
+    return Drawn(page.picture, write_caption("bounds", runs, noises=noises, unproved=unproved))
+
+
+def _draw_entry(ax: Axes, entry: _Entry, start: float) -> list[float]:
+    """Draw the mistakes and their bound, and return the values that the axis must include."""
+    style, at, mistakes = find_style(entry.learner), entry.at, entry.mistakes
+    mean, late = mistakes.mean(axis=0), at >= start
+    ax.plot(at, _positive(mean), color=style.colour, linewidth=1.5, label=style.label)
+    band = (np.maximum(some, 0.1) for some in (mistakes.min(axis=0), mistakes.max(axis=0)))
+    ax.fill_between(at, *band, color=style.colour, alpha=0.2, linewidth=0)
+    held = [float(value) for value in mean[late] if value > 0.0]
+    if entry.bound is not None:
+        ax.plot(at, entry.bound, color=style.colour, linewidth=1.2, linestyle=DASHED, label=f"{style.label}: bound")
+        held += [float(value) for value in entry.bound[late]]
+    return held
+
+
+def draw_examined(found: Examined) -> Picture:
+    """Draw the mistakes of one stored run up to each round, the comparator's loss, and every bound that applies."""
+    task, comparator = found.result.task, found.comparator
+    at, mistakes = _collect_curves([found.result])
+    style = find_style(task.learner)
+    # Under full information the other theorems hold too, but are weaker.
+    lines = {
+        f"bound: {theorem.name}": line
+        for theorem in THEOREMS
+        if theorem.full_information == task.pieces.graph.is_full_information
+        and (not theorem.separable or loses_nothing(comparator.loss, comparator.gap))
+        and (line := _find_bounds(found.result, theorem.name, at, comparator.loss)) is not None
+    }
+    colours = dict(zip(lines, (colour for colour in COLOURS if colour != style.colour), strict=False))
+    with our_settings():
+        keys = [
+            make_line_key(f"mistakes of {style.label}", style.colour),
+            make_line_key(f"comparator's loss{'' if comparator.loss >= 0.5 else ': 0'}", GREY, "-."),
+            *(make_line_key(label, colour, DASHED) for label, colour in colours.items()),
+            make_line_key("a mistake in every round", GREY, ":"),
+        ]
+        title = task.id if lines else f"{task.id}\n(no theorem applies)"
+        page = make_page(title, 1, 1, (6.6, 4.0), keys, x="round (log scale)", y="mistakes (log scale)")
+        ax = page.axes[0][0]
+        ax.plot(at, _positive(mistakes[0]), color=style.colour, linewidth=1.8, label="mistakes")
+        ax.plot(at, _positive(comparator.loss * at / task.rounds), color=GREY, linewidth=1.2, linestyle="-.")
+        for label, colour in colours.items():
+            ax.plot(at, lines[label], color=colour, linewidth=1.4, linestyle=DASHED, label=label)
+        ax.plot(at, at, color=GREY, linewidth=0.8, linestyle=":", zorder=1)
+        ax.grid(which="major")
+        set_log_axis(ax, "x", format_count, (1.0, max(2.0, float(at[-1]))))
+        set_log_axis(
+            ax, "y", format_count, (0.8, 1.2 * max(2.0, at[-1], *(float(line[-1]) for line in lines.values())))
+        )
+    return page.picture
+
+
+# ----------------------------------------------------------------------------------------------------- the lower bounds
+
+
+def _merge_equal(series: dict[str, dict[Place, float]]) -> list[list[str]]:
+    """Return groups of learners with equal values wherever both have one: they share one line and one legend entry."""
+    groups: list[list[str]] = []
+    for learner, points in series.items():
+        for group in groups:
+            first = series[group[0]]
+            shared = points.keys() & first.keys()
+            if shared and all(first[place] == points[place] for place in shared):
+                group.append(learner)
+                break
+        else:
+            groups.append([learner])
+    return groups
+
+
+def _make_group_keys(groups: Sequence[Sequence[str]]) -> list[Line2D]:
+    labels = ["\n".join(textwrap.wrap(", ".join(find_style(name).label for name in group), 32)) for group in groups]
+    return [
+        make_marker_key(find_style(group[0])._replace(label=label), line=True)
+        for group, label in zip(groups, labels, strict=True)
+    ]
+
+
+LOWER_BOUND, UPPER_BOUND = "lower bound for every learner", "upper bound for GapSmH"
+
+
+def _draw_lower_bound(ax: Axes, rounds: Sequence[float], mistakes: Sequence[float]) -> None:
+    # Above the other lines: learners that attain the bound lie on it.
+    ax.plot(rounds, mistakes, color=BLACK, linewidth=1.8, zorder=5, label=LOWER_BOUND)
+    ax.fill_between(rounds, mistakes, 1e-3, color=GREY, alpha=0.15, linewidth=0, zorder=0)
+
+
+def draw_lower_filtering(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
+    """Draw the mistakes on the worse of the two streams against T, and the lower bound for every learner."""
+    rows = lower_bounds(runs)
+    if not rows:
+        return None
+    series: dict[str, dict[int, float]] = {}
+    for learner in sort_learners(row.learner for row in rows):
+        series[learner] = {row.rounds: row.mistakes for row in rows if row.learner == learner}
+    groups = _merge_equal(series)
+    keys = [
+        *_make_group_keys(groups),
+        make_line_key(LOWER_BOUND, BLACK),
+        make_line_key(UPPER_BOUND, BLACK, "-."),
+        make_line_key("a mistake in every round", GREY, ":"),
+    ]
+    x, y = "T (log scale)", "mean mistakes on the worse stream (log scale)"
+    page = make_page(figure.title, 1, 1, (6.6, 4.0), keys, x=x, y=y)
+    ax = page.axes[0][0]
+    for group in groups:
+        style, points = find_style(group[0]), series[group[0]]
+        shown = [value or math.nan for value in points.values()]
+        ax.plot(list(points), shown, **style.look, markersize=6, linewidth=1.2)
+    horizons = sorted({rounds for points in series.values() for rounds in points})
+    bounds_by_rounds = {row.rounds: row.bound for row in rows}
+    floor = [bounds_by_rounds[rounds] for rounds in horizons]
+    _draw_lower_bound(ax, horizons, floor)
+    values = [*floor, *(value for points in series.values() for value in points.values() if value > 0.0)]
+    # The bound of the expectation theorem for GapSmH; its comparator has zero loss on both streams.
+    ours = {run.task.rounds: run for run in runs if run.task.learner == "gapsmh"}
+    lines = {rounds: _find_bounds(run, "expectation", [rounds]) for rounds, run in sorted(ours.items())}
+    ceiling = {rounds: float(line[0]) for rounds, line in lines.items() if line is not None}
+    if ceiling:
+        ax.plot(list(ceiling), list(ceiling.values()), color=BLACK, linewidth=1.2, linestyle="-.", label="upper bound")
+        values += ceiling.values()
+    ax.plot(horizons, horizons, color=GREY, linewidth=0.8, linestyle=":", zorder=1)
+    set_log_axis(ax, "x", format_count, find_limits(horizons, 0.03))
+    set_log_axis(ax, "y", format_count, find_limits(values, 0.03))
+    ax.grid(which="major")
+    return Drawn(page.picture, write_caption("lower-filtering", runs))
+
+
+def _find_fresh(task: Task) -> FreshFeatures:
+    stream = find_adversary(task)
+    assert isinstance(stream, FreshFeatures)
+    return stream
+
+
+def draw_lower_full(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
+    """Draw the mistakes up to each round with the lower and the upper bound, one panel per norm of the comparator."""
+    grouped: dict[int, dict[str, list[Result]]] = {}
+    for run in sorted(runs, key=lambda run: _find_fresh(run.task).radius):
+        grouped.setdefault(_find_fresh(run.task).radius, {}).setdefault(run.task.learner, []).append(run)
+    means: dict[str, dict[int, dict[float, float]]] = {
+        learner: {} for learner in sort_learners(run.task.learner for run in runs)
+    }
+    for radius, by_name in grouped.items():
+        for learner, own in by_name.items():
+            at, mistakes = _collect_curves(own)
+            means[learner][radius] = dict(zip(at.tolist(), mistakes.mean(axis=0).tolist(), strict=True))
+    groups = _merge_equal(
+        {
+            learner: {(radius, t): mean for radius, curve in by_radius.items() for t, mean in curve.items()}
+            for learner, by_radius in means.items()
+        }
+    )
+    keys = [*_make_group_keys(groups), make_line_key(LOWER_BOUND, BLACK), make_line_key(UPPER_BOUND, BLACK, "-.")]
+    x, y = "round (log scale)", "mean mistakes (log scale)"
+    page = make_page(figure.title, 1, len(grouped), (2.73, 3.6), keys, x=x, y=y)
+    values, last = [1.0], 2.0
+    for (radius, by_name), ax in zip(grouped.items(), page.axes[0], strict=True):
+        for group in groups:
+            curve = next((means[name][radius] for name in group if name in by_name), {})
+            if curve:
+                shown = [mean or math.nan for mean in curve.values()]
+                look = find_style(group[0]).look
+                ax.plot(list(curve), shown, **look, markersize=4.5, linewidth=1.2, markevery=5)
+                values += [mean for mean in curve.values() if mean > 0.0]
+                last = max(last, *curve)
+        first = next(iter(by_name.values()))[0].task
+        stream, span = _find_fresh(first), [_find_fresh(first).features, first.rounds]
+        _draw_lower_bound(ax, span, [stream.lower_bound] * 2)
+        ours = by_name.get("gapsmh")
+        regret = _find_bounds(ours[0], "full-expectation", span[-1:]) if ours else None
+        if regret is not None:
+            values.append(stream.comparator_loss + float(regret[0]))
+            ax.plot(span, values[-1:] * 2, color=BLACK, linewidth=1.2, linestyle="-.", label="upper bound")
+        ax.grid(which="major")
+        head_panel(ax, f"B = {radius}")
+    set_log_axis(page.axes[0][0], "x", format_count, (1.0, last * 1.2))
+    set_log_axis(page.axes[0][0], "y", format_count, find_limits(values, 0.03))
+    classes = [result.task.classes for result in runs]
+    return Drawn(page.picture, write_caption("lower-full", runs, classes=classes, radii=list(grouped)))
+
+
+def _draw_regrets(ax: Axes, rows: Sequence[Lower], place: Callable[[Lower], float]) -> None:
+    """Draw the surrogate regrets with whiskers of three standard errors, and the lower bound."""
+    rows = sorted(rows, key=place)
+    for learner in sort_learners(row.learner for row in rows):
+        own = [row for row in rows if row.learner == learner]
+        regrets = [row.mistakes - row.comparator_loss for row in own]
+        errors = [STANDARD_ERRORS * row.error for row in own]
+        ax.errorbar(list(map(place, own)), regrets, errors, **find_style(learner).look, markersize=5, linewidth=1.0)
+    floor = sorted({(place(row), row.bound - row.comparator_loss) for row in rows})
+    ax.plot(*zip(*floor, strict=True), color=BLACK, linewidth=1.8, zorder=5, label=LOWER_BOUND)
+    ax.grid(which="major")
+
+
+def _make_regret_keys(rows: Iterable[Lower]) -> list[Line2D]:
+    names = sort_learners(row.learner for row in rows)
+    return [*(make_marker_key(find_style(name), line=True) for name in names), make_line_key(LOWER_BOUND, BLACK)]
+
+
+def draw_lower_classes(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
+    """Draw the surrogate regret against K, and the lower bound (B^2 - 1)(K - 1) + (K - 1)/K."""
+    rows = lower_bounds(runs)
+    x, y = "number of classes K", "mean surrogate regret"
+    page = make_page(figure.title, 1, 1, (6.6, 3.6), _make_regret_keys(rows), x=x, y=y)
+    _draw_regrets(page.axes[0][0], rows, lambda row: float(row.classes))
+    ours = next((result for result in runs if result.task.learner == "gapsmh"), None)
+    line = None if ours is None else _find_bounds(ours, "full-expectation", [ours.task.rounds])
+    slope = None if line is None or ours is None else line[0] / ours.task.classes
+    radius = _find_fresh(runs[0].task).radius
+    return Drawn(page.picture, write_caption("lower-classes", runs, errors=STANDARD_ERRORS, radius=radius, slope=slope))
+
+
+def draw_lower_both(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
+    """Draw the surrogate regret against sqrt T on the streams of the corollary, and the sum of both lower bounds."""
+    rows = lower_bounds(runs)
+    if not rows:
+        return None
+    x, y = "square root of T", "mean surrogate regret on the worse stream (log scale)"
+    page = make_page(figure.title, 1, 1, (6.6, 3.6), _make_regret_keys(rows), x=x, y=y)
+    ax = page.axes[0][0]
+    _draw_regrets(ax, rows, lambda row: math.sqrt(row.rounds))
+    values = [value - row.comparator_loss for row in rows for value in (row.mistakes, row.bound)]
+    set_log_axis(ax, "y", format_count, find_limits([value for value in values if value > 0.0], 0.05))
+    stream = find_adversary(runs[0].task)
+    assert isinstance(stream, FreshThenSegments)
+    caption = write_caption(
+        "lower-both",
+        runs,
+        errors=STANDARD_ERRORS,
+        classes=len(stream.classes),
+        radius=stream.first.radius,
+        constant=stream.first.lower_bound - stream.comparator_loss,
+    )
+    return Drawn(page.picture, caption)

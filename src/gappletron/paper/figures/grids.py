@@ -1,0 +1,315 @@
+"""The figures of the paper: error rates on its data, queries, and the two exploration rules.
+
+A drawing is a pure function of the results: the same rows give the same SVG file, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from gappletron.paper.figures.drawing import (
+    GRAPHS,
+    Drawn,
+    Figure,
+    clip_rate,
+    draw_whiskers,
+    find_limits,
+    format_count,
+    format_percent,
+    head_panel,
+    make_marker_key,
+    make_page,
+    make_tuning_keys,
+    mark_empty,
+    set_log_axis,
+    write_caption,
+)
+from gappletron.paper.results import Cell, Result, Spread, Summary
+from gappletron.paper.styles import GREY, Style, find_style, sort_learners
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+
+# -------------------------------------------------------------------------------------- the paper's grids: K x d panels
+
+
+class _Grid:
+    """The runs of a figure on the paper's data: for each learner and cell the configuration with the lowest mean."""
+
+    def __init__(self, figure: Figure, runs: Sequence[Result]) -> None:
+        self.figure, self.results = figure, figure.choose(runs)
+        sweep = figure.sweeps[0]
+        summary = Summary(self.results)
+        cells = summary.cells(sweep)
+        self.learners = sort_learners(summary.learners(sweep))
+        self.spreads = {
+            (learner, cell): min(found, key=lambda spread: spread.mean)
+            for learner in self.learners
+            for cell in cells
+            if (found := summary.spreads(sweep, learner, cell))
+        }
+        self.classes = sorted({cell.classes for cell in cells})
+        self.features = sorted({cell.features for cell in cells})
+        self.noises = sorted({cell.noise for cell in cells})
+        self.rounds = self.results[0].task.rounds
+        # All figures of a sweep have the same axis, whatever their tuning, so that they can be compared.
+        same = [result for result in runs if result.task.rounds == self.rounds]
+        self.limits = find_limits(clip_rate(result.outcome.error_rate, self.rounds) for result in same)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the better tuning differs between cells; then the markers show which one it is."""
+        return len({spread.configuration.tuning for spread in self.spreads.values()}) > 1
+
+    def keys(self) -> list[Line2D]:
+        return [make_marker_key(find_style(learner)) for learner in self.learners] + (
+            make_tuning_keys() if self.mixed else []
+        )
+
+    def draw(self, ax: Axes, cells: Sequence[Cell], *, width: float, size: float) -> None:
+        """Draw every learner in these cells, side by side, so that the whiskers do not overlap."""
+        for rank, learner in enumerate(self.learners):
+            offset = width * ((rank + 0.5) / len(self.learners) - 0.5)
+            found = [
+                (place + offset, self.spreads[learner, cell])
+                for place, cell in enumerate(cells)
+                if (learner, cell) in self.spreads
+            ]
+            if found:
+                draw_whiskers(
+                    ax,
+                    [place for place, _ in found],
+                    [spread for _, spread in found],
+                    find_style(learner),
+                    self.rounds,
+                    hollow=[self.mixed and spread.is_tuned_by_theory for _, spread in found],
+                    size=size,
+                )
+        if not ax.containers:
+            mark_empty(ax)
+        ax.set_xlim(-0.5, len(cells) - 0.5)
+        ax.grid(axis="y", which="major")
+        for place in range(1, len(cells)):
+            ax.axvline(place - 0.5, color=GREY, alpha=0.25, linewidth=0.6)
+
+    def write_caption(self, name: str) -> str:
+        """Return the caption, with the graph, T, the tuning and the markers."""
+        spreads = self.spreads.values()
+        return write_caption(
+            name,
+            self.results,
+            graph=GRAPHS[self.results[0].task.graph],
+            classes=self.classes,
+            features=self.features,
+            noises=self.noises,
+            tunings=self.figure.tunings,
+            is_tuned=any(spread.configuration.tuning for spread in spreads),
+            mixed=self.mixed,
+            zero=any(spread.least == 0.0 for spread in spreads),
+        )
+
+
+def draw_grid(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
+    """Draw the error rates against the noise, with K as rows and d as columns."""
+    grid = _Grid(figure, runs)
+    x, y = "label noise rate", "error rate (log scale)"
+    page = make_page(figure.title, len(grid.classes), len(grid.features), (2.73, 1.95), grid.keys(), x=x, y=y)
+    for classes, row in zip(grid.classes, page.axes, strict=True):
+        for features, ax in zip(grid.features, row, strict=True):
+            grid.draw(ax, [Cell(classes, features, noise) for noise in grid.noises], width=0.7, size=5.0)
+            ax.set_xticks(range(len(grid.noises)), [f"{noise:g}" for noise in grid.noises])
+    page.name_rows([f"K = {classes}" for classes in grid.classes])
+    for features, ax in zip(grid.features, page.axes[0], strict=True):
+        head_panel(ax, f"d = {features}")
+    set_log_axis(page.axes[0][0], "y", format_percent, grid.limits)
+    return Drawn(page.picture, grid.write_caption("grid"))
+
+
+def draw_noisy_cells(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
+    """Draw the cells with label noise, one panel per noise rate."""
+    noisy = [run for run in runs if run.task.noise > 0.0]
+    if not figure.choose(noisy):
+        return None
+    grid = _Grid(figure, noisy)
+    pairs = [(classes, features) for classes in grid.classes for features in grid.features]
+    y = "error rate (log scale)"
+    page = make_page(figure.title, len(grid.noises), 1, (5.9, 1.6), grid.keys(), y=y, between=0.4)
+    for noise, (ax,) in zip(grid.noises, page.axes, strict=True):
+        grid.draw(ax, [Cell(classes, features, noise) for classes, features in pairs], width=0.84, size=4.6)
+        ax.set_xticks(range(len(pairs)), [f"K={classes}\nd={features}" for classes, features in pairs])
+        ax.tick_params(axis="x", length=0)
+        head_panel(ax, f"noise rate {noise:g}")
+    set_log_axis(page.axes[0][0], "y", format_percent, grid.limits)
+    return Drawn(page.picture, grid.write_caption("noisy-cells"))
+
+
+# ------------------------------------------------------------------------------------------------------ label efficient
+
+
+class _Queries:
+    """The runs on the label-efficient graph: those of the Perceptron sorted by b, and those of the other learners."""
+
+    def __init__(self, sweep: str, runs: Sequence[Result]) -> None:
+        self.sweep, self.summary = sweep, Summary(runs)
+        self.cells = self.summary.cells(self.sweep)
+        learners = sort_learners(self.summary.learners(self.sweep))
+        self.scaled = sorted((name for name in learners if ":b=" in name), key=read_scale)
+        self.others = [name for name in learners if name not in self.scaled]
+        self.rounds = runs[0].task.rounds
+
+    def of(self, names: Sequence[str], cell: Cell) -> list[tuple[str, Spread]]:
+        return [(name, spread) for name in names for spread in self.summary.spreads(self.sweep, name, cell)]
+
+    def without_queries(self, spread: Spread) -> float:
+        """Return the rate of wrong predictions: every query counts as a mistake, and only queries show labels."""
+        return clip_rate(spread.mean - spread.labels_seen / self.rounds, self.rounds)
+
+
+def read_scale(learner: str) -> float:
+    """Return the number b of a label-efficient Perceptron.
+
+    >>> read_scale("label-efficient-perceptron:b=0.1")
+    0.1
+    """
+    return float(learner.partition(":b=")[2])
+
+
+def _count_queries(spread: Spread) -> float:
+    """Return the number of queries to show on a log axis: 0.5 in place of 0."""
+    return max(spread.labels_seen, 0.5)
+
+
+def draw_queries(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
+    """Draw the error rate against the number of queries."""
+    queries = _Queries(figure.sweeps[0], runs)
+    classes = sorted({cell.classes for cell in queries.cells})
+    columns = sorted({(cell.features, cell.noise) for cell in queries.cells})
+    learners = sort_learners([*queries.others, *queries.scaled[:1]])
+    keys = [make_marker_key(find_style(name), line=name in queries.scaled) for name in learners] + make_tuning_keys()
+    keys.append(make_marker_key(Style("the same, without the queries", "#aaaaaa", ".", ":"), line=True))
+    x, y = "queries, that is, labels seen (log scale)", "error rate (log scale)"
+    page = make_page(figure.title, len(classes), len(columns), (2.53, 2.1), keys, x=x, y=y, share_y="col")
+    asked = []
+    for j, (features, noise) in enumerate(columns):
+        rates = []
+        for i, K in enumerate(classes):
+            ax, cell = page.axes[i][j], Cell(K, features, noise)
+            _draw_query_line(ax, queries, cell)
+            _draw_query_points(ax, queries, cell)
+            shown = [spread for _, spread in queries.of([*queries.others, *queries.scaled], cell)]
+            asked += [_count_queries(spread) for spread in shown]
+            rates += [clip_rate(rate, queries.rounds) for spread in shown for rate in (spread.least, spread.most)]
+            ax.grid(which="major")
+            if not shown:
+                mark_empty(ax)
+        head_panel(page.axes[0][j], f"noise rate {noise:g}")
+        # The faint markers, without the queries, may be outside of the panel.
+        least, most = find_limits([*rates, 1.0])
+        set_log_axis(page.axes[0][j], "y", format_percent, (least / 4.0 if noise == 0.0 else least / 1.3, most))
+    page.name_rows([f"K = {K}" for K in classes])
+    least, most = find_limits(asked)
+    set_log_axis(page.axes[0][0], "x", format_count, (least / 2.8, most))  # space for the label of the first b
+    features_shown, scales = {cell.features for cell in queries.cells}, [read_scale(name) for name in queries.scaled]
+    return Drawn(page.picture, write_caption("queries", runs, features=features_shown, scales=scales))
+
+
+def _draw_query_points(ax: Axes, queries: _Queries, cell: Cell) -> None:
+    for name, spread in queries.of(queries.others, cell):
+        style, theory = find_style(name), spread.is_tuned_by_theory
+        look = {**style.look, "label": None, "linestyle": "none", "alpha": 0.5, "markersize": 4}
+        face = "white" if theory else style.colour
+        ax.plot([_count_queries(spread)], [queries.without_queries(spread)], **look, markerfacecolor=face, zorder=2)
+        draw_whiskers(ax, [_count_queries(spread)], [spread], style, queries.rounds, hollow=[theory], size=6.0)
+
+
+def _draw_query_line(ax: Axes, queries: _Queries, cell: Cell) -> None:
+    """Draw the label-efficient Perceptron from the smallest b to the largest, and a faint line without the queries."""
+    line = queries.of(queries.scaled, cell)
+    if not line:
+        return
+    style, spreads = find_style(line[0][0]), [spread for _, spread in line]
+    asked = [_count_queries(spread) for spread in spreads]
+    draw_whiskers(ax, asked, spreads, style, queries.rounds, line=True, size=4.5)
+    rates = [queries.without_queries(spread) for spread in spreads]
+    ax.plot(asked, rates, color=style.colour, linestyle=":", linewidth=1.0, marker=".", markersize=4, alpha=0.4)
+    # Label the first, the best and the last b, and those between the best and the last where there is space.
+    last, best = len(line) - 1, min(range(len(line)), key=lambda place: spreads[place].mean)
+    shown = {0: (-6, -2), best: (4, -10), last: (-6, -2)}
+    for place in range(best + 1, last):
+        before = asked[max(other for other in shown if other < place)]
+        if asked[place] > 2.2 * before and asked[last] > 2.2 * asked[place]:
+            shown[place] = (-3, 4)
+    for place, offset in shown.items():
+        ax.annotate(
+            f"b={read_scale(line[place][0]):g}",
+            (asked[place], clip_rate(spreads[place].mean, queries.rounds)),
+            xytext=offset,
+            textcoords="offset points",
+            ha="right" if offset[0] < 0 else "center",
+            fontsize=7.5,
+            color="#333333",
+        )
+
+
+# ---------------------------------------------------------------------------------------------------- exploration rules
+
+
+class _Pair(NamedTuple):
+    """A learner in a cell with both exploration rules."""
+
+    learner: str
+    graph: str
+    paper: Spread
+    ours: Spread
+
+
+def _find_pairs(figure: Figure, runs: Sequence[Result]) -> list[_Pair]:
+    summary, found = Summary(figure.choose(runs)), []
+    for graph in figure.sweeps[1:]:
+        for learner in sort_learners(summary.learners("exploration")):
+            for cell in summary.cells("exploration"):
+                if summary.spreads(graph, learner, cell) and summary.spreads("exploration", learner, cell, graph=graph):
+                    paper = summary.best(graph, learner, cell)
+                    ours = summary.best("exploration", learner, cell, graph=graph)
+                    found.append(_Pair(learner, graph, paper, ours))
+    return found
+
+
+def draw_exploration(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
+    """Draw the error rates with the top-up rule against those with Algorithm 1's rule."""
+    pairs = _find_pairs(figure, runs)
+    if not pairs:
+        return None
+    graphs, learners = list(dict.fromkeys(pair.graph for pair in pairs)), sort_learners(pair.learner for pair in pairs)
+    drawn = [result for result in figure.choose(runs) if result.task.learner in learners]
+    rounds = drawn[0].task.rounds
+    keys = [make_marker_key(find_style(learner)) for learner in learners]
+    x, y = "error rate with Algorithm 1's rule (log scale)", "error rate with the top-up rule (log scale)"
+    page = make_page(figure.title, 1, len(graphs), (4.2, 4.2), keys, x=x, y=y)
+    limits = find_limits(clip_rate(spread.mean, rounds) for pair in pairs for spread in (pair.paper, pair.ours))
+    for graph, ax in zip(graphs, page.axes[0], strict=True):
+        ax.plot(limits, limits, color=GREY, linewidth=0.9, zorder=1)
+        ax.fill_between(limits, limits, limits[0], color=GREY, alpha=0.08, linewidth=0, zorder=0)
+        ax.text(0.97, 0.04, "top-up is better", transform=ax.transAxes, ha="right", color="#555555")
+        ax.text(0.03, 0.96, "Algorithm 1 is better", transform=ax.transAxes, va="top", color="#555555")
+        for learner in learners:
+            style = find_style(learner)
+            here = [pair for pair in pairs if pair.graph == graph and pair.learner == learner]
+            at = [clip_rate(pair.paper.mean, rounds) for pair in here]
+            look = {**style.look, "linestyle": "none", "markersize": 6, "markeredgewidth": 0, "alpha": 0.7}
+            ax.plot(at, [clip_rate(pair.ours.mean, rounds) for pair in here], **look)
+        head_panel(ax, GRAPHS[graph])
+    set_log_axis(page.axes[0][0], "x", format_percent, limits)
+    set_log_axis(page.axes[0][0], "y", format_percent, limits)
+    return Drawn(page.picture, write_caption("exploration", drawn, less=_count_lower(pairs)))
+
+
+def _count_lower(pairs: Sequence[_Pair]) -> list[tuple[int, int, str]]:
+    """For each graph: in how many cases top-up has the lower error rate, of how many, and the name of the graph."""
+    found = []
+    for graph in dict.fromkeys(pair.graph for pair in pairs):
+        here = [pair for pair in pairs if pair.graph == graph]
+        found.append((sum(pair.ours.mean < pair.paper.mean for pair in here), len(here), GRAPHS[graph]))
+    return found
