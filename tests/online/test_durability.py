@@ -522,7 +522,9 @@ def test_a_process_that_goes_to_another_folder_writes_to_the_same_journal(tmp_pa
 @pytest.mark.filterwarnings("ignore")
 def test_a_fork_while_another_thread_closes_the_journal_leaves_no_lock_behind(tmp_path):
     model = opened(tmp_path / "journal")
-    os.close(model._access.journal.store._lock)  # between two steps of close(): the descriptor is closed, and known as open
+    os.close(
+        model._access.journal.store._lock
+    )  # between two steps of close(): the descriptor is closed, and known as open
     child = os.fork()
     if child == 0:
         signal.alarm(20)

@@ -393,7 +393,9 @@ def test_a_folder_that_is_open_is_refused(tmp_path):
 
 def test_a_start_that_was_interrupted_begins_again(tmp_path):
     store = FolderStore(tmp_path / "journal")
-    store.put_snapshot(0, "gappletron.Online", *Online("gapsmh", GRAPH, 5)._contents.describe())  # the settings come last
+    store.put_snapshot(
+        0, "gappletron.Online", *Online("gapsmh", GRAPH, 5)._contents.describe()
+    )  # the settings come last
     store.close()
     again = opened(tmp_path / "journal")
     assert again.rounds == 0
