@@ -263,17 +263,6 @@ def test_features_that_grow(tmp_path):
         Online("gapsmh", GRAPH, features="many")
 
 
-def test_a_bandit_graph_of_two_classes_stays_one_that_can_grow(tmp_path):
-    for name in ("gapsmh", "banditron"):
-        running = Online(name, FeedbackGraph.bandit(["a", "b"]), features=2, seed=3)
-        running.act(X)
-        running.save(tmp_path / "model.npz")
-        again = Online.load(tmp_path / "model.npz")
-        again.add_class("c")
-        assert again.graph == FeedbackGraph.bandit(["a", "b", "c"])
-        assert not again.graph.dominating_set_is_given
-
-
 def test_a_file_of_a_newer_version_is_refused_in_one_sentence(tmp_path):
     path = tmp_path / "model.npz"
     model().save(path)
@@ -309,3 +298,14 @@ def test_waiting_receipts_are_bounded_by_their_bytes(tmp_path):
     single = Online("gapsmh", FeedbackGraph.bandit(3), features=4096, pending_bytes=1)
     assert single.act(row).serial == 0
     assert len(single.pending) == 1  # the newest always waits
+
+
+def test_a_bandit_graph_of_two_classes_stays_one_that_can_grow(tmp_path):
+    for name in ("gapsmh", "banditron"):
+        running = Online(name, FeedbackGraph.bandit(["a", "b"]), features=2, seed=3)
+        running.act(X)
+        running.save(tmp_path / "model.npz")
+        again = Online.load(tmp_path / "model.npz")
+        again.add_class("c")
+        assert again.graph == FeedbackGraph.bandit(["a", "b", "c"])
+        assert not again.graph.dominating_set_is_given
