@@ -67,6 +67,7 @@ class Access:
         journal = self.journal
         if journal is not None:
             journal.settle()
+            journal.refuse_gap()
             if self._held_by is None:  # a block of hold() has begun with it, and must not be refused in its middle
                 journal.check()
                 if self.contents.receipts.age is not None:
@@ -89,7 +90,8 @@ class Access:
         with held_back():
             transitions.apply(self.contents, event, graphs or {})
             if self.journal is not None:
-                self.journal.add_event(event)
+                with self.journal.noting_gaps():
+                    self.journal.add_event(event)
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
@@ -126,6 +128,7 @@ class Access:
 
     def close(self) -> None:
         """Store a snapshot and let another process open the store."""
+        self.check_process()
         journal = self.journal
         if journal is not None and not journal.is_closed:
             try:
