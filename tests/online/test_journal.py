@@ -542,14 +542,15 @@ def test_ten_kills_under_load(tmp_path):
     assert storms.killed_journals(10, tmp_path, seed=1) >= 20
 
 
-@pytest.mark.parametrize("call", ["act", "learn", "forget", "hold"])
+@pytest.mark.parametrize("call", ["act", "follow", "grow", "learn", "forget", "hold"])
 def test_a_journal_struck_at_every_moment(tmp_path, call):
     folder, count = None, itertools.count()
 
     def make():
         nonlocal folder
         folder = tmp_path / str(next(count))
-        model = Online.open(folder, "gapsmh", GRAPH, 5, seed=3, pending=2, durability="os")
+        features = "grow" if call == "grow" else 5
+        model = Online.open(folder, "gapsmh", GRAPH, features, seed=3, pending=2, durability="os")
         model.act(np.ones(5))
         model.act(np.ones(5))
         return model
@@ -558,6 +559,10 @@ def test_a_journal_struck_at_every_moment(tmp_path, call):
         x, receipt = np.full(5, 2.0), model.pending[0]
         if call == "act":
             model.act(x)
+        elif call == "follow":
+            model.follow(x, "ham", [0.5, 0.25, 0.25])
+        elif call == "grow":
+            model.act({3000: 1.0})
         elif call == "learn":
             model.learn(receipt, feedback(receipt, "ham"))
         elif call == "forget":
@@ -566,9 +571,8 @@ def test_a_journal_struck_at_every_moment(tmp_path, call):
             with model.hold():
                 model.learn(model.act(x), feedback(receipt, "ham"))
 
-    files = ("online.py", "journal.py", "folder.py")
     moments = 0
-    for model, _ in storms.at_every_moment(make, strike, files=files):
+    for model, _ in storms.at_every_moment(make, strike, files=(*storms.FILES, "folder.py")):
         moments += 1
         assert not model._access.lock._is_owned()
         with contextlib.suppress(UserError):  # it may not wait any more
