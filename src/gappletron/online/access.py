@@ -120,8 +120,7 @@ class Access:
     def checkpoint(self) -> None:
         """Store a snapshot of the state now."""
         self.check_process()
-        if self.is_inside:
-            raise UserError("checkpoint() was called in the middle of a call or of a hold() block: call it afterwards")
+        self._refuse_inside("checkpoint()")
         if self.journal is None:
             raise UserError("the model has no journal: use save(), or make it with Online.open()")
         self.journal.put_snapshot(self._copy_state)
@@ -131,10 +130,15 @@ class Access:
         self.check_process()
         journal = self.journal
         if journal is not None and not journal.is_closed:
+            self._refuse_inside("close()")
             try:
                 self.checkpoint()
             finally:
                 journal.close()
+
+    def _refuse_inside(self, name: str) -> None:
+        if self.is_inside:
+            raise UserError(f"{name} was called in the middle of a call or of a hold() block: call it afterwards")
 
     def _copy_state(self) -> Snapshot:
         """Return a copy of the state for the journal, and what of the log need not be kept any more."""
