@@ -141,7 +141,7 @@ def _saved():
         receipt = model.act(([t % 4], [1.0 + t]))
         if t % 3:
             model.learn(receipt, "ham" if "ham" in receipt.reveals else UNSEEN)
-    return model._parts.snapshot()
+    return model._contents.describe()
 
 
 def _mutated(value, reader):

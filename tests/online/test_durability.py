@@ -19,7 +19,7 @@ import pytest
 
 import storms
 from gappletron import FeedbackGraph, Online, Receipt, UserError, interpreted, read_decisions
-from gappletron.base import files, forks
+from gappletron.base import files
 from gappletron.online import events, folder as folders
 from gappletron.online.folder import FolderStore, read_groups, repair
 from gappletron.online.store import Group, MemoryStore
@@ -433,30 +433,6 @@ def test_threads_that_fork_at_once_beside_a_journal(tmp_path):
         assert [receipt.id for receipt in again.pending] == sorted(acted, key=lambda name: int(name.split("-")[1]))
 
 
-def test_a_thread_that_has_forked_leaves_the_signals_of_the_main_thread_alone():
-    """Signals that the main thread holds back for its own fork are not for another thread to set again."""
-    handler = signal.getsignal(signal.SIGINT)
-    found = []
-
-    def end():
-        try:
-            forks._held_signals.end()  # what a thread does that has just forked
-        except ValueError as error:
-            found.append(error)
-
-    forks._held_signals.begin()
-    try:
-        thread = threading.Thread(target=end, daemon=True)
-        thread.start()
-        thread.join(timeout=2)
-        assert not thread.is_alive()
-        assert signal.getsignal(signal.SIGINT) is not handler
-    finally:
-        forks._held_signals.end()
-    assert found == []
-    assert signal.getsignal(signal.SIGINT) is handler
-
-
 def test_follow_struck_at_every_moment():
     """Whatever the moment: the journal, here in memory, leads to the bits of the model."""
     decision = ("b", [0.25, 0.5, 0.25])
@@ -470,7 +446,7 @@ def test_follow_struck_at_every_moment():
 
     played = 0
     follow = lambda model: model.follow(np.full(3, 2.0), *decision)  # noqa: E731
-    for model, _ in storms.at_every_moment(make, follow, files=("online.py", "journal.py")):
+    for model, _ in storms.at_every_moment(make, follow):
         assert not model._access.lock._is_owned()
         (waiting,) = model.pending
         played += waiting.serial == 1

@@ -224,7 +224,7 @@ def test_a_model_saved_through_a_pipe_can_be_loaded(tmp_path):
     model.save(tmp_path / "pipe")
     reader.join()
     (tmp_path / "model.npz").write_bytes(received[0])
-    assert Online.load(tmp_path / "model.npz")._player._state == model._player._state
+    assert Online.load(tmp_path / "model.npz")._player._engine.state == model._player._engine.state
 
 
 def test_a_header_or_a_list_of_members_without_end_is_refused(tmp_path):

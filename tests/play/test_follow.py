@@ -5,15 +5,9 @@ import copy
 import numpy as np
 import pytest
 
-from gappletron import Budget, FeedbackGraph, Limits, Monitor, Player, UserError, Watch, interpreted
-from gappletron.online.receipts import Row, checked_turn
+from gappletron import Budget, FeedbackGraph, Monitor, Player, UserError, Watch, interpreted
+from gappletron.play.turns import ACTION, GREEDY, RATE, ROUND, SQUARED, build_turn, check_turn
 from problems import GRAPHS, small_stream
-
-
-def step(player, x, graph=None):
-    """A new turn, and its vector."""
-    vector = player.checker.vector(x, player.features)
-    return player.new_turn(vector, graph), vector
 
 
 def feedback(turn, label: int) -> int:
@@ -29,8 +23,8 @@ def test_a_copy_that_follows_learns_the_same(name, learner):
     with interpreted():
         first, shadow = (Player(learner, graph, 5, seed=4, monitor=Watch(window=80)) for _ in range(2))
         for x, label in zip(X, y.tolist(), strict=True):
-            turn, (other, vector) = first.act(x), step(shadow, x)
-            shadow.follow_turn(other, vector, turn.action, turn.probabilities)
+            turn = first.act(x)
+            other = shadow.follow(x, turn.action, turn.probabilities)
             assert (other.greedy, other.round, other.rate) == (turn.greedy, turn.round, turn.rate)
             assert other.own_probabilities.tolist() == turn.probabilities.tolist()
             first.learn(turn, feedback(turn, label))
@@ -50,13 +44,11 @@ def test_compiled_and_interpreted_follow_alike():
     rng = np.random.default_rng(0)
     given = [rng.dirichlet(np.ones(4)) for _ in X]
     actions = [int(rng.choice(4, p=p)) for p in given]
-    limits = Limits(min_propensity=0.05)
 
     def play():
-        player = Player("auto", graph, 5, seed=4, monitor=Watch(window=80), limits=limits)
+        player = Player("auto", graph, 5, seed=4, monitor=Watch(window=80), min_propensity=0.05)
         for x, label, p, action in zip(X, y.tolist(), given, actions, strict=True):
-            turn, vector = step(player, x)
-            player.follow_turn(turn, vector, action, p, greedy=1 if action == 2 else None)
+            turn = player.follow(x, action, p, greedy=1 if action == 2 else None)
             player.learn(turn, feedback(turn, label))
         return player
 
@@ -76,8 +68,7 @@ def test_the_own_policy_is_estimated_from_the_decisions_of_another():
         shadow = Player("gapsmh", graph, 5, seed=1, monitor=Watch(window=80))
         for x, label in zip(X, y.tolist(), strict=True):
             p = np.array([0.4, 0.3, 0.3])
-            turn, vector = step(shadow, x)
-            shadow.follow_turn(turn, vector, int(rng.choice(3, p=p)), p)
+            turn = shadow.follow(x, int(rng.choice(3, p=p)), p)
             true += 1.0 - turn.own_probabilities[label]
             shadow.learn(turn, feedback(turn, label))
     error = Monitor(shadow).report(1e-6).policy.error  # a false alarm in one of a million runs
@@ -88,8 +79,7 @@ def test_the_own_policy_is_estimated_from_the_decisions_of_another():
 def test_a_given_greedy_class_stands_for_the_own_one():
     with interpreted():
         player = Player("auto", FeedbackGraph.bandit(3), 2, monitor=True)
-        turn, vector = step(player, [1.0, 0.5])
-        player.follow_turn(turn, vector, 2, [0.2, 0.2, 0.6], greedy=2)
+        turn = player.follow([1.0, 0.5], 2, [0.2, 0.2, 0.6], greedy=2)
         player.learn(turn, 2)
     assert turn.greedy == 2
     report = Monitor(player).report()
@@ -99,17 +89,18 @@ def test_a_given_greedy_class_stands_for_the_own_one():
 def test_the_record_of_a_turn_that_follows():
     with interpreted():
         player = Player("auto", FeedbackGraph.bandit(3), 2)
-        turn, vector = step(player, [1.0, 0.5])
-        assert not turn.is_following
-        before = turn.nbytes
-        player.follow_turn(turn, vector, 1, [0.1, 0.8, 0.1])
+        other = Player("auto", FeedbackGraph.bandit(3), 2).act([1.0, 0.5])
+        assert not other.is_following
+        before = other.nbytes
+        turn = player.follow([1.0, 0.5], 1, [0.1, 0.8, 0.1])
     assert turn.is_following
     assert turn.nbytes == before + 8 * 3
     # what a file needs to restore it
     x = turn.x
     assert (x.indices.tolist(), x.values[0]) == ([0, 1, 2], 1.0)
-    numbers = (turn.round, turn.action, turn.greedy, turn.rate, *x)
-    again = checked_turn(turn.graph, 3, Row(*numbers, turn.probabilities, turn.scores, turn.own_probabilities))
+    head = {ROUND: turn.round, ACTION: turn.action, GREEDY: turn.greedy, RATE: turn.rate, SQUARED: x.squared}
+    again = build_turn(turn.graph, 3, head, turn.probabilities, turn.scores, turn.own_probabilities, x[:2])
+    assert check_turn(again)
     assert again.record.tolist() == turn.record.tolist()
     other = copy.copy(player)
     with interpreted():
@@ -127,14 +118,14 @@ def test_the_record_of_a_turn_that_follows():
         ((0, [0.5, 0.5, 0.5]), "add up to 1"),
         ((0, [0.5, float("nan"), 0.5]), "add up to 1"),
         ((0, "abc"), "3 numbers"),
-        ((0, [0.2, 0.2, 0.6], 3), "at most 2"),
+        ((0, [0.2, 0.2, 0.6], None, 3), "at most 2"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments, message):
     with interpreted():
         player = Player("auto", FeedbackGraph.bandit(3), 2)
         with pytest.raises(UserError, match=message):
-            player.follow_turn(*step(player, [1.0, 0.5]), *arguments)
+            player.follow([1.0, 0.5], *arguments)
     assert player.rounds == 0
 
 

@@ -29,7 +29,7 @@ from gappletron import (
 )
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.learners.learner import Round, propensity
-from gappletron.play import saved as model_files
+from gappletron.play import player_files, saved as model_files
 from problems import CONTRACT_GRAPHS, OPTIMIZERS, playable, row_of, state_of
 from storms import broken, chunk_of, extreme_numbers, length
 
@@ -234,14 +234,14 @@ def played(name, graph):
 
 def saved(player):
     """The header and the arrays of a player's file."""
-    header, arrays = player.snapshot()
+    header, arrays = player_files.describe(player)
     return json.loads(json.dumps(header)), arrays
 
 
 @pytest.mark.parametrize("name", names())
 def test_a_state_that_is_not_finite_is_neither_saved_nor_loaded(name, tmp_path):
     with interpreted():
-        for field in played(name, playable(name)[0])._state.arrays:
+        for field in played(name, playable(name)[0])._engine.state.arrays:
             for value in (math.nan, math.inf, -math.inf):
                 player = played(name, playable(name)[0])
                 array = player._engine.state.arrays[field]
@@ -256,7 +256,7 @@ def test_a_state_that_is_not_finite_is_neither_saved_nor_loaded(name, tmp_path):
                 header, arrays = saved(played(name, playable(name)[0]))
                 arrays[f"state.{field}"] = array
                 with pytest.raises(UserError, match=f"the saved array '{field}' is not finite: the file is damaged"):
-                    Player.restored(header, arrays)
+                    player_files.build(Player, (), header, arrays)
 
 
 NEVER_NEGATIVE = {"total", "totals", "blind", "losses", "rounds", "credit", "volume", "squared", "informed", "rows"}
@@ -267,21 +267,21 @@ ABOVE_ZERO = {"precision", "diagonal", "variances", "inverse"}
 def test_negative_counters_and_precisions_are_refused(name):
     with interpreted():
         header, members = saved(played(name, playable(name)[0]))
-        Player.restored(header, members)
+        player_files.build(Player, (), header, members)
         for key, array in members.items():
             field = key.split(".")[-1]
             for value in [-1] * (field in NEVER_NEGATIVE) + [0, -1] * (field in ABOVE_ZERO):
                 wrong = array.copy()
                 wrong.flat[0] = value
                 with pytest.raises(UserError, match=f"{field}' has an entry"):
-                    Player.restored(header, {**members, key: wrong})
+                    player_files.build(Player, (), header, {**members, key: wrong})
 
 
 def test_online_refuses_them_too_in_one_sentence(tmp_path):
     with interpreted():
         model = Online("gaptron-smh", BANDIT, features=3)
         model.save(tmp_path / "model.npz")
-        header, members = model._parts.snapshot()
+        header, members = model._contents.describe()
         for field, value in (("weights", math.nan), ("scale", 0.0), ("scale", -1.0), ("total", -1.0)):
             wrong = members[f"state.optimizer.{field}"].copy()
             wrong.flat[0] = value

@@ -77,15 +77,21 @@ class Access:
 
     def settle(self) -> None:
         """Bring to its end what a signal handler has interrupted; at the beginning of every change."""
-        self.contents.receipts.settle()
-        journal = self.journal
+        journal, receipts = self.journal, self.contents.receipts
+        is_aging = False
         if journal is not None:
             journal.settle()
             journal.refuse_gap()
             if self._held_by is None:  # a block of hold() has begun with it, and must not be refused in its middle
                 journal.check()
-                if self.contents.receipts.age is not None:
-                    transitions.expire_overdue(self.contents, time.time(), journal)
+                is_aging = receipts.age is not None
+        if is_aging or not receipts.is_settled:
+            self._settle_receipts()
+
+    def _settle_receipts(self) -> None:
+        """Let receipts wait, or expire, as an interrupted call would have done."""
+        self.contents.receipts.settle()
+        transitions.expire_overdue(self.contents, time.time(), self.journal)
 
     def publish(self) -> None:
         """Let what a change has logged be written, unless a block of :meth:`hold` goes on; at its end."""
@@ -120,7 +126,8 @@ class Access:
                 yield
             finally:
                 self._held_by = None
-                self.contents.receipts.settle()
+                if not self.contents.receipts.is_settled:
+                    self._settle_receipts()
                 self.publish()
 
     def commit(self) -> None:
@@ -159,8 +166,9 @@ class Access:
         with self.lock:
             contents, journal = self.contents, self.journal
             assert journal is not None
-            contents.receipts.settle()
-            transitions.expire_overdue(contents, time.time(), journal)  # an interrupted call may not have come to it
+            journal.settle()
+            if not contents.receipts.is_settled:
+                self._settle_receipts()
             self.publish()
             at, rounds = journal.begin_part(), contents.player.rounds
             contents.marks.append((at, rounds))

@@ -171,7 +171,8 @@ class Receipt:
             raise UserError(
                 f"these are not the values of a receipt ({type(error).__name__}: {error}): give what to_dict() returned"
             ) from None
-        if scores.shape != (graph.n_classes,) or x[0].shape != x[1].shape or not check_turn(turn):
+        fits = probabilities.shape == (graph.n_actions,) and scores.shape == (graph.n_classes,)
+        if not fits or x[0].shape != x[1].shape or not check_turn(turn):
             raise UserError("these are not the values of a receipt, or they were changed: give what to_dict() returned")
         return cls(session, serial, turn, time)
 
@@ -236,7 +237,7 @@ class Receipts:
         """The last serial numbers that expired, as many as may wait."""
         self.nbytes = 0
         self.is_settled = True
-        """Whether nothing is coming or going: each change begins by setting it to False."""
+        """Whether nothing is coming or going, and not too many wait: each change begins by setting it to False."""
         self.session = Session.begin(first)
         self.past: dict[str, Session] = {}
 
@@ -284,7 +285,7 @@ class Receipts:
             self._note_expired(self._select(EXPIRED))
             self.pending = OrderedDict((receipt.serial, receipt) for receipt in self._select(WAITING))
             self.nbytes = sum(receipt.turn.record.nbytes for receipt in self.pending.values())
-            self.is_settled = True
+            self._end_change()
 
     def begin(self, receipt: Receipt) -> None:
         """Hold a receipt whose round is about to be played."""
@@ -297,13 +298,17 @@ class Receipts:
         for receipt in receipts:
             self.pending[receipt.serial] = receipt
             self.nbytes += receipt.turn.record.nbytes
-        self.is_settled = True
+        self._end_change()
 
     def remove(self, receipt: Receipt) -> None:
         """Let a receipt wait no more; its record has said so before, after `is_settled` was set to False."""
         self.pending.pop(receipt.serial, None)
         self.nbytes -= receipt.turn.record.nbytes
-        self.is_settled = True
+        self._end_change()
+
+    def _end_change(self) -> None:
+        """Say that what was coming or going has arrived; where too many wait, the oldest have yet to go."""
+        self.is_settled = len(self.pending) <= self.limit and self.nbytes <= self.limit_bytes
 
     def expire(self, receipt: Receipt) -> None:
         """Let a receipt expire."""
