@@ -200,7 +200,7 @@ def test_an_action_that_is_almost_never_drawn(name):
         player = Player(name, BANDIT, 2)
         p = np.array([1e-310, 1.0, 0.0])
         played = Round(np.array([0.1, 0.3, 0.2]), p, 1, 0, 0)
-        state, plan = player._engine.state.tuple, player._plan
+        state, plan = player._engine.state.tuple, player._engine.own.plan
         for values in ([1.0, 1.0], [LARGEST_VALUE, 1e-300]):
             x = row_of(values, 3)
             player.learner.recall(state, x, played)

@@ -8,10 +8,12 @@ plays streams.
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from typing import Any
 
@@ -184,8 +186,16 @@ class Player:
         """
         if not isinstance(self.watch, NoWatch):
             raise UserError("the player is watched already: a watch lasts as long as its player")
+        with self._changed_engine() as engine:
+            engine.begin_watch(watch_of(watch))
+
+    @contextlib.contextmanager
+    def _changed_engine(self) -> Iterator[Engine]:
+        """Return a copy of the engine to be changed, which takes its place unless there is an error; signals wait."""
         with held_back():
-            self._engine.begin_watch(watch_of(watch))
+            engine = copy.copy(self._engine)
+            yield engine
+            self._engine = engine
 
     def watched(self) -> State:
         """Return a copy of what the watch has written down, for :class:`gappletron.Monitor`."""
@@ -553,8 +563,8 @@ class Player:
         """
         wanted = whole(features, "features", least=self.features, most=MOST_FEATURES)
         if wanted > self.features:
-            with held_back():
-                self._engine.grow(wanted + self._engine.bias)
+            with self._changed_engine() as engine:
+                engine.grow(wanted + engine.bias)
 
     def add_class(
         self,
@@ -586,8 +596,8 @@ class Player:
         if not self.graph.may_precede(graph):
             raise UserError(f"the graph {graph.name!r} does not continue the player's own: use its with_class")
         check_can_play(self.learner, graph)
-        with held_back():
-            self._engine.extend(graph)
+        with self._changed_engine() as engine:
+            engine.extend(graph)
 
     def set_limits(self, limits: Limits) -> None:
         """Go on with other limits on the exploration. A budget starts with nothing spent, unless it is the same.
@@ -600,8 +610,8 @@ class Player:
         """
         limits.bounds(self.graph)  # an error where the graph cannot keep to them
         if limits != self.limits:
-            with held_back():
-                self._engine.set_limits(limits)
+            with self._changed_engine() as engine:
+                engine.set_limits(limits)
 
     # ----------------------------------------------------------------------------------------------- saving and loading
 
