@@ -13,6 +13,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from gappletron import UNSEEN, Budget, Encoder, FeedbackGraph, Online, Player, UserError, interpreted
+from gappletron.play.turns import WAITING
 from problems import GRAPHS, random_graph
 
 FEATURES = 12
@@ -274,4 +275,4 @@ def test_a_player_refuses_feedback_that_learn_would_refuse():
     for wrong, labels in ((turns, [0, 1.7]), (turns, [0, 3]), (turns, [0, 2**70]), ([turns[0]] * 2, [0, 0])):
         with pytest.raises(UserError):
             player.learn_many(wrong, labels)
-    assert player.last_learned == -1
+    assert [turn.status for turn in turns] == [WAITING, WAITING]

@@ -274,7 +274,7 @@ def test_the_drive_is_flushed_where_the_system_can(monkeypatch, data_only):
 def test_every_write_of_a_journal_flushes_the_drive(tmp_path, monkeypatch):
     model = opened(tmp_path / "journal")
     mac = Fcntl()
-    mac.__dict__.update({name: getattr(files.fcntl, name) for name in ("flock", "LOCK_EX", "LOCK_NB")})
+    mac.__dict__.update({name: getattr(files.fcntl, name) for name in ("flock", "LOCK_EX", "LOCK_NB", "LOCK_UN")})
     monkeypatch.setattr(files, "fcntl", mac)
     model.act(np.ones(3))
     assert mac.calls == [(model._access.journal.store._tail.descriptor, 51)]
