@@ -16,8 +16,18 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from gappletron import UNSEEN, Encoder, FeedbackGraph, Online, Player, Runs, UserError, open_stream, play
-from gappletron.cli import data as cli_data
+from gappletron import (
+    UNSEEN,
+    Encoder,
+    FeedbackGraph,
+    Online,
+    Player,
+    Runs,
+    UserError,
+    data as cli_data,
+    open_stream,
+    play,
+)
 from gappletron.data import formats, sources
 from gappletron.data.tables import RecordStream, TableFile
 from gappletron.play import saved

@@ -497,7 +497,7 @@ def test_a_probability_that_was_rounded_above_1_can_be_read_again(tmp_path):
         each._replace(probabilities=above) if isinstance(each, events.Decided) else each
         for each in events.unpack_events(group.events)
     ]
-    store._groups[-1] = group._replace(events=b"".join(each.to_bytes() for each in logged))
+    store._groups[-1] = group._replace(events=b"".join(map(events.pack_event, logged)))
     with pytest.warns(UserWarning, match="those of the log were kept"):
         model = Online.open(store)
     model.save(tmp_path / "model.npz")
@@ -517,22 +517,6 @@ def test_a_process_that_goes_to_another_folder_writes_to_the_same_journal(tmp_pa
     assert list((tmp_path / "away" / "journal").iterdir()) == []
     with opened(tmp_path / "home" / "journal") as again:
         assert [receipt.id for receipt in again.pending] == acknowledged
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_fork_while_another_thread_closes_the_journal_leaves_no_lock_behind(tmp_path):
-    model = opened(tmp_path / "journal")
-    os.close(
-        model._access.journal.store._lock
-    )  # between two steps of close(): the descriptor is closed, and known as open
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
-        free = not forks._one_at_a_time.locked() and not model._access.lock._is_owned()
-        os._exit(7 if free else 8)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    model._access.journal.store._lock = None
-    storms.crash(model)
 
 
 def test_a_repair_can_follow_a_journal_that_closed_itself(tmp_path, monkeypatch):

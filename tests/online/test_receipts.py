@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import pickle
-import subprocess
-import sys
 import zipfile
 from copy import copy as shallow, deepcopy
 
@@ -93,28 +90,6 @@ def test_a_copy_is_another_model_with_the_same_bits(copied):
         learned(twin, 3)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which Windows does not have")
-def test_a_forked_process_does_not_repeat_the_ids_of_its_parent():
-    script = """
-import os, warnings
-warnings.simplefilter("ignore")
-from gappletron import FeedbackGraph, Online, interpreted
-with interpreted():
-    model = Online("gapsmh", FeedbackGraph.bandit(3), features=1)
-    old = model.act([1.0]).id
-    read, write = os.pipe()
-    if os.fork() == 0:
-        model.learn(old, model.pending[0].action)
-        os.write(write, model.act([1.0]).id.encode())
-        os._exit(0)
-    os.wait()
-    child = os.read(read, 100).decode()
-    mine = model.act([1.0]).id
-    assert mine.split("-")[0] == old.split("-")[0] != child.split("-")[0], (old, mine, child)
-"""
-    subprocess.run([sys.executable, "-c", script], check=True)
-
-
 def test_two_copies_of_one_file_refuse_each_others_receipts_and_share_the_old_ones(tmp_path):
     running = model()
     waiting = running.act(X)
@@ -163,7 +138,7 @@ def test_loading_without_playing_does_not_make_the_list_of_sessions_longer(tmp_p
 
 
 def test_at_most_256_sessions_are_remembered_and_waiting_receipts_never_lose_theirs(tmp_path, monkeypatch):
-    monkeypatch.setattr("gappletron.online.waiting.MOST_SESSIONS", 4)
+    monkeypatch.setattr("gappletron.online.saved.MOST_SESSIONS", 4)
     path, current = tmp_path / "model.npz", model()
     first, learned = current.act(X), []
     for _ in range(8):
@@ -318,8 +293,19 @@ def test_waiting_receipts_are_bounded_by_their_bytes(tmp_path):
     assert len(model.pending) > 1000
     model.save(tmp_path / "model.npz")
     again = Online.load(tmp_path / "model.npz")
-    assert again.pending_bytes == 2**19
+    assert again.pending_limits[1] == 2**19
     assert [receipt.id for receipt in again.pending] == [receipt.id for receipt in model.pending]
     single = Online("gapsmh", FeedbackGraph.bandit(3), features=4096, pending_bytes=1)
     assert single.act(row).serial == 0
     assert len(single.pending) == 1  # the newest always waits
+
+
+def test_a_bandit_graph_of_two_classes_stays_one_that_can_grow(tmp_path):
+    for name in ("gapsmh", "banditron"):
+        running = Online(name, FeedbackGraph.bandit(["a", "b"]), features=2, seed=3)
+        running.act(X)
+        running.save(tmp_path / "model.npz")
+        again = Online.load(tmp_path / "model.npz")
+        again.add_class("c")
+        assert again.graph == FeedbackGraph.bandit(["a", "b", "c"])
+        assert not again.graph.dominating_set_is_given

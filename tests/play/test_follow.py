@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from gappletron import Budget, FeedbackGraph, Limits, Monitor, Player, UserError, Watch, interpreted
-from gappletron.online.receipts import Row, checked_turn
+from gappletron.kernel.numerics import Row
+from gappletron.online.receipts import checked_turn
 from problems import GRAPHS, small_stream
 
 

@@ -228,6 +228,13 @@ def lock_file(path: Path) -> int | None:
     raise BlockingIOError
 
 
+def unlock_file(descriptor: int) -> None:
+    """End a lock of :func:`lock_file`, also where a copy of this process (fork) still has the file open."""
+    if fcntl is not None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
 def cannot_write(path: str | os.PathLike[str], reason: str) -> UserError:
     """Return the error for a file that cannot be written."""
     return UserError(f"cannot write {os.fspath(path)!r} ({reason}): name a file in a folder you can write to")

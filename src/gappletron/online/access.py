@@ -81,6 +81,7 @@ class Access:
         journal = self.journal
         if journal is not None:
             journal.settle()
+            journal.refuse_gap()
             if self._held_by is None:  # a block of hold() has begun with it, and must not be refused in its middle
                 journal.check()
                 if self.contents.receipts.age is not None:
@@ -103,7 +104,8 @@ class Access:
         with held_back():
             transitions.apply(self.contents, event, graphs or {})
             if self.journal is not None:
-                self.journal.add_event(event)
+                with self.journal.noting_gaps():
+                    self.journal.add_event(event)
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
@@ -132,20 +134,25 @@ class Access:
     def checkpoint(self) -> None:
         """Store a snapshot of the state now."""
         self.check_process()
-        if self.is_inside():
-            raise UserError("checkpoint() was called in the middle of a call or of a hold() block: call it afterwards")
+        self._refuse_inside("checkpoint()")
         if self.journal is None:
             raise UserError("the model has no journal: use save(), or make it with Online.open()")
         self.journal.put_snapshot(self._copy_state)
 
     def close(self) -> None:
         """Store a snapshot and let another process open the store."""
+        self.check_process()
         journal = self.journal
         if journal is not None and not journal.is_closed:
+            self._refuse_inside("close()")
             try:
                 self.checkpoint()
             finally:
                 journal.close()
+
+    def _refuse_inside(self, name: str) -> None:
+        if self.is_inside():
+            raise UserError(f"{name} was called in the middle of a call or of a hold() block: call it afterwards")
 
     def _copy_state(self) -> Snapshot:
         """Return a copy of the state for the journal, and what of the log need not be kept any more."""

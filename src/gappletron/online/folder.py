@@ -325,7 +325,7 @@ class FolderStore(FolderLog, Store):
 
     def _unlock(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            files.unlock_file(self._lock)
             self._lock = None
 
 

@@ -11,11 +11,12 @@ by it, so that many calls share one write to the disk. The store's own count tel
 from __future__ import annotations
 
 import collections
+import contextlib
 import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 from numpy.typing import NDArray
@@ -180,6 +181,8 @@ class Journal:
         self._writing = threading.Lock()
         self._is_stuck = False
         self.is_closed = False
+        self.has_gap = False
+        """Whether something has happened that could not be logged."""
         self._snapshot_at = max(store.snapshots(), default=0)
         self._snapshot_bytes = self._bytes_since = 0
         self._snapshotting = threading.Lock()
@@ -269,6 +272,23 @@ class Journal:
             )
         if self._is_stuck:
             self.commit()
+
+    @contextlib.contextmanager
+    def noting_gaps(self) -> Iterator[None]:
+        """Note where an error keeps what has happened from being logged, such as one for want of memory."""
+        try:
+            yield
+        except BaseException:
+            self.has_gap = True
+            raise
+
+    def refuse_gap(self) -> None:
+        """Refuse to go on after what could not be logged: what follows it could not be replayed."""
+        if self.has_gap:
+            raise Unavailable(
+                f"a change of the model in {self.store.name!r} was made and not logged, after an error in the middle "
+                "of it: open the folder again (restart the server)"
+            )
 
     def commit(self) -> None:
         """Return when everything published so far is stored; a UserError where it cannot be."""

@@ -181,7 +181,6 @@ class _Follower:
                 self.missing += _shows(self.waiting.pop(serial)[0])
             case events.Taught(_, label, propensity, features) if self.player.learner.teachable and self._has_begun:
                 vector = self._check(features, "a row that was taught were")
-                self.player.make_room(*vector.indices[-1:].tolist())
                 self.player.teach_vector(vector, label, None if math.isnan(propensity) else propensity)
             case events.Added(version, _):
                 self.player.extend(self.graphs[version])

@@ -7,10 +7,12 @@ other changes are events (:func:`apply`), for which signals are held back.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
 from gappletron.base.errors import Damaged
+from gappletron.base.signals import held_back
 from gappletron.data.vectors import Vector, Vectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.online import events
@@ -38,6 +40,9 @@ def decide(
     player, receipts = model.player, model.receipts
     if player._engine.needs_time:
         player._engine.now[0] = now
+    if player.feature_limit is not None and vector.indices.size:
+        player.check_graph(graph)  # nothing grows for a call that is refused
+        _make_room(model, vector.indices.item(-1), journal)
     played = False
     while not played:  # again where a signal handler has played a round in between
         serial = player._engine.clock.item(PLAYED)
@@ -61,6 +66,16 @@ def decide(
     return receipt
 
 
+def _make_room(model: Contents, last: int, journal: Journal | None) -> None:
+    """Let a growing model have the feature with this index. Growth is logged: the round may be interrupted after it."""
+    player = model.player
+    if last >= player.features:
+        with held_back():
+            player.make_room(last)
+            if journal is not None:
+                journal.add_event(events.Grown(player.features))
+
+
 def decide_many(
     model: Contents, rows: Vectors, graph: FeedbackGraph | None, now: float, journal: Journal | None = None
 ) -> list[Receipt]:
@@ -68,13 +83,15 @@ def decide_many(
     player, receipts = model.player, model.receipts
     if player._engine.needs_time:
         player._engine.now[0] = now
-    turns = player.draw_many(rows, graph)
-    if journal is not None:
-        data = pack_decisions(now, journal.version_of(turns.graph), *rows[:3], turns.decisions)
-        journal.add(Entry(data, rows.squared.size))
-    session = receipts.session.name
-    found = [Receipt(session, serial, turn, now) for serial, turn in enumerate(turns.split(), turns.first)]
-    receipts.add(*found)
+    here = player.check_graph(graph)
+    version = 0 if journal is None else journal.version_of(here)
+    turns = player.draw_many(rows, here)
+    with contextlib.nullcontext() if journal is None else journal.noting_gaps():
+        if journal is not None:
+            journal.add(Entry(pack_decisions(now, version, *rows[:3], turns.decisions), rows.squared.size))
+        session = receipts.session.name
+        found = [Receipt(session, serial, turn, now) for serial, turn in enumerate(turns.split(), turns.first)]
+        receipts.add(*found)
     return found
 
 
@@ -92,9 +109,10 @@ def learn_many(
 ) -> None:
     """Take in much feedback in one call of compiled code; signals must be held back."""
     serials, labels = [receipt.serial for receipt, _ in feedback], [label for _, label in feedback]
+    entry = Entry(pack_feedbacks(serials, now, labels), len(serials))
     model.player.learn_many([receipt.turn for receipt, _ in feedback], labels)
     if journal is not None:
-        journal.add(Entry(pack_feedbacks(serials, now, labels), len(serials)))
+        journal.add(entry)
     for receipt, _ in feedback:
         model.receipts.remove(receipt)
 
@@ -142,8 +160,6 @@ def apply(model: Contents, event: events.Event, graphs: dict[int, FeedbackGraph]
     match event:
         case events.Taught(_, label, propensity, features):
             vector = player.check((features.indices, features.values))
-            if vector.indices.size:
-                player.make_room(vector.indices.item(-1))
             player.teach_vector(vector, label, None if math.isnan(propensity) else propensity)
         case events.Added(version, _):
             player.extend(graphs[version])

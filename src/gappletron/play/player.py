@@ -262,11 +262,7 @@ class Player:
         >>> player.rounds, bool(player.weights.any())
         (0, True)
         """
-        if not self.learner.teachable:
-            raise UserError(
-                f"{self.learner.name} cannot be taught labels, since it learns only from the action that it drew: play "
-                "the rows instead, or choose another learner, for example auto"
-            )
+        self._check_teachable()
         engine, checked = self._engine, chunks.check(self, chunk)
         indptr, indices, values, labels = checked.chunk
         observed = chunks.check_propensities(propensity, len(labels))
@@ -275,7 +271,17 @@ class Player:
 
     def teach_vector(self, vector: Vector, label: int, propensity: Any = None) -> None:
         """Learn the position of the label of one vector that was checked: see :meth:`teach`."""
+        self._check_teachable()  # before the state grows
+        if vector.indices.size:
+            self.make_room(vector.indices.item(-1))
         self.teach(predictions.one_row(vector, whole(label, "the position of a label")), propensity)
+
+    def _check_teachable(self) -> None:
+        if not self.learner.teachable:
+            raise UserError(
+                f"{self.learner.name} cannot be taught labels, since it learns only from the action that it drew: play "
+                "the rows instead, or choose another learner, for example auto"
+            )
 
     # ---------------------------------------------------------------------------------------------- one round at a time
 
