@@ -26,7 +26,7 @@ import numpy as np
 
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import Damaged, UserError
-from gappletron.data.vectors import Vector
+from gappletron.data.vectors import Vector, Vectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import Floats
 from gappletron.learners.learner import Learner
@@ -204,7 +204,7 @@ class _Follower:
         """Let the learner say what it would do, and follow what was done."""
         graph, player = self.graphs[event.graph], self.player
         vector = self._check(event.features, f"round {event.round:,} were")
-        expected = player.predict_proba_vector(vector)
+        expected = player.predict_proba(Vectors.join([vector]))[0]
         player.now = event.time
         turn = player.follow((vector.indices, vector.values), event.action, event.probabilities, graph)
         self.rounds += 1

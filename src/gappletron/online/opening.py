@@ -10,6 +10,7 @@ import functools
 import warnings
 from collections.abc import Iterable
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,15 @@ from gappletron.play.player import Player
 from gappletron.play.saved import graph_from
 from gappletron.play.turns import ACTION, HEAD
 from gappletron.play.watch import NoWatch
+
+
+def check_place(place: str | PathLike[str] | Store, *, may_be_new: bool) -> None:
+    """Refuse a folder that is not there, where nothing says what a new model is to be."""
+    if not may_be_new and not isinstance(place, Store) and not Path(place).exists():
+        raise UserError(
+            f"there is no model in {str(place)!r} yet, and a new one needs a graph: give one, for example "
+            "graph=FeedbackGraph.filtering(['ham', 'spam'])"
+        )
 
 
 def open_contents(

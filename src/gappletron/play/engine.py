@@ -101,6 +101,11 @@ class Engine:
         return {"state": self.state, "scales": self.scales, "watch": self.watched, "limits": self.limited}
 
     @property
+    def nbytes(self) -> int:
+        """The memory of the states."""
+        return sum(state.nbytes for state in self.states.values())
+
+    @property
     def rounds(self) -> int:
         """The number of rounds played so far."""
         return self.clock.item(PLAYED)

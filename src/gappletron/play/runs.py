@@ -274,7 +274,7 @@ class _Run:
     @property
     def nbytes(self) -> int:
         """The memory of the state and of the totals."""
-        return self.player.nbytes + sum(array.nbytes for array in self.tally)
+        return self.player._engine.nbytes + sum(array.nbytes for array in self.tally)
 
     def add_class(self, name: Label) -> None:
         """Let the player have one class more; a preset's graph stays that preset."""
