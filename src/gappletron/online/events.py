@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.base.errors import Damaged
-from gappletron.kernel.numerics import Floats
+from gappletron.kernel.types import Floats
 
 HEAD = struct.Struct("<BI")
 DECISION = struct.Struct("<BIdqBI")

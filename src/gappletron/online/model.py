@@ -19,10 +19,10 @@ from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.stream import MOST_FEATURES
-from gappletron.data.vectors import Vector, Vectors
+from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import Piece
+from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.online import events, inputs, transitions
 from gappletron.online.access import Access, changing, looking

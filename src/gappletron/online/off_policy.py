@@ -26,9 +26,9 @@ import numpy as np
 
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import Damaged, UserError
-from gappletron.data.vectors import Vector, Vectors
+from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.numerics import Floats
+from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.online import events
 from gappletron.online.opening import read_model

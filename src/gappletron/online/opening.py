@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from gappletron.base.errors import Damaged, UserError
-from gappletron.data.vectors import Vector
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import is_distribution
 from gappletron.kernel.pieces import Piece
+from gappletron.kernel.types import Vector
 from gappletron.online import events, transitions
 from gappletron.online.saved import FORMAT, Contents
 from gappletron.online.settings import check_settings, describe_settings

@@ -20,10 +20,10 @@ from gappletron.base.text import listing
 from gappletron.data.normalization import Normalization
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.records.values import is_missing
-from gappletron.data.vectors import Vector, Vectors
+from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.spelling import piece_classes
+from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import named, names
 from gappletron.online.receipts import UNSEEN, Unseen

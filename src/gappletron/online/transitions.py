@@ -13,8 +13,9 @@ from typing import Any
 
 from gappletron.base.errors import Damaged
 from gappletron.base.signals import held_back
-from gappletron.data.vectors import Vector, Vectors
+from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.types import Vector
 from gappletron.online import events
 from gappletron.online.events import FORGOTTEN_LABEL, Expired, Fed, pack_decisions, pack_feedbacks
 from gappletron.online.journal import DecisionEntry, Entry, FeedbackEntry, Journal

@@ -33,7 +33,8 @@ from gappletron.data.stream import Chunk, Stream, largest_norm
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.graphs.open import match_classes, open_graph
 from gappletron.kernel.compiling import prepare
-from gappletron.kernel.numerics import LARGEST_VALUE, Floats, Lanes, Row, add_outer, dot, lanes_for
+from gappletron.kernel.numerics import LARGEST_VALUE, Lanes, Row, add_outer, dot, lanes_for
+from gappletron.kernel.types import Floats
 from gappletron.learners.losses import Loss
 from gappletron.play.engine import NO_ROWS
 

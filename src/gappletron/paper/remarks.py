@@ -26,8 +26,9 @@ import numpy as np
 from gappletron.base.checks import number, whole
 from gappletron.data.stream import CHUNK, Chunk, Stream, make_chunk
 from gappletron.graphs.graph import FeedbackGraph, Plan
-from gappletron.kernel.numerics import Floats, Row, add_outer, argmax, dot
+from gappletron.kernel.numerics import Row, add_outer, argmax, dot
 from gappletron.kernel.state import Field, Layout
+from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Decision, Learner, Problem, Round
 from gappletron.learners.linear import add_column
 from gappletron.learners.optimizers import Optimizer

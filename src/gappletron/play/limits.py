@@ -17,9 +17,9 @@ import numpy as np
 from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import UserError
 from gappletron.graphs.graph import FeedbackGraph, GraphArrays
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
+from gappletron.kernel.types import Floats
 
 SECONDS = {"hour": 3600.0, "day": 86400.0}
 """The windows of a budget by time, of UTC."""

@@ -22,17 +22,17 @@ from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
 from gappletron.data.normalization import find_normalization
-from gappletron.data.prepared import Prepared
+from gappletron.data.prepared import Prepared, prepare_rows, prepare_vector
 from gappletron.data.stream import MOST_FEATURES, Chunk
-from gappletron.data.vectors import Checker, Vector, Vectors, sparse_parts
+from gappletron.data.vectors import Checker, Vectors, sparse_parts
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import in_mode
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import Piece
 from gappletron.kernel.state import State
+from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play, find_learner
-from gappletron.play import chunks, player_files, predictions, saved
+from gappletron.play import chunks, player_files, saved
 from gappletron.play.draws import Draws
 from gappletron.play.engine import Engine
 from gappletron.play.limits import Limits
@@ -263,7 +263,7 @@ class Player:
         self._check_teachable()  # before the state grows
         if vector.indices.size:
             self.make_room(vector.indices.item(-1))
-        self.teach(predictions.one_row(vector, whole(label, "the position of a label")), propensity)
+        self.teach(prepare_vector(vector, whole(label, "the position of a label")), propensity)
 
     def _check_teachable(self) -> None:
         if not self.learner.teachable:
@@ -459,18 +459,18 @@ class Player:
         :param graph: as that of :meth:`act`; it matters to learners that use its costs.
         """
         vector = x if isinstance(x, Vector) else self.checker.vector(x, self.features)
-        rows = predictions.scale(self._engine, predictions.one_row(vector))
-        return int(predictions.score(self._engine, rows, self.check_graph(graph))[1][0])
+        rows = self._engine.scale(prepare_vector(vector))
+        return int(self._engine.score(rows, self.check_graph(graph))[1][0])
 
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> NDArray[np.int64]:
         """Return the greedy class of every row of a dense array or a sparse matrix."""
         here = self.check_graph(graph)
-        parts = [predictions.score(self._engine, rows, here)[1] for rows in self._batches(X)]
+        parts = [self._engine.score(rows, here)[1] for rows in self._batches(X)]
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def scores(self, X: Any) -> Floats:
         """Return the scores of every row, n x K; most learners predict the class with the largest."""
-        parts = [predictions.score(self._engine, rows, self.graph)[0] for rows in self._batches(X)]
+        parts = [self._engine.score(rows, self.graph)[0] for rows in self._batches(X)]
         return np.concatenate([np.zeros((0, self.graph.n_classes)), *parts])
 
     def predict_proba(self, X: Any) -> Floats:
@@ -482,17 +482,17 @@ class Player:
 
         The probabilities of the actions, which are drawn from, are :meth:`probabilities`.
         """
-        parts = [predictions.label_probabilities(self._engine, rows) for rows in self._batches(X)]
+        parts = [self._engine.label_probabilities(rows) for rows in self._batches(X)]
         return np.concatenate([np.zeros((0, self.graph.n_classes)), *parts])
 
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """Return the probability of every action, n x N: what each row would meet if it came next."""
         here = self.check_graph(graph)
-        parts = [predictions.action_probabilities(self._engine, rows, here) for rows in self._batches(X)]
+        parts = [self._engine.action_probabilities(rows, here) for rows in self._batches(X)]
         return np.concatenate([np.zeros((0, self.graph.n_actions)), *parts])
 
     def _batches(self, X: Any) -> Iterable[Rows]:
-        return predictions.batches(self._engine, X, self.features, self.feature_limit is not None)
+        return map(self._engine.scale, prepare_rows(X, self.features, self.feature_limit is not None))
 
     # ---------------------------------------------------------------------------------------------------------- growing
 
