@@ -502,7 +502,7 @@ def test_records_in_a_model(tmp_path):
 
 def test_a_damaged_encoder_is_refused(tmp_path):
     model = Online(graph=FeedbackGraph.bandit(2), encoder=Encoder(features=64))
-    header, content = model._parts.snapshot()
+    header, content = model._contents.describe()
     for wrong in ({"features": 63}, {"features": 64, "ngrams": 99}, {"features": 64, "text": [1]}, {"other": 1}):
         saved.write(tmp_path / "wrong.npz", "gappletron.Online", {**header, "encoder": wrong}, content)
         with pytest.raises(UserError):
