@@ -16,18 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from gappletron import (
-    UNSEEN,
-    Encoder,
-    FeedbackGraph,
-    Online,
-    Player,
-    Runs,
-    UserError,
-    data as cli_data,
-    open_stream,
-    play,
-)
+from gappletron import UNSEEN, Encoder, FeedbackGraph, Online, Player, Runs, UserError, open_stream, play
+from gappletron.cli.options import TableOptions
 from gappletron.data import formats, sources
 from gappletron.data.tables import RecordStream, TableFile
 from gappletron.play import saved
@@ -512,7 +502,7 @@ def test_records_in_a_model(tmp_path):
 
 def test_a_damaged_encoder_is_refused(tmp_path):
     model = Online(graph=FeedbackGraph.bandit(2), encoder=Encoder(features=64))
-    header, content = model._parts.snapshot()
+    header, content = model._contents.describe()
     for wrong in ({"features": 63}, {"features": 64, "ngrams": 99}, {"features": 64, "text": [1]}, {"other": 1}):
         saved.write(tmp_path / "wrong.npz", "gappletron.Online", {**header, "encoder": wrong}, content)
         with pytest.raises(UserError):
@@ -549,7 +539,7 @@ def test_formats_by_suffix():
 
 def test_every_format_is_in_the_help_and_on_the_page():
     page = (Path(__file__).parents[2] / "docs" / "records.md").read_text(encoding="utf-8")
-    help_text = cli_data.Format.__metadata__[0].help
+    help_text = TableOptions.__dataclass_fields__["format"].metadata["option"].help
     for one in formats.FORMATS.values():
         assert one.name in help_text
         assert f"`{one.name}` | {', '.join(f'`{ending}`' for ending in one.endings)}" in page
