@@ -206,7 +206,7 @@ def test_too_many_waiting_receipts(mail):
 
 def test_a_full_disk_is_503_and_no_health(mail, monkeypatch):
     browser = Browser(create_app([HostedModel("mail", mail)]))
-    store = mail._journal.store
+    store = mail._access.journal.store
     with monkeypatch.context() as patch:
         patch.setattr("gappletron.online.folder._write_all", _no_space)
         refused = browser.post("/v1/act", {"x": "a"})
@@ -291,7 +291,9 @@ def test_the_same_key_twice_at_once(mail):
 def test_requests_that_come_together_share_a_commit(mail, monkeypatch):
     app = create_app([HostedModel("mail", mail)])
     calls = []
-    monkeypatch.setattr(mail._journal, "_write", lambda original=mail._journal._write: (calls.append(1), original()))
+    monkeypatch.setattr(
+        mail._access.journal, "_write", lambda original=mail._access.journal._write: (calls.append(1), original())
+    )
 
     async def many():
         send = Browser(app).send
@@ -299,7 +301,7 @@ def test_requests_that_come_together_share_a_commit(mail, monkeypatch):
 
     assert {answer.status for answer in asyncio.run(many())} == {200}
     assert len(calls) <= 10
-    assert mail._journal.store.count >= 100
+    assert mail._access.journal.store.count >= 100
 
 
 def test_an_answer_waits_for_its_own_commit():

@@ -222,14 +222,13 @@ class Player:
         draws = self._draws.draw_many(self.rounds, rounds)
         indptr, indices, values, labels = checked.chunk
         room = engine.room(indptr)
+        kept = Counts() if record is None else record  # a piece without numbers counts as false
         for start, stop, graph in stretches:
             here = slice(start, stop)
             ends, squared = indptr[start : stop + 1], checked.squared[here]
             rows = Rows(ends, indices, values, labels[here], squared, draws[here], room)
             seat = engine.seat(graph)
-            engine.call(
-                advance, self.learner, engine.state.tuple, seat.plan, rows, seat.desk, tally, record or Counts()
-            )
+            engine.call(advance, self.learner, engine.state.tuple, seat.plan, rows, seat.desk, tally, kept)
 
     def teach(self, chunk: Chunk | Prepared, propensity: Any = None) -> None:
         """Learn from rows whose labels are known, without acting: a warm start, or labels that came from elsewhere.
