@@ -33,13 +33,12 @@ def test_the_mixture_is_the_smallest_that_reaches_the_propensity(name):
     with interpreted():
         free = Player("auto", graph, 4, seed=2)
         for least in (0.01, 0.5 / graph.rho, 1 / graph.rho):
-            bound = Player("auto", graph, 4, seed=2, limits=Limits(min_propensity=least))
+            bound = Player("auto", graph, 4, seed=2, min_propensity=least)
             for player in (free, bound):
                 player.advance(chunk_of(X, y))
             rows = X[:20]
             p = Player.from_bytes(bound.to_bytes())  # the same weights without the limit
-            p.limits = Limits()
-            p._bind(p.graph, p._state, p._watched, p._plan)
+            p.set_limits(Limits())
             for before, after in zip(p.probabilities(rows), bound.probabilities(rows), strict=True):
                 assert after.sum() == pytest.approx(1)
                 assert (after @ graph.visible).min() >= least - 1e-12
@@ -57,9 +56,9 @@ def test_the_mixture_is_the_smallest_that_reaches_the_propensity(name):
 def test_more_than_a_graph_can_give_is_refused():
     graph = FeedbackGraph.bandit(["a", "b", "c"])
     with pytest.raises(UserError, match=r"needs 3 actions to show every label: give at most 0.333"):
-        Player("auto", graph, 2, limits=Limits(min_propensity=0.34))
+        Player("auto", graph, 2, min_propensity=0.34)
     with interpreted():
-        player = Player("auto", graph, 2, limits=Limits(min_propensity=1 / 3))
+        player = Player("auto", graph, 2, min_propensity=1 / 3)
         with pytest.raises(UserError, match=r"give at most 0.25"):
             player.add_class("d")
         assert player.graph is graph
@@ -109,16 +108,14 @@ def test_the_budget_is_that_of_the_reference(name, by_time):
     budget = Budget(3.0, per="hour" if by_time else 50, prices=prices)
     X, y = small_stream(rng, 240, 4, graph.n_classes)
     with interpreted():
-        player = Player("exp3-g", graph, 4, seed=1, limits=Limits(budget=budget))
+        player = Player("exp3-g", graph, 4, seed=1, budget=budget)
         purse = Purse(3.0, 3600.0 if by_time else 50.0, by_time)
         listed, now, spent = budget.prices_on(graph), 7e5, {}
         for t, (x, label) in enumerate(zip(X, y.tolist(), strict=True)):
             now += rng.choice([0.0, 3.0, 60.0, 900.0], p=[0.4, 0.3, 0.2, 0.1]) - (20.0 if t % 50 == 30 else 0.0)
             player.now = now
             free = Player.from_bytes(player.to_bytes())
-            free.limits = Limits()
-            free._limited = Player("exp3-g", graph, 4)._limited
-            free._bind(free.graph, free._state, free._watched, free._plan)
+            free.set_limits(Limits())
             asked = free.probabilities([x])[0]
             shown = player.probabilities([x])[0]
             turn = player.act(x)
@@ -139,9 +136,9 @@ def test_the_budget_is_that_of_the_reference(name, by_time):
 def test_a_budget_is_never_exceeded_and_well_spent(name):
     graph = CASES[name]
     X, y = small_stream(np.random.default_rng(2), 3000, 4, graph.n_classes)
-    limits = Limits(min_propensity=0.1, budget=Budget(20, per=500))  # which asks for more than there is
     with interpreted():
-        player = Player("gapsmh", graph, 4, seed=5, limits=limits)
+        # The least propensity asks for more than there is.
+        player = Player("gapsmh", graph, 4, seed=5, min_propensity=0.1, budget=Budget(20, per=500))
         before, spent = 0.0, []
         for start in range(0, 3000, 500):
             player.advance(chunk_of(X[start : start + 500], y[start : start + 500]))
@@ -156,11 +153,11 @@ def test_propensities_are_frequencies():
     alarm in one of a million runs."""
     graph = GRAPHS["label efficient"]
     with interpreted():
-        first = Player("gapsmh", graph, 2, seed=0, limits=Limits(0.3, Budget(5, per=40)))
+        first = Player("gapsmh", graph, 2, seed=0, min_propensity=0.3, budget=Budget(5, per=40))
         blob, counts = first.to_bytes(), np.zeros(graph.n_actions)
         expected = first.probabilities([[1.0, 0.5]])[0]
         for seed in range(1500):
-            other = Player("gapsmh", graph, 2, seed=seed, limits=Limits(0.3, Budget(5, per=40)))
+            other = Player("gapsmh", graph, 2, seed=seed, min_propensity=0.3, budget=Budget(5, per=40))
             counts[other.act([1.0, 0.5]).action] += 1
     assert Player.from_bytes(blob).limits == first.limits
     kept = expected > 0
@@ -173,7 +170,7 @@ def test_teaching_knows_no_limits():
     graph = GRAPHS["filtering"]
     X, y = small_stream(np.random.default_rng(2), 100, 4, 4)
     with interpreted():
-        free, bound = (Player("auto", graph, 4, limits=limits) for limits in (None, Limits(0.2, Budget(1))))
+        free, bound = Player("auto", graph, 4), Player("auto", graph, 4, min_propensity=0.2, budget=Budget(1))
         for player in (free, bound):
             player.teach(chunk_of(X, y))
     assert np.array_equal(free.weights, bound.weights)
@@ -181,7 +178,7 @@ def test_teaching_knows_no_limits():
 
 def test_limits_and_the_monitor_agree():
     with interpreted():
-        player = Player("auto", GRAPHS["filtering"], 4, watch=True, limits=Limits(0.1, Budget(10, per=100)))
+        player = Player("auto", GRAPHS["filtering"], 4, monitor=True, min_propensity=0.1, budget=Budget(10, per=100))
         X, y = small_stream(np.random.default_rng(2), 300, 4, 4)
         player.advance(chunk_of(X, y))
     report = Monitor(player).report()
@@ -205,8 +202,8 @@ def test_limits_and_the_monitor_agree():
         (lambda: Budget.parse("-5/day"), "at least 0"),
         (lambda: Limits(min_propensity=2), "at most 1"),
         (lambda: Limits(budget=50), "is not a budget"),
-        (lambda: Player("auto", FeedbackGraph.bandit(3), 2, limits=0.1), "are no limits"),
-        (lambda: Player("auto", FeedbackGraph.bandit(3), 2, limits=Limits(0, Budget(1, prices={"x": 1}))), "no action"),
+        (lambda: Player("auto", FeedbackGraph.bandit(3), 2, min_propensity=2), "at most 1"),
+        (lambda: Player("auto", FeedbackGraph.bandit(3), 2, budget=Budget(1, prices={"x": 1})), "no action"),
         (lambda: Limits.from_dict({"min_propensity": 0.1}), "damaged"),
     ],
 )

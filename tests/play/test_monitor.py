@@ -24,19 +24,18 @@ class Logged:
 
     def __init__(self, graph: FeedbackGraph, seed: int, alpha: float = 0.2) -> None:
         with interpreted():
-            self.player = Player("auto", graph, 5, seed=seed, watch=Watch(window=WINDOW, alpha=alpha))
+            self.player = Player("auto", graph, 5, seed=seed, monitor=Watch(window=WINDOW, alpha=alpha))
         self.rounds: list[naive.Played] = []
         self.rng = np.random.default_rng(seed)
         self.waiting: list = []
 
     def play(self, x, label: int, graph: FeedbackGraph | None = None, follows: bool = False) -> None:
-        vector = self.player.checker.vector(x, 5)
-        turn = self.player.new_turn(vector, graph)
         if follows:
-            p = self.rng.dirichlet(np.full(turn.graph.n_actions, 0.7))
-            self.player.follow_turn(turn, vector, int(self.rng.choice(p.size, p=p)), p)
+            played_on = self.player.graph if graph is None else graph
+            p = self.rng.dirichlet(np.full(played_on.n_actions, 0.7))
+            turn = self.player.follow(x, int(self.rng.choice(p.size, p=p)), p, graph)
         else:
-            self.player.draw(turn, vector)
+            turn = self.player.act(x, graph)
         own = turn.own_probabilities.tolist() if follows else None
         played = naive.Played(turn.round, turn.graph, turn.probabilities.tolist(), own, turn.greedy, turn.action)
         played.is_judged = not played.shows()
@@ -184,7 +183,7 @@ def test_what_waits_could_hide_everything():
 
 def test_a_turn_that_is_learned_from_twice_is_judged_once():
     with interpreted():
-        player = Player("auto", FeedbackGraph.bandit(3), 2, watch=True)
+        player = Player("auto", FeedbackGraph.bandit(3), 2, monitor=True)
         turn = player.act([1.0, 0.5])
         player.learn(turn, turn.action)
         player.learn(turn, turn.action)
@@ -232,7 +231,7 @@ def test_every_way_of_playing_gives_the_same_bits(name, tmp_path):
     X, y = small_stream(np.random.default_rng(2), 400, 5, graph.n_classes)
 
     def new():
-        return Player("auto", graph, 5, seed=7, watch=Watch(window=WINDOW), limits=Limits(min_propensity=0.05))
+        return Player("auto", graph, 5, seed=7, monitor=Watch(window=WINDOW), min_propensity=0.05)
 
     whole = new()
     whole.advance(chunk_of(X, y, 0, 400))
@@ -254,7 +253,7 @@ def test_every_way_of_playing_gives_the_same_bits(name, tmp_path):
 
 def test_files_of_before_and_damaged_ones(tmp_path):
     with interpreted():
-        player = Player("auto", FeedbackGraph.bandit(3), 2, watch=Watch(window=16))
+        player = Player("auto", FeedbackGraph.bandit(3), 2, monitor=Watch(window=16))
         for _ in range(20):
             player.act([1.0, 0.5])
     header, arrays = player.snapshot()
@@ -276,7 +275,7 @@ def test_files_of_before_and_damaged_ones(tmp_path):
 def test_the_curve_is_thinned_and_holds_what_was_known():
     graph = GRAPHS["filtering"]
     X, y = small_stream(np.random.default_rng(4), 7000, 5, 4)
-    player = Player("auto", graph, 5, seed=1, watch=Watch(window=WINDOW), limits=Limits(min_propensity=0.05))
+    player = Player("auto", graph, 5, seed=1, monitor=Watch(window=WINDOW), min_propensity=0.05)
     counts = {}
     for start in range(0, 7000, 500):
         player.now = float(start)
@@ -314,7 +313,7 @@ def test_the_alarm_follows_the_formulas():
     """Full information: only chance is between what happened and the probabilities."""
     graph, rng = FeedbackGraph.full(3), np.random.default_rng(0)
     with interpreted():
-        player = Player("gapsmh", graph, 1, watch=Watch(window=800, alpha=0.05))
+        player = Player("gapsmh", graph, 1, monitor=Watch(window=800, alpha=0.05))
         alarms = drifting(player, graph, rng, (0.05, 0.05, 0.3, 0.05), 1600)
     on = [place for place, alarm in enumerate(alarms) if alarm is not None]
     assert on
@@ -351,7 +350,7 @@ def test_the_bounds_of_a_window_for_the_alarm():
 
 def test_a_report_is_json_and_prints():
     with interpreted():
-        player = Player("auto", FeedbackGraph.apple_tasting(costs=COSTS), 2, watch=Watch(window=16))
+        player = Player("auto", FeedbackGraph.apple_tasting(costs=COSTS), 2, monitor=Watch(window=16))
         X, y = small_stream(np.random.default_rng(0), 60, 2, 2)
         player.advance(chunk_of(X, y, 0, 60))
     report = Monitor(player).report(0.1)
@@ -368,7 +367,7 @@ def test_a_report_is_json_and_prints():
 
 def test_the_plot_is_drawn(tmp_path):
     with interpreted():
-        player = Player("auto", GRAPHS["filtering"], 5, watch=True)
+        player = Player("auto", GRAPHS["filtering"], 5, monitor=True)
         X, y = small_stream(np.random.default_rng(0), 60, 5, 4)
         player.advance(chunk_of(X, y, 0, 60))
     figure = Monitor(player).plot(tmp_path / "error.svg")
@@ -382,9 +381,9 @@ def test_the_plot_is_drawn(tmp_path):
         (lambda: Watch(window=100), "give a multiple of 8"),
         (lambda: Watch(window=0), "at least 8"),
         (lambda: Watch(alpha=0.0), "above 0"),
-        (lambda: Player("auto", FeedbackGraph.bandit(3), 2, watch="yes"), "is not a watch"),
+        (lambda: Player("auto", FeedbackGraph.bandit(3), 2, monitor="yes"), "is not a watch"),
         (lambda: Monitor(Player("auto", FeedbackGraph.bandit(3), 2)), "make it with watch=True"),
-        (lambda: Monitor(Player("auto", FeedbackGraph.bandit(3), 2, watch=True)).report(0.9), "at most 0.5"),
+        (lambda: Monitor(Player("auto", FeedbackGraph.bandit(3), 2, monitor=True)).report(0.9), "at most 0.5"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, message):
@@ -394,7 +393,7 @@ def test_what_makes_no_sense_is_refused(make, message):
 
 def test_online_keeps_the_watch_of_its_player(tmp_path):
     with interpreted():
-        model = Online.from_player(Player("auto", FeedbackGraph.bandit(3), 2, watch=True))
+        model = Online.from_player(Player("auto", FeedbackGraph.bandit(3), 2, monitor=True))
         receipt = model.act([1.0, 0.5])
         model.save(tmp_path / "model.npz")
         again = Online.load(tmp_path / "model.npz")

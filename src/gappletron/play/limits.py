@@ -212,19 +212,6 @@ class Limits:
             raise UserError("the limits are not those of a model: the file is damaged") from None
 
 
-def limits_of(given: Any) -> Limits:
-    """Return the limits that an argument means; None is none.
-
-    >>> limits_of(None)
-    Limits(min_propensity=0.0, budget=None)
-    """
-    if given is None:
-        return Limits()
-    if not isinstance(given, Limits):
-        raise UserError(f"{given!r} are no limits: give Limits(min_propensity=0.01, budget=Budget(50)), or None")
-    return given
-
-
 # ----------------------------------------------------------------------------------------------------- in compiled code
 
 
