@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import naive_monitor as naive
-from gappletron import FeedbackGraph, Limits, Monitor, Online, Player, UserError, Watch, interpreted
+from gappletron import FeedbackGraph, Monitor, Online, Player, UserError, Watch, interpreted
 from gappletron.data.stream import make_chunk
 from gappletron.play.watch import bound_total
 from problems import GRAPHS, random_graph, small_stream

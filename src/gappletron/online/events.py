@@ -225,9 +225,8 @@ def drop_features(group: bytes) -> bytes:
     """Return the same events with a hash in place of the features of each row."""
     parts = []
     for event in unpack_events(group):
-        if isinstance(event, Decided | Taught) and not event.features.digest:
-            event = event._replace(features=event.features.hashed())
-        parts.append(pack_event(event))
+        has_row = isinstance(event, Decided | Taught) and not event.features.digest
+        parts.append(pack_event(event._replace(features=event.features.hashed()) if has_row else event))
     return b"".join(parts)
 
 
