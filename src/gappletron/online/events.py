@@ -225,8 +225,10 @@ def drop_features(group: bytes) -> bytes:
     """Return the same events with a hash in place of the features of each row."""
     parts = []
     for event in unpack_events(group):
-        has_row = isinstance(event, Decided | Taught) and not event.features.digest
-        parts.append(pack_event(event._replace(features=event.features.hashed()) if has_row else event))
+        if isinstance(event, Decided | Taught) and not event.features.digest:
+            parts.append(pack_event(event._replace(features=event.features.hashed())))
+        else:
+            parts.append(pack_event(event))
     return b"".join(parts)
 
 
