@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix
 import naive_monitor as naive
 from gappletron import FeedbackGraph, Monitor, Online, Player, UserError, Watch, interpreted
 from gappletron.data.stream import make_chunk
+from gappletron.play import player_files
 from gappletron.play.watch import bound_total
 from problems import GRAPHS, random_graph, small_stream
 
@@ -251,22 +252,21 @@ def test_every_way_of_playing_gives_the_same_bits(name, tmp_path):
         assert Monitor(other).report() == Monitor(whole).report()
 
 
-def test_files_of_before_and_damaged_ones(tmp_path):
+def test_damaged_files():
     with interpreted():
         player = Player("auto", FeedbackGraph.bandit(3), 2, monitor=Watch(window=16))
         for _ in range(20):
             player.act([1.0, 0.5])
-    header, arrays = player.snapshot()
+    header, arrays = player_files.describe(player)
     header = json.loads(json.dumps(header))
-    old = {key: value for key, value in header.items() if key not in ("watch", "limits", "now")}
-    assert Player.restored(old, arrays).rounds == 20
+    assert player_files.build(Player, (), header, arrays).rounds == 20
     for name, place, value in (("place", 0, 7), ("place", 2, 10**9), ("drawn", 0, 256), ("drawn", 1, 60)):
         damaged = {key: array.copy() for key, array in arrays.items()}
         damaged[f"watch.{name}"][place] = value
         with pytest.raises(UserError, match="watch does not fit"):
-            Player.restored(header, damaged)
+            player_files.build(Player, (), header, damaged)
     with pytest.raises(UserError, match="the watch is not one"):
-        Player.restored(header | {"watch": header["learner"]}, arrays)
+        player_files.build(Player, (), header | {"watch": header["learner"]}, arrays)
 
 
 # ------------------------------------------------------------------------------------------------- the curve and drift
@@ -382,7 +382,7 @@ def test_the_plot_is_drawn(tmp_path):
         (lambda: Watch(window=0), "at least 8"),
         (lambda: Watch(alpha=0.0), "above 0"),
         (lambda: Player("auto", FeedbackGraph.bandit(3), 2, monitor="yes"), "is not a watch"),
-        (lambda: Monitor(Player("auto", FeedbackGraph.bandit(3), 2)), "make it with watch=True"),
+        (lambda: Monitor(Player("auto", FeedbackGraph.bandit(3), 2)), "make it with monitor=True"),
         (lambda: Monitor(Player("auto", FeedbackGraph.bandit(3), 2, monitor=True)).report(0.9), "at most 0.5"),
     ],
 )

@@ -521,6 +521,7 @@ class Player:
         if not self.graph.may_precede(graph):
             raise UserError(f"the graph {graph.name!r} does not continue the player's own: use its with_class")
         check_can_play(self.learner, graph)
+        self.limits.bounds(graph)  # an error where the graph cannot keep to them
         with held_back():
             self._engine.extend(graph)
 
