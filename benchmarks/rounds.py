@@ -25,6 +25,7 @@ from gappletron import UNSEEN, FeedbackGraph, Gappletron, Online, Player, Synthe
 from gappletron.data.prepared import prepare
 from gappletron.data.stream import make_chunk
 from gappletron.learners.optimizers import AdaGrad, FixedOGD, ProjectedOGD, ScaleFreeFTRL
+from gappletron.play.rounds import Counts
 
 FULL_MATRIX = ("newtron", "soba", "second-order-perceptron")
 YARDSTICKS = Path(__file__).resolve().parents[2] / "shared" / "bench"

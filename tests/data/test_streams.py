@@ -18,10 +18,10 @@ from gappletron.base.errors import UserError
 from gappletron.data import arrays, open, prepared, stream
 from gappletron.data.arrays import ArrayStream, load_digits
 from gappletron.data.open import open_stream
-from gappletron.data.stream import CHUNK, Chunk, FirstRounds, Stream, _largest_norm
+from gappletron.data.stream import CHUNK, Chunk, FirstRounds, Stream, _largest_norm, _write_biased
 from gappletron.data.svmlight import SvmlightFile
 from gappletron.data.synthetic import Synthetic
-from gappletron.data.transform import _normalize, _write_biased, transform
+from gappletron.data.transform import _normalize, transform
 from gappletron.kernel import compiling
 from gappletron.kernel.compiling import interpreted
 

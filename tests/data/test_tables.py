@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from gappletron import UNSEEN, Encoder, FeedbackGraph, Online, Player, Runs, UserError, open_stream, play
-from gappletron.cli import data as cli_data
+from gappletron.cli.options import TableOptions
 from gappletron.data import formats, sources
 from gappletron.data.tables import RecordStream, TableFile
 from gappletron.play import saved
@@ -539,7 +539,7 @@ def test_formats_by_suffix():
 
 def test_every_format_is_in_the_help_and_on_the_page():
     page = (Path(__file__).parents[2] / "docs" / "records.md").read_text(encoding="utf-8")
-    help_text = cli_data.Format.__metadata__[0].help
+    help_text = TableOptions.__dataclass_fields__["format"].metadata["option"].help
     for one in formats.FORMATS.values():
         assert one.name in help_text
         assert f"`{one.name}` | {', '.join(f'`{ending}`' for ending in one.endings)}" in page

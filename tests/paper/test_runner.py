@@ -450,7 +450,7 @@ def cluster(tmp_path):
 
 
 def test_a_cluster_that_loses_a_worker_gives_the_same_table(cluster, undisturbed, tmp_path):
-    from gappletron.paper.cluster import dask_executor
+    from gappletron.paper.cluster import open_dask_executor
 
     address, workers = cluster
 
@@ -461,7 +461,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_table(cluster, undisturbed
                 workers[0].kill()
 
     view = Killing()
-    with dask_executor(address, print) as (executor, in_flight):
+    with open_dask_executor(address, print) as (executor, in_flight):
         while in_flight() < 4:  # two workers, two runs for each
             time.sleep(0.05)
         reproduce(
@@ -484,7 +484,10 @@ def test_no_cluster_is_one_sentence():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "SECONDS_TO_CONNECT", 1)
-        with pytest.raises(UserError, match="no Dask scheduler at"), module.dask_executor("tcp://127.0.0.1:9", print):
+        with (
+            pytest.raises(UserError, match="no Dask scheduler at"),
+            module.open_dask_executor("tcp://127.0.0.1:9", print),
+        ):
             pass
 
 
@@ -498,7 +501,7 @@ def test_no_cluster_is_one_sentence():
 )
 def test_dask_logs_again_after_an_error(monkeypatch, sources, message):
     distributed = pytest.importorskip("distributed", reason="Dask is not installed")
-    from gappletron.paper.cluster import dask_executor
+    from gappletron.paper.cluster import open_dask_executor
 
     class Client:
         """A cluster that is refused: its workers have these sources, or raise, or are not there."""
@@ -524,6 +527,6 @@ def test_dask_logs_again_after_an_error(monkeypatch, sources, message):
     monkeypatch.setattr(distributed, "Client", Client)
     logger = logging.getLogger("distributed")
     monkeypatch.setattr(logger, "level", logging.INFO)
-    with pytest.raises(UserError, match=message), dask_executor("tcp://127.0.0.1:9", print):
+    with pytest.raises(UserError, match=message), open_dask_executor("tcp://127.0.0.1:9", print):
         pass
     assert logger.level == logging.INFO

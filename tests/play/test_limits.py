@@ -136,9 +136,9 @@ def test_the_budget_is_that_of_the_reference(name, by_time):
 def test_a_budget_is_never_exceeded_and_well_spent(name):
     graph = CASES[name]
     X, y = small_stream(np.random.default_rng(2), 3000, 4, graph.n_classes)
-    limits = {"min_propensity": 0.1, "budget": Budget(20, per=500)}  # which asks for more than there is
     with interpreted():
-        player = Player("gapsmh", graph, 4, seed=5, **limits)
+        # The least propensity asks for more than there is.
+        player = Player("gapsmh", graph, 4, seed=5, min_propensity=0.1, budget=Budget(20, per=500))
         before, spent = 0.0, []
         for start in range(0, 3000, 500):
             player.advance(chunk_of(X[start : start + 500], y[start : start + 500]))
@@ -170,9 +170,7 @@ def test_teaching_knows_no_limits():
     graph = GRAPHS["filtering"]
     X, y = small_stream(np.random.default_rng(2), 100, 4, 4)
     with interpreted():
-        free, bound = (
-            Player("auto", graph, 4, **limits) for limits in ({}, {"min_propensity": 0.2, "budget": Budget(1)})
-        )
+        free, bound = Player("auto", graph, 4), Player("auto", graph, 4, min_propensity=0.2, budget=Budget(1))
         for player in (free, bound):
             player.teach(chunk_of(X, y))
     assert np.array_equal(free.weights, bound.weights)
@@ -204,7 +202,7 @@ def test_limits_and_the_monitor_agree():
         (lambda: Budget.parse("-5/day"), "at least 0"),
         (lambda: Limits(min_propensity=2), "at most 1"),
         (lambda: Limits(budget=50), "is not a budget"),
-        (lambda: Player("auto", FeedbackGraph.bandit(3), 2, budget=50), "is not a budget"),
+        (lambda: Player("auto", FeedbackGraph.bandit(3), 2, min_propensity=2), "at most 1"),
         (lambda: Player("auto", FeedbackGraph.bandit(3), 2, budget=Budget(1, prices={"x": 1})), "no action"),
         (lambda: Limits.from_dict({"min_propensity": 0.1}), "damaged"),
     ],

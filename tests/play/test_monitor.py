@@ -32,7 +32,8 @@ class Logged:
 
     def play(self, x, label: int, graph: FeedbackGraph | None = None, follows: bool = False) -> None:
         if follows:
-            p = self.rng.dirichlet(np.full(self.player.graph.n_actions, 0.7))
+            played_on = self.player.graph if graph is None else graph
+            p = self.rng.dirichlet(np.full(played_on.n_actions, 0.7))
             turn = self.player.follow(x, int(self.rng.choice(p.size, p=p)), p, graph)
         else:
             turn = self.player.act(x, graph)

@@ -132,7 +132,7 @@ def test_feedback_is_all_or_nothing(browser, mail):
             "/v1/models/vectors/act",
             b'{"x": {"indices": [1, 2], "values": [1]}}',
             422,
-            "1 values: give two flat lists of one length",
+            "1 values: give flat lists of one length",
         ),
         ("/v1/models/vectors/act", b'{"x": {"indices": [-1], "values": [1]}}', 422, "x has the index -1"),
         ("/v1/models/vectors/act", b'{"x": {"indices": [' + b"9" * 40 + b'], "values": [1]}}', 422, "x has the index"),
@@ -141,7 +141,7 @@ def test_feedback_is_all_or_nothing(browser, mail):
             "/v1/models/vectors/predict",
             b'{"x": {"indices": [1], "values": []}}',
             422,
-            "0 values: give two flat lists of one length",
+            "0 values: give flat lists of one length",
         ),
         ("/v1/models/nobody/act", b'{"x": {}}', 404, "there is no model 'nobody': choose one of 'mail', 'vectors'"),
         ("/v1/learn", b'{"id": "nobody-1", "label": "ham"}', 404, "is not from this model"),
@@ -206,7 +206,7 @@ def test_too_many_waiting_receipts(mail):
 
 def test_a_full_disk_is_503_and_no_health(mail, monkeypatch):
     browser = Browser(create_app([HostedModel("mail", mail)]))
-    store = mail._journal.store
+    store = mail._access.journal.store
     with monkeypatch.context() as patch:
         patch.setattr("gappletron.online.folder._write_all", _no_space)
         refused = browser.post("/v1/act", {"x": "a"})
@@ -291,7 +291,9 @@ def test_the_same_key_twice_at_once(mail):
 def test_requests_that_come_together_share_a_commit(mail, monkeypatch):
     app = create_app([HostedModel("mail", mail)])
     calls = []
-    monkeypatch.setattr(mail._journal, "_write", lambda original=mail._journal._write: (calls.append(1), original()))
+    monkeypatch.setattr(
+        mail._access.journal, "_write", lambda original=mail._access.journal._write: (calls.append(1), original())
+    )
 
     async def many():
         send = Browser(app).send
@@ -299,7 +301,7 @@ def test_requests_that_come_together_share_a_commit(mail, monkeypatch):
 
     assert {answer.status for answer in asyncio.run(many())} == {200}
     assert len(calls) <= 10
-    assert mail._journal.store.count >= 100
+    assert mail._access.journal.store.count >= 100
 
 
 def test_an_answer_waits_for_its_own_commit():

@@ -56,7 +56,7 @@ def test_a_snapshot_that_failed_is_told_and_the_service_goes_on(tmp_path, monkey
             patch.setattr(saved, "write", no_space)
             for n in range(4):
                 assert browser.post("/v1/act", {"x": f"text {n}"}).status == 200
-            model._journal.wait()
+            model._access.journal.wait()
         health = browser.get("/v1/health")
         assert (health.status, health.json["status"]) == (200, "degraded")  # to start it again would not help
         assert "No space left on device" in health.json["problems"][0]
@@ -64,7 +64,7 @@ def test_a_snapshot_that_failed_is_told_and_the_service_goes_on(tmp_path, monkey
         assert metrics(browser)["gappletron_storage_problem", "mail"] == 1
         for n in range(4):  # the next snapshot succeeds
             browser.post("/v1/act", {"x": f"text {n}"})
-        model._journal.wait()
+        model._access.journal.wait()
         assert browser.get("/v1/health").json == {"status": "ok"}
         assert browser.get("/v1/model").json["problem"] is None
 
@@ -127,7 +127,7 @@ def look_after_for_a_while(hosted):
 
 
 def test_the_log_of_the_server_tells_of_a_problem_once(mail, caplog):
-    mail._journal.background_error = "the disk is full"
+    mail._access.journal.background_error = "the disk is full"
     look_after_for_a_while(HostedModel("mail", mail))
     assert caplog.text.count("the disk is full") == 1
 
@@ -189,7 +189,7 @@ def test_limits_are_shown(tmp_path):
             "budget": {"limit": 5.0, "per": 100, "prices": None},
             "spent": asked,
             "pending": 70,
-            "pending_bytes": model.pending_bytes,
+            "pending_bytes": model.pending_limits[1],
             "pending_age": 3600.0,
             "max_waiting": 60,
         }

@@ -65,9 +65,9 @@ def reproduce(options: ReproduceOptions) -> None:
         with raising() as check, contextlib.ExitStack() as stack:
             executor = in_flight = None
             if options.scheduler is not None:
-                from gappletron.paper.cluster import dask_executor
+                from gappletron.paper.cluster import open_dask_executor
 
-                executor, in_flight = stack.enter_context(dask_executor(options.scheduler, tell))
+                executor, in_flight = stack.enter_context(open_dask_executor(options.scheduler, tell))
             view = stack.enter_context(sweep_view(check))
             room = in_flight if options.jobs is None else None
             where: dict[str, Any] = {"jobs": options.jobs, "executor": executor, "in_flight": room, "view": view}

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from gappletron.base.checks import number
 from gappletron.base.text import unknown
-from gappletron.kernel.numerics import LARGEST_VALUE, Floats, Ints, Row, is_followed
+from gappletron.kernel.numerics import LARGEST_VALUE, Row, is_followed
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout
+from gappletron.kernel.types import Floats, Ints
 
 LONGEST_JUMP = 10.0
 """A value counts for at most this many times the mean size of its column so far: one outlier does not set the scale."""

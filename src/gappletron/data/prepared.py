@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.data.arrays import ArrayRows
-from gappletron.data.stream import Chunk, Stream, Wrapped, check_chunk, check_stream, make_chunk
-from gappletron.data.transform import add_bias
+from gappletron.data.stream import Chunk, Stream, Wrapped, add_bias, check_chunk, check_stream, make_chunk
 from gappletron.data.vectors import Vectors
 from gappletron.kernel.compiling import specialise
-from gappletron.kernel.numerics import LARGEST_VALUE, Floats
+from gappletron.kernel.numerics import LARGEST_VALUE
+from gappletron.kernel.types import Floats, Vector
 
 
 class Prepared(NamedTuple):
@@ -102,6 +102,13 @@ def prepare_rows(X: Any, features: int, may_have_more: bool = False) -> Iterator
         raise UserError(f"X has {rows.features} columns and the model {features} features: give one for each")
     for chunk in rows.chunks(np.zeros(rows.count, np.int64)):
         yield measure(chunk, "X")
+
+
+def prepare_vector(vector: Vector, label: int = 0) -> Prepared:
+    """Return a checked vector as a chunk of one row."""
+    features = vector.indices.item(-1) + 1 if vector.indices.size else 0
+    chunk = make_chunk(np.array([0, vector.indices.size]), vector.indices, vector.values, np.array([label]))
+    return Prepared(chunk, np.array([vector.squared]), features, label + 1)
 
 
 class Remembered(Wrapped):

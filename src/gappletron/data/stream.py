@@ -168,6 +168,28 @@ def check_norm(norm: float, name: str) -> float:
     return norm
 
 
+def _write_biased(chunk: Chunk, indices: NDArray[np.int32], values: NDArray[np.float64]) -> None:
+    """Write the rows to `indices` and `values`, each after a first feature with value 1."""
+    at = 0
+    for row in range(len(chunk.labels)):
+        indices[at] = 0
+        values[at] = 1.0
+        at += 1
+        for i in range(chunk.indptr[row], chunk.indptr[row + 1]):
+            indices[at] = chunk.indices[i] + 1
+            values[at] = chunk.values[i]
+            at += 1
+
+
+def add_bias(chunk: Chunk) -> Chunk:
+    """Return a chunk whose rows have one more feature, the first, that is always 1."""
+    rounds = len(chunk.labels)
+    entries = int(chunk.indptr[-1] - chunk.indptr[0]) + rounds
+    indices, values = np.empty(entries, np.int32), np.empty(entries)
+    specialise(_write_biased, chunk)(chunk, indices, values)
+    return make_chunk(chunk.indptr - chunk.indptr[0] + np.arange(rounds + 1), indices, values, chunk.labels)
+
+
 class Stream(abc.ABC):
     """A sequence of rounds (x, y), each made of a sparse row and a class.
 

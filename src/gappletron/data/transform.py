@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.data.normalization import AsGiven, Normalization, find_normalization
-from gappletron.data.stream import Chunk, Stream, Wrapped, make_chunk
+from gappletron.data.stream import Chunk, Stream, Wrapped, add_bias, make_chunk
 from gappletron.kernel.compiling import specialise
 from gappletron.kernel.state import Sizes, State
 
@@ -21,28 +21,6 @@ def _normalize(normalization: Normalization, state: Any, chunk: Chunk, values: N
     for row in range(len(chunk.labels)):
         start, stop = chunk.indptr[row], chunk.indptr[row + 1]
         normalization.take(state, chunk.indices, values, start, stop, 0, 0.0)
-
-
-def _write_biased(chunk: Chunk, indices: NDArray[np.int32], values: NDArray[np.float64]) -> None:
-    """Write the rows to `indices` and `values`, each after a first feature with value 1."""
-    at = 0
-    for row in range(len(chunk.labels)):
-        indices[at] = 0
-        values[at] = 1.0
-        at += 1
-        for i in range(chunk.indptr[row], chunk.indptr[row + 1]):
-            indices[at] = chunk.indices[i] + 1
-            values[at] = chunk.values[i]
-            at += 1
-
-
-def add_bias(chunk: Chunk) -> Chunk:
-    """Return a chunk whose rows have one more feature, the first, that is always 1."""
-    rounds = len(chunk.labels)
-    entries = int(chunk.indptr[-1] - chunk.indptr[0]) + rounds
-    indices, values = np.empty(entries, np.int32), np.empty(entries)
-    specialise(_write_biased, chunk)(chunk, indices, values)
-    return make_chunk(chunk.indptr - chunk.indptr[0] + np.arange(rounds + 1), indices, values, chunk.labels)
 
 
 class Transformed(Wrapped):

@@ -16,22 +16,11 @@ from numpy.typing import NDArray
 from gappletron.base.errors import UserError
 from gappletron.data.records.values import is_record, plain_numbers
 from gappletron.kernel.compiling import entry
-from gappletron.kernel.numerics import LARGEST_VALUE, Floats
+from gappletron.kernel.numerics import LARGEST_VALUE
+from gappletron.kernel.types import NO_VECTOR, Floats, Vector
 
 FINE, UNSORTED, OUTSIDE, TOO_LARGE = range(4)
 FLOAT64, INT32, INT64 = np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.int64)
-
-
-class Vector(NamedTuple):
-    """A checked sparse vector x: strictly increasing indices, their values, and ||x||^2."""
-
-    indices: NDArray[np.int32]
-    values: Floats
-    squared: float
-
-
-NO_VECTOR = Vector(np.zeros(0, np.int32), np.zeros(0), 0.0)
-"""A vector without entries."""
 
 
 class Vectors(NamedTuple):

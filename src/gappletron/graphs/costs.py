@@ -6,7 +6,7 @@ extra action costs 1 at every label.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from gappletron.base.checks import Label, number
 from gappletron.base.errors import UserError
 from gappletron.base.text import quote, unknown
-from gappletron.graphs.labels import Positions
 
 LARGEST_COST = 1e6
 
@@ -42,26 +41,33 @@ def zero_one(n_actions: int, n_classes: int) -> NDArray[np.float64]:
 
 
 def make_costs(
-    costs: Any, classes: tuple[Label, ...], actions: tuple[Label, ...], base: NDArray[np.float64] | None = None
+    costs: Any,
+    shape: tuple[int, int],
+    find_action: Callable[[Any, str], int],
+    find_class: Callable[[Any, str], int],
+    base: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64] | None:
     """Return the matrix of costs that a user means, or None where it is that of :func:`zero_one`.
 
     :param costs: a matrix, a mapping {(action, class): number}, an iterable of tuples (action, class, number), or None.
+    :param shape: the number of actions, and of classes.
+    :param find_action, find_class: return the position of a name; an error begins with the place that they are given.
     :param base: what single entries change; by default 0 and 1.
 
-    >>> make_costs({("spam", "ham"): 10}, ("ham", "spam"), ("ham", "spam"))
+    >>> find = lambda name, where: ["ham", "spam"].index(name)
+    >>> make_costs({("spam", "ham"): 10}, (2, 2), find, find)
     array([[ 0.,  1.],
            [10.,  0.]])
     """
-    shape = len(actions), len(classes)
     if costs is None:
         made = base
     elif isinstance(costs, Mapping):
-        made = _set_entries([_join_pair(pair, cost) for pair, cost in costs.items()], classes, actions, base)
+        entries = [_join_pair(pair, cost) for pair, cost in costs.items()]
+        made = _set_entries(entries, shape, find_action, find_class, base)
     else:
         items = _check_iterable(costs)
         if isinstance(items, list) and all(type(item) is tuple for item in items):
-            made = _set_entries(items, classes, actions, base)
+            made = _set_entries(items, shape, find_action, find_class, base)
         else:
             made = _check_matrix(items, shape)
     if made is None or (made == zero_one(*shape)).all():
@@ -171,12 +177,12 @@ def _check_matrix(given: Any, shape: tuple[int, int]) -> NDArray[np.float64]:
 
 def _set_entries(
     entries: list[tuple[Any, ...]],
-    classes: tuple[Label, ...],
-    actions: tuple[Label, ...],
+    shape: tuple[int, int],
+    find_action: Callable[[Any, str], int],
+    find_class: Callable[[Any, str], int],
     base: NDArray[np.float64] | None,
 ) -> NDArray[np.float64]:
-    rows, columns = Positions(actions, "action"), Positions(classes, "class")
-    made = (zero_one(len(actions), len(classes)) if base is None else base).copy()
+    made = (zero_one(*shape) if base is None else base).copy()
     seen: set[tuple[int, int]] = set()
     for count, entry in enumerate(entries, start=1):
         if len(entry) != 3:
@@ -184,10 +190,11 @@ def _set_entries(
                 f"cost {count} is a tuple of length {len(entry)}: give each cost as (action, class, number), and the "
                 "rows of a matrix as lists"
             )
-        row, column = rows.find(entry[0], f"cost {count}"), columns.find(entry[1], f"cost {count}")
-        where = f"the cost of {actions[row]!r} at the label {classes[column]!r}"
-        if (row, column) in seen:
+        action, name, cost = entry
+        place = find_action(action, f"cost {count}"), find_class(name, f"cost {count}")
+        where = f"the cost of {action!r} at the label {name!r}"
+        if place in seen:
             raise UserError(f"{where} is given twice: keep one")
-        seen.add((row, column))
-        made[row, column] = number(entry[2], where, least=0.0, most=LARGEST_COST)
+        seen.add(place)
+        made[place] = number(cost, where, least=0.0, most=LARGEST_COST)
     return made

@@ -166,7 +166,7 @@ class FeedbackGraph:
             name=name,
             completed=tuple((int(i), int(given[i].argmin())) for i in nearly),
         )
-        self._put(_own_costs=make_costs(costs, self.classes, self.actions))
+        self._put(_own_costs=self._make_costs(costs, None))
         unseen = [names[y] for y in np.flatnonzero(~self.visible.any(axis=0))]
         if unseen:
             raise UserError(
@@ -290,7 +290,11 @@ class FeedbackGraph:
         (True, True)
         """
         base = None if costs is None else self._own_costs
-        return self._copy(_own_costs=make_costs(costs, self.classes, self.actions, base))
+        return self._copy(_own_costs=self._make_costs(costs, base))
+
+    def _make_costs(self, costs: Any, base: Any) -> Any:
+        find_action, find_class = self._action_positions.find, self._class_positions.find
+        return make_costs(costs, (self.n_actions, self.n_classes), find_action, find_class, base)
 
     def _copy(self, **changes: Any) -> FeedbackGraph:
         copy = object.__new__(FeedbackGraph)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gappletron.kernel.lanes import (
     VECTOR,
@@ -27,9 +26,7 @@ from gappletron.kernel.lanes import (
     width_of,
 )
 from gappletron.kernel.pieces import Piece, PieceType, compiled_by, helper
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
+from gappletron.kernel.types import Floats, Ints
 
 LARGEST_VALUE = 1e50
 """A feature beyond this is refused at the border: with it the squares of scores, weighted and summed up over any number

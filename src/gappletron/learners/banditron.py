@@ -6,7 +6,8 @@ from typing import Any
 
 from gappletron.base.checks import number
 from gappletron.graphs.graph import Plan
-from gappletron.kernel.numerics import Floats, Row, argmax, margin
+from gappletron.kernel.numerics import Row, argmax, margin
+from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.rule import mix_in_dominating
 from gappletron.learners.learner import Decision, Learner, Problem, Round, action_probability, propensity
 from gappletron.learners.linear import (

@@ -6,7 +6,8 @@ from typing import Any
 
 from gappletron.base.errors import UserError
 from gappletron.graphs.graph import FeedbackGraph, Plan
-from gappletron.kernel.numerics import Floats, Row
+from gappletron.kernel.numerics import Row
+from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.rule import Exploration
 from gappletron.learners.learner import Learner
 from gappletron.learners.optimizers import Optimizer

@@ -14,9 +14,10 @@ from typing import Any, ClassVar
 from gappletron.base.errors import UserError
 from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import Plan
-from gappletron.kernel.numerics import Floats, Row, argmax, is_followed, log_partition, rival, sharpened_softmax
+from gappletron.kernel.numerics import Row, argmax, is_followed, log_partition, rival, sharpened_softmax
 from gappletron.kernel.pieces import compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
+from gappletron.kernel.types import Floats
 from gappletron.learners.composed import Composed
 from gappletron.learners.exploration.inverse_gap import InverseGap
 from gappletron.learners.exploration.rule import Exploration, Outlook

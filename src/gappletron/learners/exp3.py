@@ -7,8 +7,9 @@ from typing import Any
 
 from gappletron.base.checks import number
 from gappletron.graphs.graph import Plan
-from gappletron.kernel.numerics import Floats, Row, argmax
+from gappletron.kernel.numerics import Row, argmax
 from gappletron.kernel.state import Field, Layout
+from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gappletron.kernel.numerics import Floats, Row, squared_length
+from gappletron.kernel.numerics import Row, squared_length
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.state import Field
+from gappletron.kernel.types import Floats
 
 LONGEST = 1e12  # the largest ``weight |g|^2 * first`` of a step, with `first` on the diagonal of A^-1 at the start
 FAINTEST = 1e-13  # where ``<g, A^-1 g>`` is below this part of ``|g|^2 * first``, it consists of rounding errors

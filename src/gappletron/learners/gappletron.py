@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from gappletron.base.errors import UserError
 from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import Plan
-from gappletron.kernel.numerics import Floats, Row, argmax
+from gappletron.kernel.numerics import Row, argmax
 from gappletron.kernel.state import Layout, Scratch
+from gappletron.kernel.types import Floats
 from gappletron.learners.composed import Composed
 from gappletron.learners.exploration.gap_rules import TopUp
 from gappletron.learners.exploration.rule import Exploration, Outlook

@@ -12,7 +12,7 @@ from gappletron.base.checks import number
 from gappletron.base.errors import UserError
 from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import FeedbackGraph, Plan
-from gappletron.kernel.numerics import Floats
+from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.rule import Exploration
 from gappletron.learners.gappletron import WithLoss
 from gappletron.learners.learner import Learner, Problem

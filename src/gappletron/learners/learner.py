@@ -9,9 +9,10 @@ from typing import Any, ClassVar, NamedTuple
 from gappletron.base.errors import UserError
 from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import FeedbackGraph, Plan
-from gappletron.kernel.numerics import LEAST_PROBABILITY, Floats, Row, argmax, sharpened_softmax
+from gappletron.kernel.numerics import LEAST_PROBABILITY, Row, argmax, sharpened_softmax
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Layout
+from gappletron.kernel.types import Floats
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gappletron.graphs.graph import FeedbackGraph, Plan
-from gappletron.kernel.numerics import Floats, Row, argmax, dot, margin
+from gappletron.kernel.numerics import Row, argmax, dot, margin
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.state import Field, Layout
+from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.rule import mix_in_dominating
 from gappletron.learners.learner import Decision, Learner
 

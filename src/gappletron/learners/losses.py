@@ -15,7 +15,6 @@ from typing import ClassVar, NamedTuple
 
 from gappletron.base.errors import UserError
 from gappletron.kernel.numerics import (
-    Floats,
     argmax,
     exponentials,
     hinge_direction,
@@ -26,6 +25,7 @@ from gappletron.kernel.numerics import (
     softmax_gradient,
 )
 from gappletron.kernel.pieces import Piece, compiled, helper
+from gappletron.kernel.types import Floats
 
 
 class Plane(NamedTuple):

@@ -12,9 +12,10 @@ from typing import Any
 from gappletron.base.checks import number
 from gappletron.graphs.graph import Plan
 from gappletron.kernel.lanes import divide_rows, width_of
-from gappletron.kernel.numerics import Floats, Row, are_doubles, argmax, dot, sharpened_softmax, squared_norm
+from gappletron.kernel.numerics import Row, are_doubles, argmax, dot, sharpened_softmax, squared_norm
 from gappletron.kernel.pieces import compiled_by, helper
 from gappletron.kernel.state import Field, Layout, Scratch
+from gappletron.kernel.types import Floats
 from gappletron.learners.full_matrix import inner, is_sound, scaled_identity, shorten, solve, take_step
 from gappletron.learners.learner import Decision, Learner, Problem, Round, action_probability
 from gappletron.learners.linear import BanditFeedback, cube_root_rate

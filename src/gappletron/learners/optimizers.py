@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 
 from gappletron.base.checks import number
-from gappletron.kernel.numerics import Floats, Row, add_outer, dot, squared_length, squared_norm
+from gappletron.kernel.numerics import Row, add_outer, dot, squared_length, squared_norm
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
+from gappletron.kernel.types import Floats
 
 DELTA = 1e-8  # what is added to a sum of squares before its root is divided by
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from gappletron.base.checks import number
 from gappletron.graphs.graph import FeedbackGraph, Plan
-from gappletron.kernel.numerics import Floats, Row, argmax, bounded_step, margin, rival
+from gappletron.kernel.numerics import Row, argmax, bounded_step, margin, rival
+from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.learners.linear import FullInformation, Linear, exchange
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.base.errors import Damaged
-from gappletron.kernel.numerics import Floats
+from gappletron.kernel.types import Floats
 
 HEAD = struct.Struct("<BI")
 DECISION = struct.Struct("<BIdqBI")
@@ -226,8 +226,9 @@ def drop_features(group: bytes) -> bytes:
     parts = []
     for event in unpack_events(group):
         if isinstance(event, Decided | Taught) and not event.features.digest:
-            event = event._replace(features=event.features.hashed())
-        parts.append(pack_event(event))
+            parts.append(pack_event(event._replace(features=event.features.hashed())))
+        else:
+            parts.append(pack_event(event))
     return b"".join(parts)
 
 

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 from gappletron.base.checks import Label
 from gappletron.base.errors import SpentReceipt, UserError
 from gappletron.data.stream import MOST_FEATURES
-from gappletron.data.vectors import Vector, Vectors, sparse_parts
+from gappletron.data.vectors import Vectors, sparse_parts
 from gappletron.kernel.numerics import UNSEEN_LABEL
+from gappletron.kernel.types import Vector
 from gappletron.online.receipts import UNSEEN, Receipt, Unseen
 from gappletron.online.saved import Contents
 from gappletron.play.turns import ACTION

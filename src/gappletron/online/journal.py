@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import Unavailable, UserError
 from gappletron.base.signals import held_back
-from gappletron.data.vectors import Vector
 from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.types import Vector
 from gappletron.online.events import (
     FOLLOWED,
     Event,

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from gappletron.base.checks import Label, number, whole
@@ -20,15 +19,15 @@ from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.stream import MOST_FEATURES
-from gappletron.data.vectors import Vector, Vectors
+from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import Piece
+from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.online import events, inputs, transitions
 from gappletron.online.access import Access, changing, looking
 from gappletron.online.journal import Journal, Policy
-from gappletron.online.opening import open_contents, read_model
+from gappletron.online.opening import check_place, open_contents, read_model
 from gappletron.online.receipts import Receipt, Receipts, Unseen
 from gappletron.online.saved import FORMAT, Contents
 from gappletron.online.store import Store, Trouble, open_store
@@ -59,16 +58,6 @@ class Online:
     ...     model.learn(receipt, label if label in receipt.reveals else UNSEEN)
     >>> model.predict([1.0, 0, 1]), model.predict([1.0, 1, 0])
     ('ham', 'spam')
-
-    With an encoder, of records:
-
-    >>> from gappletron import Encoder
-    >>> model = Online("auto", FeedbackGraph.filtering(["ham", "spam"]), encoder=Encoder(text="message"))
-    >>> for message, label in [("win a prize", "spam"), ("see you at five", "ham")] * 20:
-    ...     receipt = model.act({"message": message})
-    ...     model.learn(receipt, label if label in receipt.reveals else UNSEEN)
-    >>> model.predict({"message": "win a prize"})
-    'spam'
 
     Feedback may come later, out of order, by receipt or by its id; an action that is never followed by `learn` simply
     had no feedback. The default learner learns late feedback as if the row came today. Learners of the paper take the
@@ -104,10 +93,8 @@ class Online:
         return model
 
     def __repr__(self) -> str:
-        return (
-            f"<Online {self.learner.name} on {self.graph}: {self.rounds} rounds, {self.waiting} waiting, "
-            f"{self.features} features>"
-        )
+        what = f"{self.rounds} rounds, {self.waiting} waiting, {self.features} features"
+        return f"<Online {self.learner.name} on {self.graph}: {what}>"
 
     @classmethod
     def from_player(cls, player: Player, encoder: Encoder | None = None) -> Online:
@@ -324,7 +311,7 @@ class Online:
         :param graph: as that of :meth:`act`; it matters to learners that use its costs.
         """
         vector = inputs.check_row_to_predict(self._contents, x)
-        return self.graph.classes[self._player.predict_vector(vector, graph)]
+        return self.graph.classes[self._player.predict(vector, graph)]
 
     @looking
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> list[Label]:
@@ -336,9 +323,7 @@ class Online:
 
     @looking
     def scores(self, X: Any) -> Floats:
-        """Return the scores of every row, one column per class of the graph; most learners predict that of the
-        largest.
-        """
+        """Return the scores of every row, one column per class; most learners predict that of the largest."""
         return self._player.scores(inputs.encode_rows(self._contents, X))
 
     @looking
@@ -435,16 +420,6 @@ class Online:
         :param keep_rows: the features of at least so many last rounds are kept; in older parts of the log a hash may
             stand for them. By default all are kept.
         :param pieces: classes of your own that the learner is made of.
-
-        >>> import tempfile
-        >>> from gappletron import FeedbackGraph, Online
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with Online.open(folder, graph=FeedbackGraph.bandit(3), features=2) as model:
-        ...         receipt = model.act([0.5, 1.0])
-        ...     with Online.open(folder) as again:  # perhaps another process, another day
-        ...         again.learn(receipt.id, receipt.action)
-        ...         again.rounds, again.pending
-        (1, ())
         """
         policy = Policy(
             durability,
@@ -454,11 +429,7 @@ class Online:
         named = {"learner": learner, "graph": graph, "features": features}
         given = {name: value for name, value in named.items() if value is not None} | options
         begun = _copy_start(start, given)
-        if not isinstance(folder, Store) and graph is None and start is None and not Path(folder).exists():
-            raise UserError(
-                f"there is no model in {str(folder)!r} yet, and a new one needs a graph: give one, for example "
-                "graph=FeedbackGraph.filtering(['ham', 'spam'])"
-            )
+        check_place(folder, may_be_new=graph is not None or start is not None)
         store = open_store(folder)
         try:
             contents, changes = open_contents(store, given, begun, tuple(pieces))
@@ -512,9 +483,7 @@ class Online:
 
     @looking
     def recall(self, key: str, fingerprint: bytes) -> bytes | None:
-        """Return the answer that was kept under this key, None where there is none; a UserError if the fingerprint
-        differs.
-        """
+        """Return the answer kept under this key, None where there is none; a UserError for another fingerprint."""
         return self._contents.answers.find(key, fingerprint)
 
     def checkpoint(self) -> None:
@@ -541,11 +510,9 @@ class Online:
 
     @looking
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the whole model: weights, accumulators, random state, waiting receipts.
+        """Write the whole model, with its random state and waiting receipts, to a file that cannot run code.
 
-        The file is a NumPy archive with a JSON header: nothing in it can run code. It replaces an older one at once or
-        not at all. A model that was saved and loaded at any round goes on bit for bit. Waiting receipts keep their ids,
-        and can be learned from once in each loaded copy.
+        It replaces an older one at once or not at all. A loaded model goes on bit for bit.
         """
         saved.write(path, FORMAT, *self._contents.describe())
 

@@ -26,9 +26,9 @@ import numpy as np
 
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import Damaged, UserError
-from gappletron.data.vectors import Vector
+from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.numerics import Floats
+from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.online import events
 from gappletron.online.opening import read_model
@@ -204,7 +204,7 @@ class _Follower:
         """Let the learner say what it would do, and follow what was done."""
         graph, player = self.graphs[event.graph], self.player
         vector = self._check(event.features, f"round {event.round:,} were")
-        expected = player.predict_proba_vector(vector)
+        expected = player.predict_proba(Vectors.join([vector]))[0]
         player.now = event.time
         turn = player.follow((vector.indices, vector.values), event.action, event.probabilities, graph)
         self.rounds += 1

@@ -10,15 +10,16 @@ import functools
 import warnings
 from collections.abc import Iterable
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gappletron.base.errors import Damaged, UserError
-from gappletron.data.vectors import Vector
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import is_distribution
 from gappletron.kernel.pieces import Piece
+from gappletron.kernel.types import Vector
 from gappletron.online import events, transitions
 from gappletron.online.saved import FORMAT, Contents
 from gappletron.online.settings import check_settings, describe_settings
@@ -28,6 +29,15 @@ from gappletron.play.player import Player
 from gappletron.play.saved import graph_from
 from gappletron.play.turns import ACTION, HEAD
 from gappletron.play.watch import NoWatch
+
+
+def check_place(place: str | PathLike[str] | Store, *, may_be_new: bool) -> None:
+    """Refuse a folder that is not there, where nothing says what a new model is to be."""
+    if not may_be_new and not isinstance(place, Store) and not Path(place).exists():
+        raise UserError(
+            f"there is no model in {str(place)!r} yet, and a new one needs a graph: give one, for example "
+            "graph=FeedbackGraph.filtering(['ham', 'spam'])"
+        )
 
 
 def open_contents(

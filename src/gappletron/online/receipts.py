@@ -17,9 +17,8 @@ import numpy as np
 from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import SpentReceipt, UnknownReceipt, UserError
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.numerics import Floats
+from gappletron.kernel.types import Floats
 from gappletron.play import saved
-from gappletron.play.player import Player
 from gappletron.play.turns import (
     ACTION,
     EXPIRED,
@@ -347,7 +346,7 @@ class Receipts:
         found = self.pending.get(serial)
         return found if found is not None and found.turn.status == WAITING else None
 
-    def find(self, receipt: Any, player: Player) -> Receipt:
+    def find(self, receipt: Any, player: Any) -> Receipt:
         """Return the waiting receipt that is meant, by itself or by its id; a UserError that says why there is
         none.
         """

@@ -20,10 +20,10 @@ from gappletron.base.text import listing
 from gappletron.data.normalization import Normalization
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.records.values import is_missing
-from gappletron.data.vectors import Vector
+from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.spelling import piece_classes
+from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import named, names
 from gappletron.online.receipts import UNSEEN, Unseen
@@ -144,13 +144,13 @@ class RiverClassifier(base.Classifier):
         """The greedy label for x; None as long as no label is known."""
         if len(self._labels) < 2:
             return self._labels[0] if self._labels else None
-        return self._labels[self._played().predict_vector(self._vector(x))]
+        return self._labels[self._played().predict(self._vector(x))]
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
         """The probability of every label that is known so far; see :meth:`Player.predict_proba`."""
         if len(self._labels) < 2:
             return dict.fromkeys(self._labels, 1.0)
-        found: Floats = self._played().predict_proba_vector(self._vector(x))
+        found: Floats = self._played().predict_proba(Vectors.join([self._vector(x)]))[0]
         return dict(zip(self._labels, found.tolist(), strict=True))
 
     # ------------------------------------------------------------------------------------------------- partial feedback

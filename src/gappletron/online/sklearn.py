@@ -24,8 +24,8 @@ from gappletron.data.arrays import ArrayStream, plain_names
 from gappletron.data.normalization import Normalization
 from gappletron.data.records.values import is_missing
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.spelling import piece_classes
+from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
 from gappletron.online.receipts import UNSEEN
 from gappletron.play.player import Player

@@ -13,8 +13,9 @@ from typing import Any
 
 from gappletron.base.errors import Damaged
 from gappletron.base.signals import held_back
-from gappletron.data.vectors import Vector, Vectors
+from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.types import Vector
 from gappletron.online import events
 from gappletron.online.events import FORGOTTEN_LABEL, Expired, Fed, pack_decisions, pack_feedbacks
 from gappletron.online.journal import DecisionEntry, Entry, FeedbackEntry, Journal
@@ -41,7 +42,7 @@ def decide(
     if player._engine.needs_time:
         player._engine.now[0] = now
     if player.feature_limit is not None and vector.indices.size:
-        player.check_graph(graph)  # before anything grows
+        player.check_graph(graph)  # nothing grows for a call that is refused
         _make_room(model, vector.indices.item(-1), journal)
     played = False
     while not played:  # again where a signal handler has played a round in between

@@ -39,15 +39,15 @@ def quietest_segment(
     jobs: int | None = None,
     losses: bool = False,
 ) -> Probe:
-    """The segment of :class:`~gappletron.data.adversarial.Segments` in which the learner plays 1 least often (the
-    first one if there are several).
+    """Return the segment of :class:`~gappletron.data.adversarial.Segments` in which the learner plays 1 least often.
 
-    This is the segment to turn (Theorem "apple lower bound"): either the learner plays 1 there at most 0.5 times in
-    expectation, or it makes R mistakes on the stream without a turned segment. The expectation is estimated by playing
-    that stream `repeats` times. If the turned stream is played with the same `repeats` and `seed`, the bound holds
-    exactly: the theorem applies to a learner that draws one of these seeds at random, so the larger of the two averages
-    is at least ``Segments.lower_bound``. With `losses` the surrogate losses are computed as well, which changes
-    nothing: give it as in the runs that follow, and the same compiled loop plays both.
+    Of several it is the first. This is the segment to turn (Theorem "apple lower bound"): either the learner plays 1
+    there at most 0.5 times in expectation, or it makes R mistakes on the stream without a turned segment. The
+    expectation is estimated by playing that stream `repeats` times. If the turned stream is played with the same
+    `repeats` and `seed`, the bound holds exactly: the theorem applies to a learner that draws one of these seeds at
+    random, so the larger of the two averages is at least ``Segments.lower_bound``. With `losses` the surrogate losses
+    are computed as well, which changes nothing: give it as in the runs that follow, and the same compiled loop plays
+    both.
 
     >>> from gappletron import play
     >>> from gappletron.paper.adversary import GRAPH, quietest_segment
@@ -78,7 +78,7 @@ def quietest_segment(
 def quietest_after_fresh(
     learner: Learner | str, stream: FreshThenSegments, *, repeats: int = 32, seed: int = 0, losses: bool = False
 ) -> int:
-    """As :func:`quietest_segment`, for :class:`~gappletron.data.adversarial.FreshThenSegments`: the segment to turn.
+    """Return the segment to turn of :class:`~gappletron.data.adversarial.FreshThenSegments`, found as above.
 
     Repeat r plays the first part with the labels of seed r. The segment is the one with the fewest mistakes, which are
     at least as many as the plays of the class that reveals.

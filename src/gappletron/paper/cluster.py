@@ -16,8 +16,8 @@ SECONDS_FOR_WORKERS = 120
 
 
 @contextlib.contextmanager
-def dask_executor(address: str, notify: Callable[[str], None]) -> Iterator[tuple[Executor, Callable[[], int]]]:
-    """An executor on the cluster of the scheduler at `address`, and a function that returns how many runs to submit.
+def open_dask_executor(address: str, notify: Callable[[str], None]) -> Iterator[tuple[Executor, Callable[[], int]]]:
+    """Yield an executor on the cluster of a scheduler, and a function that returns how many runs to submit.
 
     That is two per worker thread, so that no thread waits for the network. It follows workers that join and leave, and
     Dask moves the runs of a lost worker to another. `notify` is called with a line when there is something to wait for.

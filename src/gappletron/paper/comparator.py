@@ -33,7 +33,8 @@ from gappletron.data.stream import Chunk, Stream, largest_norm
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.graphs.open import match_classes, open_graph
 from gappletron.kernel.compiling import prepare
-from gappletron.kernel.numerics import LARGEST_VALUE, Floats, Lanes, Row, add_outer, dot, lanes_for
+from gappletron.kernel.numerics import LARGEST_VALUE, Lanes, Row, add_outer, dot, lanes_for
+from gappletron.kernel.types import Floats
 from gappletron.learners.losses import Loss
 from gappletron.play.engine import NO_ROWS
 
@@ -109,7 +110,7 @@ def best_comparator(
     tolerance: float = 1e-3,
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparator:
-    """The U with ``||U|| <= radius`` that minimises ``sum_t l_t(U)``, up to a relative tolerance.
+    """Return the U with ``||U|| <= radius`` that minimises ``sum_t l_t(U)``, up to a relative tolerance.
 
     The data are kept in memory, and the search typically takes some hundred passes over them. It ends when the gap is
     at most ``tolerance * max(1, loss)``, when further passes do not reduce the gap, or after 1000 passes; the gap that
@@ -203,7 +204,7 @@ class _Search:
             f"the comparator for {stream.features} features and {graph.n_classes} classes",
             "hash the features into fewer columns",
         )
-        self._chunks = _held(stream, match_classes(stream.classes, graph))
+        self._chunks = _read_chunks(stream, match_classes(stream.classes, graph))
         self._max_norm = max(map(largest_norm, self._chunks))
         if not self._max_norm * max(1.0, radius) <= LARGEST_VALUE:
             raise UserError(
@@ -211,7 +212,7 @@ class _Search:
                 "range of 64-bit floats; scale the rows, for example to unit norm"
             )
         rounds = np.array([chunk.labels.size for chunk in self._chunks], dtype=np.int64)
-        self._skipped = np.split(_mask(skipped, int(rounds.sum())), np.cumsum(rounds)[:-1])
+        self._skipped = np.split(_check_mask(skipped, int(rounds.sum())), np.cumsum(rounds)[:-1])
         self._loss = loss
         lanes, K = lanes_for(graph.n_classes), graph.n_classes
         self._padded_shape = stream.features, lanes.padded(K)
@@ -249,7 +250,7 @@ class _Search:
         return self.gap <= self.target or self._passes >= MAX_PASSES - 1  # the last pass is for the projected end point
 
     def evaluate(self, Z: Floats, mu: float) -> _Step:
-        """One pass over the data, at U = B Z."""
+        """Make one pass over the data, at U = B Z."""
         U, K = self._radius * Z.reshape(self._shape), self._shape[1]
         padded, gradients = np.zeros(self._padded_shape), np.zeros(self._padded_shape)
         padded[:, :K] = U
@@ -334,8 +335,8 @@ def _norm(vector: Floats) -> float:
     return math.sqrt(float(vector @ vector))
 
 
-def _held(stream: Stream, positions: NDArray[np.int64] | None) -> list[Chunk]:
-    """All chunks of a stream, with labels as positions in the graph."""
+def _read_chunks(stream: Stream, positions: NDArray[np.int64] | None) -> list[Chunk]:
+    """Return all chunks of a stream, with labels as positions in the graph."""
     if stream.rounds is None:
         raise UserError(
             f"the length of {stream.name} is unknown, and best_comparator keeps the whole stream in memory: set the "
@@ -354,7 +355,7 @@ def _held(stream: Stream, positions: NDArray[np.int64] | None) -> list[Chunk]:
     return chunks or [NO_ROWS]
 
 
-def _mask(skipped: Sequence[bool] | NDArray[np.bool_] | None, rounds: int) -> NDArray[np.bool_]:
+def _check_mask(skipped: Sequence[bool] | NDArray[np.bool_] | None, rounds: int) -> NDArray[np.bool_]:
     if skipped is None:
         return np.zeros(rounds, np.bool_)
     mask = np.asarray(skipped)

@@ -43,7 +43,7 @@ class Series:
     constant: float | None = None
 
     def at(self, seed: int, repeat: int) -> float | None:
-        """The value in a repeat on the data with this seed; None where there is none."""
+        """Return the value in a repeat on the data with this seed; None where there is none."""
         if self.constant is not None:
             return self.constant
         return self.values.get((seed, repeat if self.drawn else 0))
@@ -54,7 +54,7 @@ class Series:
         return statistics.fmean(self.values.values()) if self.constant is None else self.constant
 
     def minus(self, other: Series, factor: float = 1.0) -> Series:
-        """The differences between this series and a multiple of another, run by run."""
+        """Return the differences between this series and a multiple of another, run by run."""
         drawn = [one for one in (self, other) if one.drawn and one.constant is None]
         keys = [key for one in drawn for key in one.values]
         pairs = {key: (self.at(*key), other.at(*key)) for key in keys or (*self.values, *other.values)}

@@ -26,8 +26,9 @@ import numpy as np
 from gappletron.base.checks import number, whole
 from gappletron.data.stream import CHUNK, Chunk, Stream, make_chunk
 from gappletron.graphs.graph import FeedbackGraph, Plan
-from gappletron.kernel.numerics import Floats, Row, add_outer, argmax, dot
+from gappletron.kernel.numerics import Row, add_outer, argmax, dot
 from gappletron.kernel.state import Field, Layout
+from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Decision, Learner, Problem, Round
 from gappletron.learners.linear import add_column
 from gappletron.learners.optimizers import Optimizer
@@ -54,7 +55,7 @@ class ExponentiatedGradient(Optimizer):
         number(self.coordinates, "ExponentiatedGradient's coordinates", least=1.0)
 
     def declare(self) -> Layout:
-        """W, the sum of the gradients, and the sum of their squared norms."""
+        """Declare W, the sum of the gradients, and the sum of their squared norms."""
         return {
             "weights": Field("features", "classes"),
             "sums": Field("features", "classes"),
@@ -153,7 +154,7 @@ class PerceptronsFirst(Learner):
         return None if graph.is_bandit else "is made for bandit feedback"
 
     def declare(self) -> Layout:
-        """The Perceptrons, the number of their updates, and the state of Gappletron."""
+        """Declare the Perceptrons, the number of their updates, and the state of Gappletron."""
         return {
             "perceptrons": Field("features", "classes"),
             "updates": Field(least=0),
@@ -234,7 +235,7 @@ class Signs(Stream):
         self.name = f"signs:K={K},d={self.features},T={self.rounds},seed={self.seed}"
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rounds from the beginning."""
+        """Yield the rounds from the beginning."""
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed)))
         K, d = len(self.classes), self.features
         for start in range(0, self.rounds, CHUNK):
@@ -277,7 +278,7 @@ class Turning(Stream):
         return self.turns * math.sqrt(2.0 * self.features)
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rounds from the beginning."""
+        """Yield the rounds from the beginning."""
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed)))
         K = self.features
         for start in range(0, self.rounds, CHUNK):

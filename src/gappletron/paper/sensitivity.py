@@ -300,7 +300,7 @@ class Tally:
     words: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, claim: str, setting: Setting) -> tuple[Count, ...]:
-        """The counts of a claim under a setting; empty where it was not judged."""
+        """Return the counts of a claim under a setting; empty where it was not judged."""
         return self.counts.get(claim, {}).get(setting.id, ())
 
     def settings(self, claim: str | None = None) -> list[Setting]:
@@ -314,12 +314,12 @@ class Tally:
         return [claim for claim in judged if setting is None or self.of(claim.id, setting)]
 
     def held(self, claim: str, setting: Setting) -> float:
-        """The share of the seeds with which the claim as a whole holds."""
+        """Return the share of the seeds with which the claim as a whole holds."""
         least, most = SHARES[claim]
         return statistics.fmean(least <= count.share <= most for count in self.of(claim, setting))
 
     def share(self, claim: str, setting: Setting) -> Interval:
-        """The share of cells in which the rule is true, with its interval over the seeds."""
+        """Return the share of cells in which the rule is true, with its interval over the seeds."""
         return compute_interval([count.share for count in self.of(claim, setting)])
 
 

@@ -26,7 +26,7 @@ def tuned(
     radius: float | None = None,
     delta: float = 0.05,
 ) -> L:
-    """A copy of a learner whose parameters are set for a problem.
+    """Return a copy of a learner whose parameters are set for a problem.
 
     :param learner: a learner or its name.
     :param tuning: one of ``learner.tunings``, for example "expectation" or "theory".

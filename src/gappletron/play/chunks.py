@@ -11,7 +11,8 @@ from gappletron.base.errors import UserError
 from gappletron.data.prepared import Prepared, prepare
 from gappletron.data.stream import Chunk
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.numerics import Floats, is_distribution
+from gappletron.kernel.numerics import is_distribution
+from gappletron.kernel.types import Floats
 from gappletron.learners.registry import check_can_play
 from gappletron.play.rounds import Tally
 

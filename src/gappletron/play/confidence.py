@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import helper
+from gappletron.kernel.types import Floats
 
 BETS = 16  # the number of stakes that a process is a mixture of
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gappletron.base.checks import whole
 from gappletron.base.errors import UserError
-from gappletron.kernel.numerics import Floats
+from gappletron.kernel.types import Floats
 
 BLOCK = 256
 """As many draws are made at once for single rounds."""

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.data.normalization import AsGiven, Copied, Normalization, Room
+from gappletron.data.prepared import Prepared
 from gappletron.data.stream import make_chunk
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.compiling import can_be_loaded, entry, in_mode, is_interpreted, same_types
 from gappletron.kernel.packed import Packed, packed
 from gappletron.kernel.state import Sizes, State
+from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play
 from gappletron.play.limits import Limits, NoLimits
@@ -33,9 +35,13 @@ from gappletron.play.rounds import (
     act,
     advance,
     learn,
+    many_greedy,
+    many_label_probabilities,
+    many_probabilities,
     new_clock,
     new_desk,
     new_tally,
+    scale_rows,
 )
 from gappletron.play.turns import record_size, row_size
 from gappletron.play.watch import NoWatch, Watching
@@ -99,6 +105,11 @@ class Engine:
     def states(self) -> dict[str, State]:
         """All that is remembered, by the prefix of the names of saved arrays."""
         return {"state": self.state, "scales": self.scales, "watch": self.watched, "limits": self.limited}
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the states."""
+        return sum(state.nbytes for state in self.states.values())
 
     @property
     def rounds(self) -> int:
@@ -216,6 +227,38 @@ class Engine:
         """Return room for the longest row with its bias, where rows are copied."""
         longest = int(np.diff(indptr).max(initial=0)) + self.bias if self.copies_rows else 0
         return Room(np.empty(longest, np.int32), np.empty(longest))
+
+    # ------------------------------------------------------------------------------------- predict, nothing is changed
+
+    def scale(self, checked: Prepared) -> Rows:
+        """Return the rows of a chunk as the learner would see them if they came next."""
+        ready = checked.biased() if self.bias else checked
+        room, width = self.room(np.zeros(1, np.int64)), self.state.sizes.features
+        if not self.copies_rows and ready.features <= width:
+            return Rows(*ready.chunk, ready.squared, np.zeros(0), room)
+        own = ready.chunk._replace(indices=ready.chunk.indices.copy(), values=ready.chunk.values.copy())
+        rows = Rows(*own, ready.squared.copy(), np.zeros(0), room)
+        self.call(scale_rows, self.own.desk, rows, width)
+        return rows
+
+    def score(self, rows: Rows, graph: FeedbackGraph) -> tuple[Floats, NDArray[np.int64]]:
+        """Return the scores and the greedy class of every scaled row."""
+        n, seat = len(rows.labels), self.seat(graph)
+        scores, greedy = np.empty((n, self.graph.n_classes)), np.empty(n, np.int64)
+        self.call(many_greedy, self.learner, self.state.tuple, seat.plan, rows, self.own.desk, scores, greedy)
+        return scores, greedy
+
+    def label_probabilities(self, rows: Rows) -> Floats:
+        """Return the probabilities of the labels of every scaled row."""
+        out = np.empty((len(rows.labels), self.graph.n_classes))
+        self.call(many_label_probabilities, self.learner, self.state.tuple, rows, self.own.desk, out)
+        return out
+
+    def action_probabilities(self, rows: Rows, graph: FeedbackGraph) -> Floats:
+        """Return the probabilities of the actions of every scaled row, if it came next."""
+        seat, out = self.seat(graph), np.empty((len(rows.labels), graph.n_actions))
+        self.call(many_probabilities, self.learner, self.state.tuple, seat.plan, rows, seat.desk, out)
+        return out
 
     # ---------------------------------------------------------------------------------------------------------- growing
 

@@ -17,7 +17,7 @@ from gappletron.base.colours import COLOURS
 from gappletron.base.errors import UserError
 from gappletron.base.text import make_printable, shorten, unknown
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.numerics import Floats
+from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
 from gappletron.play.rounds import Tally
 

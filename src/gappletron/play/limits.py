@@ -17,9 +17,9 @@ import numpy as np
 from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import UserError
 from gappletron.graphs.graph import FeedbackGraph, GraphArrays
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
+from gappletron.kernel.types import Floats
 
 SECONDS = {"hour": 3600.0, "day": 86400.0}
 """The windows of a budget by time, of UTC."""
@@ -210,19 +210,6 @@ class Limits:
             return cls(least, Budget(about["limit"], about["per"], prices))
         except (KeyError, TypeError, ValueError):
             raise UserError("the limits are not those of a model: the file is damaged") from None
-
-
-def limits_of(given: Any) -> Limits:
-    """Return the limits that an argument means; None is none.
-
-    >>> limits_of(None)
-    Limits(min_propensity=0.0, budget=None)
-    """
-    if given is None:
-        return Limits()
-    if not isinstance(given, Limits):
-        raise UserError(f"{given!r} are no limits: give Limits(min_propensity=0.01, budget=Budget(50)), or None")
-    return given
 
 
 # ----------------------------------------------------------------------------------------------------- in compiled code

@@ -24,17 +24,17 @@ from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
 from gappletron.data.normalization import find_normalization
-from gappletron.data.prepared import Prepared
+from gappletron.data.prepared import Prepared, prepare_rows, prepare_vector
 from gappletron.data.stream import MOST_FEATURES, Chunk
-from gappletron.data.vectors import Checker, Vector, Vectors, sparse_parts
+from gappletron.data.vectors import Checker, Vectors, sparse_parts
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import in_mode
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import Piece
 from gappletron.kernel.state import State
+from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play, find_learner
-from gappletron.play import chunks, player_files, predictions, saved
+from gappletron.play import chunks, player_files, saved
 from gappletron.play.draws import Draws
 from gappletron.play.engine import Engine
 from gappletron.play.limits import Limits
@@ -177,13 +177,7 @@ class Player:
         return self.limits.spent_in_window(self._engine.limited.tuple, self.rounds, now)
 
     def begin_watch(self, watch: Watching | bool = True) -> None:
-        """Watch the rounds from now on, where none were watched so far.
-
-        >>> player = Player("auto", FeedbackGraph.bandit(3), features=2)
-        >>> player.begin_watch()
-        >>> player.watch
-        Watch(window=10000, alpha=0.05)
-        """
+        """Watch the rounds from now on, where none were watched so far."""
         if not isinstance(self.watch, NoWatch):
             raise UserError("the player is watched already: a watch lasts as long as its player")
         with self._changed_engine() as engine:
@@ -212,11 +206,6 @@ class Player:
         return self._engine.state.sizes.features
 
     @property
-    def nbytes(self) -> int:
-        """The memory of the state."""
-        return sum(state.nbytes for state in self._engine.states.values())
-
-    @property
     def weights(self) -> Floats:
         """W as a matrix of features x classes; with a bias, its weights are the first row."""
         return self.learner.weights(self._engine.state.tuple)[:, : self.graph.n_classes].copy()
@@ -243,14 +232,13 @@ class Player:
         draws = self._draws.draw_many(self.rounds, rounds)
         indptr, indices, values, labels = checked.chunk
         room = engine.room(indptr)
+        kept = Counts() if record is None else record  # a piece without numbers counts as false
         for start, stop, graph in stretches:
             here = slice(start, stop)
             ends, squared = indptr[start : stop + 1], checked.squared[here]
             rows = Rows(ends, indices, values, labels[here], squared, draws[here], room)
             seat = engine.seat(graph)
-            engine.call(
-                advance, self.learner, engine.state.tuple, seat.plan, rows, seat.desk, tally, record or Counts()
-            )
+            engine.call(advance, self.learner, engine.state.tuple, seat.plan, rows, seat.desk, tally, kept)
 
     def teach(self, chunk: Chunk | Prepared, propensity: Any = None) -> None:
         """Learn from rows whose labels are known, without acting: a warm start, or labels that came from elsewhere.
@@ -284,7 +272,7 @@ class Player:
         self._check_teachable()  # before the state grows
         if vector.indices.size:
             self.make_room(vector.indices.item(-1))
-        self.teach(predictions.one_row(vector, whole(label, "the position of a label")), propensity)
+        self.teach(prepare_vector(vector, whole(label, "the position of a label")), propensity)
 
     def _check_teachable(self) -> None:
         if not self.learner.teachable:
@@ -305,13 +293,7 @@ class Player:
         return self.checker.vector(tuple(sparse_parts(x, None)), self.feature_limit)
 
     def check_many(self, matrix: Any) -> Vectors | None:
-        """Return the rows of a sparse matrix, checked; None where one must be converted, or is wrong.
-
-        >>> from scipy.sparse import csr_array
-        >>> rows = csr_array([[0.0, 1.0], [2.0, 0.0]])
-        >>> Player("gapsmh", FeedbackGraph.bandit(3), features=2).check_many(rows).squared
-        array([1., 4.])
-        """
+        """Return the rows of a sparse matrix, checked; None where one must be converted, or is wrong."""
         return self.checker.vectors(matrix, self.feature_limit or self.features)
 
     def check_graph(self, graph: FeedbackGraph | None) -> FeedbackGraph:
@@ -376,13 +358,6 @@ class Player:
     def draw_many(self, rows: Vectors, graph: FeedbackGraph | None = None) -> Turns:
         """Return turns for many checked rows, with their actions drawn: the same bits as one by one, in one call of
         compiled code. The rows are copied.
-
-        >>> import numpy as np
-        >>> from gappletron.data.vectors import Vectors
-        >>> one, many = (Player("auto", FeedbackGraph.bandit(3), features=2) for _ in range(2))
-        >>> rows = Vectors.join([one.check(x) for x in np.eye(2)])
-        >>> [turn.action for turn in many.draw_many(rows).split()] == [one.act(x).action for x in np.eye(2)]
-        True
         """
         here = self.check_graph(graph)
         if self.feature_limit is not None:
@@ -415,11 +390,6 @@ class Player:
         :param action: the position of the action that was played.
         :param probabilities: of all actions, when it was drawn.
         :param greedy: the position of the greedy class of that decision, where it is to stand for the learner's own.
-
-        >>> player = Player("auto", FeedbackGraph.bandit(3), features=2)
-        >>> turn = player.follow([1.0, 0.5], action=1, probabilities=[0.1, 0.8, 0.1])
-        >>> turn.action, turn.probabilities.tolist(), turn.own_probabilities.round(2).tolist()
-        (1, [0.1, 0.8, 0.1], [0.33, 0.33, 0.33])
         """
         vector = self.check(x)
         turn = self.new_following_turn(vector, probabilities, graph)
@@ -472,10 +442,6 @@ class Player:
     def learn_many(self, turns: Sequence[Turn], labels: Sequence[int]) -> None:
         """Take in the feedback of many turns, in order: the same bits as :meth:`learn` for each, in one call of
         compiled code where all have the player's own graph.
-
-        >>> player = Player("auto", FeedbackGraph.bandit(3), features=2)
-        >>> turns = [player.act([1.0, 0.5]), player.act([0.0, 1.0])]
-        >>> player.learn_many(turns, [turns[0].action, -1])
         """
         if len(turns) != len(labels):
             raise UserError(f"there are {len(turns)} turns and {len(labels)} labels: give one for each")
@@ -498,28 +464,22 @@ class Player:
     def predict(self, x: Any, graph: FeedbackGraph | None = None) -> int:
         """Return the greedy class for x, y*; draws nothing and changes nothing.
 
+        :param x: as that of :meth:`act`; or a checked vector, whose features beyond those of the player have weights 0.
         :param graph: as that of :meth:`act`; it matters to learners that use its costs.
         """
-        return self.predict_vector(self.checker.vector(x, self.features), graph)
-
-    def predict_vector(self, vector: Vector, graph: FeedbackGraph | None = None) -> int:
-        """Return the greedy class of a checked vector; features that the player does not have have weights 0."""
-        rows = predictions.scale(self._engine, predictions.one_row(vector))
-        return int(predictions.score(self._engine, rows, self.check_graph(graph))[1][0])
+        vector = x if isinstance(x, Vector) else self.checker.vector(x, self.features)
+        rows = self._engine.scale(prepare_vector(vector))
+        return int(self._engine.score(rows, self.check_graph(graph))[1][0])
 
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> NDArray[np.int64]:
-        """Return the greedy class of every row of a dense array or a sparse matrix.
-
-        >>> Player("gapsmh", FeedbackGraph.bandit(3), features=2).predict_many([[1.0, 0.5], [0.0, 2.0]])
-        array([0, 0])
-        """
+        """Return the greedy class of every row of a dense array or a sparse matrix."""
         here = self.check_graph(graph)
-        parts = [predictions.score(self._engine, rows, here)[1] for rows in self._batches(X)]
+        parts = [self._engine.score(rows, here)[1] for rows in self._batches(X)]
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def scores(self, X: Any) -> Floats:
         """Return the scores of every row, n x K; most learners predict the class with the largest."""
-        parts = [predictions.score(self._engine, rows, self.graph)[0] for rows in self._batches(X)]
+        parts = [self._engine.score(rows, self.graph)[0] for rows in self._batches(X)]
         return np.concatenate([np.zeros((0, self.graph.n_classes)), *parts])
 
     def predict_proba(self, X: Any) -> Floats:
@@ -530,37 +490,23 @@ class Player:
         scores, which is not calibrated (:meth:`Learner.label_probabilities`).
 
         The probabilities of the actions, which are drawn from, are :meth:`probabilities`.
-
-        >>> Player("auto", FeedbackGraph.full(4), features=2).predict_proba([[1.0, 0.5]])
-        array([[0.25, 0.25, 0.25, 0.25]])
         """
-        parts = [predictions.label_probabilities(self._engine, rows) for rows in self._batches(X)]
+        parts = [self._engine.label_probabilities(rows) for rows in self._batches(X)]
         return np.concatenate([np.zeros((0, self.graph.n_classes)), *parts])
-
-    def predict_proba_vector(self, vector: Vector) -> Floats:
-        """Return the probability of every label for one checked vector."""
-        rows = predictions.scale(self._engine, predictions.one_row(vector))
-        return predictions.label_probabilities(self._engine, rows)[0]
 
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """Return the probability of every action, n x N: what each row would meet if it came next."""
         here = self.check_graph(graph)
-        parts = [predictions.action_probabilities(self._engine, rows, here) for rows in self._batches(X)]
+        parts = [self._engine.action_probabilities(rows, here) for rows in self._batches(X)]
         return np.concatenate([np.zeros((0, self.graph.n_actions)), *parts])
 
     def _batches(self, X: Any) -> Iterable[Rows]:
-        return predictions.batches(self._engine, X, self.features, self.feature_limit is not None)
+        return map(self._engine.scale, prepare_rows(X, self.features, self.feature_limit is not None))
 
     # ---------------------------------------------------------------------------------------------------------- growing
 
     def grow(self, features: int) -> None:
-        """Give the state more features; what was learned stays, and the new ones start as if they had been there.
-
-        >>> player = Player("gapsmh", FeedbackGraph.bandit(3), features=2)
-        >>> player.grow(features=5)
-        >>> player.weights.shape
-        (5, 3)
-        """
+        """Give the state more features; what was learned stays, and the new ones start as if they had been there."""
         wanted = whole(features, "features", least=self.features, most=MOST_FEATURES)
         if wanted > self.features:
             with self._changed_engine() as engine:
@@ -577,22 +523,11 @@ class Player:
 
         What was learned stays. Code is compiled once per padded number of classes (a multiple of 4), so one class in
         four may take some seconds the first time.
-
-        >>> player = Player("gapsmh", FeedbackGraph.bandit(["cat", "dog"]), features=2)
-        >>> player.add_class("fox")
-        >>> player.graph.classes
-        ('cat', 'dog', 'fox')
         """
         self.extend(self.graph.with_class(name, reveals, revealed_by, costs))
 
     def extend(self, graph: FeedbackGraph) -> None:
-        """Go on with a graph that has more classes than the player's own, which comes before it.
-
-        >>> player = Player("gapsmh", FeedbackGraph.bandit(["cat", "dog"]), features=2)
-        >>> player.extend(player.graph.with_class("fox"))
-        >>> player.graph.classes
-        ('cat', 'dog', 'fox')
-        """
+        """Go on with a graph that has more classes than the player's own, which comes before it."""
         if not self.graph.may_precede(graph):
             raise UserError(f"the graph {graph.name!r} does not continue the player's own: use its with_class")
         check_can_play(self.learner, graph)
@@ -600,14 +535,7 @@ class Player:
             engine.extend(graph)
 
     def set_limits(self, limits: Limits) -> None:
-        """Go on with other limits on the exploration. A budget starts with nothing spent, unless it is the same.
-
-        >>> from gappletron import Limits
-        >>> player = Player("gapsmh", FeedbackGraph.filtering(3), features=2)
-        >>> player.set_limits(Limits(min_propensity=0.1))
-        >>> player.limits
-        Limits(min_propensity=0.1, budget=None)
-        """
+        """Go on with other limits on the exploration. A budget starts with nothing spent, unless it is the same."""
         limits.bounds(self.graph)  # an error where the graph cannot keep to them
         if limits != self.limits:
             with self._changed_engine() as engine:
@@ -625,26 +553,11 @@ class Player:
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, pieces: Iterable[type[Piece]] = ()) -> Player:
-        """Read what :meth:`save` wrote; `pieces` are the classes of your own that the learner is made of.
-
-        >>> import pathlib, tempfile
-        >>> player = Player("gapsmh", FeedbackGraph.bandit(3), features=2)
-        >>> turn = player.act([1.0, 0.5])
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     player.save(pathlib.Path(folder) / "player.npz")
-        ...     again = Player.load(pathlib.Path(folder) / "player.npz")
-        >>> again.rounds
-        1
-        """
+        """Read what :meth:`save` wrote; `pieces` are the classes of your own that the learner is made of."""
         return saved.read(path, player_files.FORMAT, functools.partial(player_files.build, cls, pieces))
 
     def to_bytes(self) -> bytes:
-        """Return the bytes that :meth:`save` would write; nothing in them can run code.
-
-        >>> player = Player("gapsmh", FeedbackGraph.bandit(3), features=2)
-        >>> Player.from_bytes(player.to_bytes()).features
-        2
-        """
+        """Return the bytes that :meth:`save` would write; nothing in them can run code."""
         return saved.to_bytes(player_files.FORMAT, *player_files.describe(self))
 
     @classmethod

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from gappletron.data.normalization import Normalization, Room, squared_size
 from gappletron.graphs.graph import Plan
-from gappletron.kernel.numerics import UNSEEN_LABEL, Floats, Lanes, Row, lanes_for
+from gappletron.kernel.numerics import UNSEEN_LABEL, Lanes, Row, lanes_for
 from gappletron.kernel.packed import Packed, unpacked
 from gappletron.kernel.pieces import Piece, compiled, helper
+from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Decision, Learner, Round, cost_of
 from gappletron.play.limits import Limiting, NoLimits
 from gappletron.play.turns import (

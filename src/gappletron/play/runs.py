@@ -21,7 +21,7 @@ from gappletron.data.prepared import Prepared, prepare_chunks
 from gappletron.data.stream import FirstRounds, Stream
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.graphs.open import find_new_classes, match_classes, open_graph
-from gappletron.kernel.numerics import Floats
+from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play, find_learner
 from gappletron.play.history import Histories, History, curve_of
@@ -274,7 +274,7 @@ class _Run:
     @property
     def nbytes(self) -> int:
         """The memory of the state and of the totals."""
-        return self.player.nbytes + sum(array.nbytes for array in self.tally)
+        return self.player._engine.nbytes + sum(array.nbytes for array in self.tally)
 
     def add_class(self, name: Label) -> None:
         """Let the player have one class more; a preset's graph stays that preset."""

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.data.vectors import Vector
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.numerics import Floats, is_distribution, lanes_for
+from gappletron.kernel.numerics import is_distribution, lanes_for
 from gappletron.kernel.pieces import helper
+from gappletron.kernel.types import Floats, Vector
 
 RATE, SQUARED, FOLLOWS, STATUS, ENTRIES, ROUND, ACTION, GREEDY = range(8)
 HEAD = 8

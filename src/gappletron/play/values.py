@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import helper
+from gappletron.kernel.types import Floats
 
 
 class Played(NamedTuple):

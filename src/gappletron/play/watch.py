@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
 from gappletron.graphs.graph import FeedbackGraph, GraphArrays
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import Piece, compiled, helper, seldom
 from gappletron.kernel.state import Field, Layout, Scratch
+from gappletron.kernel.types import Floats
 from gappletron.play.confidence import (
     BETS,
     DUE_UNIT,

@@ -29,7 +29,8 @@ from gappletron.data.records.hashing import (
     pack_texts,
 )
 from gappletron.data.records.values import decode, is_missing, to_number, to_text
-from gappletron.kernel.numerics import LARGEST_VALUE, Floats
+from gappletron.kernel.numerics import LARGEST_VALUE
+from gappletron.kernel.types import Floats
 
 TEXT, NUMERIC, CATEGORICAL, DROP = KINDS = ("text", "numeric", "categorical", "drop")
 """What a column may be declared as."""

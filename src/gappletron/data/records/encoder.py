@@ -19,8 +19,8 @@ from gappletron.base.text import listing
 from gappletron.data.records.arrow import to_table
 from gappletron.data.records.columns import CATEGORICAL, DROP, KINDS, NO_COLUMN, NUMERIC, TEXT, Cells, encode_column
 from gappletron.data.records.hashing import Hasher, merge_parts, to_indptr
-from gappletron.data.vectors import Vector, Vectors, check_sizes
-from gappletron.kernel.numerics import Floats
+from gappletron.data.vectors import Vectors, check_sizes
+from gappletron.kernel.types import Floats, Vector
 
 MOST_FEATURES = 2**24
 MOST_NGRAMS = 5

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import helper, seldom
 from gappletron.kernel.state import Layout, Scratch
+from gappletron.kernel.types import Floats
 
 Flags = NDArray[np.bool_]
 

@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import seldom
+from gappletron.kernel.types import Floats
 from gappletron.learners.exploration import barrier
 from gappletron.learners.exploration.barrier import PLAY, STEP, Flags
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from gappletron.base.checks import number
 from gappletron.graphs.graph import FeedbackGraph, Plan
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.state import Field, Layout
+from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.rule import Exploration, mix_in_dominating
 
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from gappletron.base.checks import number
 from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.state import Field, Layout, Scratch
+from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.rule import Exploration, Outlook
 
 # In units of the cost of the worst class: an action that explores is never taken for cheaper, and every action costs at

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import helper, seldom
+from gappletron.kernel.types import Floats
 from gappletron.learners.exploration import barrier
 from gappletron.learners.exploration.barrier import PLAY, STEP, Flags
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from gappletron.base.checks import number
 from gappletron.graphs.graph import FeedbackGraph, Plan
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.pieces import seldom
 from gappletron.kernel.state import Layout, Scratch
+from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.barrier import work_space
 from gappletron.learners.exploration.minimax import ANY, Game, least_play, make_game, worst
 from gappletron.learners.exploration.rule import Exploration, Outlook

@@ -6,9 +6,10 @@ from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan
-from gappletron.kernel.numerics import Floats, Row
+from gappletron.kernel.numerics import Row
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Layout
+from gappletron.kernel.types import Floats
 
 
 class Outlook(NamedTuple):

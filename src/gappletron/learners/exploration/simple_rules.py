@@ -6,8 +6,8 @@ from typing import Any
 
 from gappletron.base.checks import number
 from gappletron.graphs.graph import Plan
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.state import Field, Layout
+from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.rule import Exploration, mix_in_dominating
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from gappletron.base.checks import number
 from gappletron.graphs.graph import FeedbackGraph, Plan
-from gappletron.kernel.numerics import Floats
 from gappletron.kernel.state import Field, Layout, Scratch
+from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.barrier import work_space
 from gappletron.learners.exploration.decision_estimation import Program, best_play, make_program
 from gappletron.learners.exploration.rule import Exploration, Outlook

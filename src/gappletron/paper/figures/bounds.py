@@ -11,7 +11,7 @@ import numpy as np
 
 from gappletron.base.colours import COLOURS
 from gappletron.data.adversarial import FreshFeatures, FreshThenSegments
-from gappletron.kernel.numerics import Floats
+from gappletron.kernel.types import Floats
 from gappletron.learners.gappletron import Gappletron
 from gappletron.paper.figures.drawing import (
     DASHED,

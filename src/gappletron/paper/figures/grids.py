@@ -307,7 +307,7 @@ def draw_exploration(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
 
 
 def _count_lower(pairs: Sequence[_Pair]) -> list[tuple[int, int, str]]:
-    """For each graph: in how many cases top-up has the lower error rate, of how many, and the name of the graph."""
+    """Count for each graph the cases in which top-up has the lower error rate, and all; with the name of the graph."""
     found = []
     for graph in dict.fromkeys(pair.graph for pair in pairs):
         here = [pair for pair in pairs if pair.graph == graph]
