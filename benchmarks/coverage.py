@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gappletron import FeedbackGraph, Limits, Monitor, Player, Synthetic, Watch, helper
+from gappletron import FeedbackGraph, Monitor, Player, Synthetic, Watch, helper
 from gappletron.data.open import open_stream
 from gappletron.data.prepared import prepare_chunks
 from gappletron.graphs.open import open_graph
@@ -365,8 +365,7 @@ def _delays(rung: np.ndarray) -> str:
 
 def played(stream, graph: FeedbackGraph, least: float, seed: int):
     """A run of the default learner with a least propensity: its monitor's report, and the true rates."""
-    limits = Limits(min_propensity=least)
-    player = Player("auto", graph, stream.features, seed=seed, monitor=True, limits=limits)
+    player = Player("auto", graph, stream.features, seed=seed, monitor=True, min_propensity=least)
     tally = new_tally(np.zeros(0, np.int64), graph.n_actions, graph.n_classes)
     rounds = 0
     for chunk in prepare_chunks(stream):

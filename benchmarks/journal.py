@@ -137,7 +137,7 @@ def rounds(folder: Path) -> None:
         f"{'act_many + learn_many of 200, per decision':<55}",
         f"{(time.perf_counter() - start) / 2e4 * 1e6:8.1f} microseconds",
     )
-    model._journal.store.close()
+    model._access.journal.store.close()
     start = time.perf_counter()
     again = Online.open(folder / "os")
     spent = time.perf_counter() - start

@@ -90,6 +90,8 @@ class Access:
 
     def _settle_receipts(self) -> None:
         """Let receipts wait, or expire, as an interrupted call would have done."""
+        if self.journal is not None:
+            self.journal.settle()  # first: what was announced and not done is announced again
         self.contents.receipts.settle()
         transitions.expire_overdue(self.contents, time.time(), self.journal)
 
@@ -166,7 +168,6 @@ class Access:
         with self.lock:
             contents, journal = self.contents, self.journal
             assert journal is not None
-            journal.settle()
             if not contents.receipts.is_settled:
                 self._settle_receipts()
             self.publish()

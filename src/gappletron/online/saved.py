@@ -234,7 +234,7 @@ def _read_turns(
     parts = np.split(records, np.cumsum(sizes)[:-1]) if sizes.size else []
     for record, place, time in zip(parts, places.tolist(), times.tolist(), strict=True):
         turn = Turn(graphs[whole(place, "a graph", least=-1, most=len(headers) - 1) + 1], width, record.copy())
-        if not check_turn(turn) or not time >= 0.0 or (by_score and int(np.argmax(turn.scores)) != turn.greedy):
+        if not check_turn(turn) or time < 0.0 or (by_score and int(np.argmax(turn.scores)) != turn.greedy):
             raise UserError(DAMAGED)
         least = whole(turn.round, "a serial", least=least, most=player.rounds - 1) + 1
         yield turn.round, turn, time
