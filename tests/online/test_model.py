@@ -37,6 +37,7 @@ from gappletron import (
 )
 from gappletron.kernel.state import Field
 from gappletron.play import saved as model_files
+from gappletron.play.turns import ACTION, ENTRIES, FOLLOWS, GREEDY, HEAD, RATE, ROUND, SQUARED, STATUS
 from problems import GRAPHS, OPTIMIZERS, small_stream
 
 FEATURES = 5
@@ -890,12 +891,13 @@ def test_files_of_other_kinds(folder, saved):
 
 @pytest.mark.parametrize("method", [0, 1, 6, 8, 9, 12, 14, 93, 99])
 def test_members_packed_in_another_way(saved, folder, method):
-    """The heads of the members say how they are packed: only those that are not packed are read."""
+    """The members' heads and the directory say how they are packed: only those that are not packed are read."""
     data = bytearray(saved[0])
-    place = data.index(b"PK\x03\x04")
-    while place >= 0:
-        data[place + 8] = method
-        place = data.find(b"PK\x03\x04", place + 1)
+    for head, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        place = data.index(head)
+        while place >= 0:
+            data[place + offset] = method
+            place = data.find(head, place + 1)
     assert assert_detected_or_harmless(folder, bytes(data), saved[1]) == (method == 0)
 
 
@@ -1025,7 +1027,7 @@ def test_what_a_header_must_not_say(saved, folder):
 
 
 def test_values_of_receipts_that_cannot_be(saved, folder):
-    """Serial, action, greedy class, size of the row, graph; then rates, probabilities, scores, expired serials."""
+    """Numbers of the records, their sizes and graphs; then times and expired serials. N is 4, K is 3."""
 
     def changed(name, place, value):
         def change(header, arrays):
@@ -1034,42 +1036,56 @@ def test_values_of_receipts_that_cannot_be(saved, folder):
 
         return repacked(folder, saved[0], change)
 
-    def receipts(**columns):
-        def change(header, arrays):
-            names = ("serials", "actions", "greedy", "sizes", "graphs")
-            given = {"serials": [22, 23, 24], "actions": 0, "greedy": 0, "sizes": 1, "graphs": -1, **columns}
-            arrays["receipts"] = np.stack([np.broadcast_to(given[name], 3) for name in names], axis=1)
-            arrays["probabilities"] = np.full(12, 0.25)
-            arrays["scores"] = np.zeros_like(arrays["scores"])  # the greedy class is the first
+    with np.load(folder / "good.npz") as archive:
+        records, sizes = archive["receipts.records"], archive["receipts.sizes"].tolist()
+    assert len(sizes) == 3
+    starts = [0, sizes[0], sizes[0] + sizes[1]]
+    size = sizes[0]
 
-        return repacked(folder, saved[0], change)
+    def record(place, *values):
+        """The file with these numbers at this place of the records."""
+        return changed("receipts.records", [start + place for start in starts[: len(values)]], values)
 
-    assert len(load_bytes(folder, receipts()).pending) == 3
-    for name, values in {
-        "serials": [[-1, 23, 24], [22, 22, 24], [23, 22, 24], [22, 23, 25], [2, 2**62, 2**63 - 1]],
-        "actions": [4, -1, 2**40],
-        "greedy": [3, -1, 2**40],
-        "sizes": [2, 0, -1, 2**40, [0, 2, 0], [3, 3, -3]],
-        "graphs": [0, -2, 2**40],
+    serials = records[[start + ROUND for start in starts]].tolist()
+    assert len(load_bytes(folder, record(ROUND, *serials)).pending) == 3
+    for serials in ([-1, 23, 24], [22, 22, 24], [23, 22, 24], [22, 23, 25], [2, 2**52, 2**53], [22, math.nan, 24]):
+        refusal(folder, record(ROUND, *serials))
+    for place, values in {
+        ACTION: (4, -1, 2**40, math.nan),
+        GREEDY: (3, -1, 2**40, math.nan),
+        ENTRIES: (2, 0, -1, 2**40, math.inf, math.nan),
+        STATUS: (0, 2, 3, 4, 5, -1, math.nan),
+        FOLLOWS: (1, 0.5, -1, math.nan),
+        RATE: (math.nan, math.inf, -0.1),
+        SQUARED: (math.nan, math.inf, -1.0, 2.0),
     }.items():
         for value in values:
-            refusal(folder, receipts(**{name: np.array(value)}))
-    for value in (math.nan, math.inf, -0.1):
-        refusal(folder, changed("rates", 1, value))
+            refusal(folder, record(place, value))
     for place, values in (
         (slice(0, 4), ([0.5, 0.5, 0.5, 0.5], [1.5, -0.5, 0.0, 0.0], [math.nan] * 4, [0.0] * 4, [0.3, 0.3, 0.3, 0.09])),
         (0, (math.inf, 1e-3)),
     ):
         for value in values:
-            refusal(folder, changed("probabilities", place, value))
+            here = HEAD + place if place == 0 else slice(HEAD, HEAD + 4)
+            refusal(folder, changed("receipts.records", here, value))
     for value in (math.nan, math.inf, -math.inf):
-        refusal(folder, changed("scores", 2, value))
+        refusal(folder, record(HEAD + 4 + 2, value))
+    # The greedy class is that of the largest score; most learners predict it.
+    scores = records[HEAD + 4 : HEAD + 7].copy()
+    scores[(int(records[GREEDY]) + 1) % 3] = scores.max() + 1.0
+    refusal(folder, changed("receipts.records", slice(HEAD + 4, HEAD + 7), scores))
     # The action that was drawn had a probability.
-    with np.load(folder / "good.npz") as archive:
-        action, probabilities = archive["receipts"][0, 1], archive["probabilities"][:4].copy()
+    action, probabilities = int(records[ACTION]), records[HEAD : HEAD + 4].copy()
     probabilities[action - 1] += probabilities[action]
     probabilities[action] = 0.0
-    refusal(folder, changed("probabilities", slice(0, 4), probabilities))
+    refusal(folder, changed("receipts.records", slice(HEAD, HEAD + 4), probabilities))
+    for value in (size - 1, size + 1, 0, -size, 2**40, 2**62):
+        refusal(folder, changed("receipts.sizes", 0, value))
+    refusal(folder, changed("receipts.sizes", slice(0, 2), [size - 1, sizes[1] + 1]))
+    for value in (0, -2, 2**40):
+        refusal(folder, changed("receipts.graphs", 1, value))
+    for value in (math.nan, math.inf, -1.0):
+        refusal(folder, changed("times", 1, value))
     for serial in (-1, 25, 24, 2**62):  # 24 waits
         refusal(folder, changed("expired", 0, serial))
 
@@ -1091,6 +1107,13 @@ def test_a_random_state_that_cannot_be(saved, folder):
     wrong("bit_generator", value="MT19937")
 
 
+def with_index(records, value):
+    """The records with another index in the last row, whose only one stands at the end."""
+    changed = records.copy()
+    changed[-1:].view(np.int32)[0] = value
+    return changed
+
+
 def test_arrays_that_do_not_fit(saved, folder):
     def wrong(name, value):
         def change(header, arrays):
@@ -1099,10 +1122,10 @@ def test_arrays_that_do_not_fit(saved, folder):
         return refusal(folder, repacked(folder, saved[0], change))
 
     for name in (
-        "indices",
-        "values",
-        "scores",
-        "probabilities",
+        "receipts.records",
+        "receipts.sizes",
+        "receipts.graphs",
+        "times",
         "state.optimizer.weights",
         "state.exploration.blind",
         "edges",
@@ -1111,13 +1134,13 @@ def test_arrays_that_do_not_fit(saved, folder):
         wrong(name, lambda array: array.astype("U8"))
         wrong(name, lambda array: array[None])
         wrong(name, lambda array: np.array(0))
-    for name in ("indices", "values", "scores", "state.optimizer.weights", "state.exploration.blind"):
+    for name in ("receipts.records", "receipts.sizes", "times", "state.optimizer.weights", "state.exploration.blind"):
         wrong(name, lambda array: array.astype(np.float32))
-    wrong("indices", lambda array: array + FEATURES)
-    wrong("indices", lambda array: array - FEATURES)
-    wrong("values", lambda array: array * np.nan)
+    for value in (FEATURES, -1, 2**31 - 1):
+        wrong("receipts.records", lambda array, value=value: with_index(array, value))
+    wrong("receipts.records", lambda array: array * np.nan)
     for name, words in (
-        ("indices", DAMAGED),
+        ("receipts.records", DAMAGED),
         ("state.optimizer.total", "the saved array 'optimizer.total' does not fit the learner: the file is damaged"),
         ("edges", DAMAGED),
         ("header", DAMAGED),

@@ -196,6 +196,6 @@ def test_one_compilation_whatever_the_input(monkeypatch):
         receipt = model.act(x)
         model.learn(receipt.id, receipt.action)
     compiled = [(kernel.py_func.__name__, len(kernel.signatures)) for kernel in compiling.entry_points]
-    assert {"advance", "act", "learn", "measured_rows", "checked"} <= {name for name, _ in compiled}
+    assert {"advance", "act", "learn", "measure_rows", "check_vector"} <= {name for name, _ in compiled}
     # Indices of 32 and of 64 bits are checked.
-    assert [(name, count) for name, count in compiled if count != 1] == [("checked", 2)]
+    assert [(name, count) for name, count in compiled if count != 1] == [("check_vector", 2)]
