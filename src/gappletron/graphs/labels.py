@@ -30,8 +30,10 @@ class Positions:
             plain = check_label(name, f"{where}: {self.kind}" if where else self.kind)
             place = self.places.get((type(plain), plain))
             if place is None:
-                error = unknown(plain, self.kind, self.names)
-                raise error.at(where) if where else error
+                # Not kept in a variable: a frame that holds its error waits for the garbage collector.
+                if where:
+                    raise unknown(plain, self.kind, self.names).at(where)
+                raise unknown(plain, self.kind, self.names)
         return place
 
 

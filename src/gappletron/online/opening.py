@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import warnings
 from collections.abc import Iterable
 from os import PathLike
@@ -165,6 +166,7 @@ def _replay_decision(model: Contents, event: events.Decided, graph: FeedbackGrap
     """Play a round again. Its action and probabilities are those of the log: they were acknowledged."""
     chances, K, N = event.probabilities, graph.n_classes, graph.n_actions
     fits = chances.shape == (N,) and 0 <= event.action < N and 0 <= event.greedy < K  # compiled code will trust it
+    fits = fits and 0.0 <= event.time < math.inf
     if event.round != model.player.rounds or not fits or not is_distribution(chances) or chances[event.action] <= 0.0:
         raise Damaged
     vector = check_row(model.player, event.features)
