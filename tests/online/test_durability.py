@@ -22,7 +22,8 @@ from gappletron import FeedbackGraph, Online, Receipt, UserError, interpreted, r
 from gappletron.base import files
 from gappletron.online import events, folder as folders
 from gappletron.online.folder import FolderStore, read_groups, repair
-from gappletron.online.store import Group, MemoryStore
+from gappletron.online.store import Group
+from stores import MemoryStore
 
 GRAPH = FeedbackGraph.full(["a", "b", "c"])
 

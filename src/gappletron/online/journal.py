@@ -159,11 +159,14 @@ def version_of(document: dict[str, Any]) -> int:
 class Journal:
     """What a model writes to a store.
 
-    >>> from gappletron.online.store import MemoryStore
-    >>> journal = Journal(MemoryStore(), Policy())
-    >>> journal.add(Entry(b"..."))
-    >>> journal.publish()
-    >>> journal.commit()
+    >>> import tempfile
+    >>> from gappletron.online.store import open_store
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     journal = Journal(open_store(folder), Policy())
+    ...     journal.add(Entry(b"..."))
+    ...     journal.publish()
+    ...     journal.commit()
+    ...     journal.close()
     >>> journal.store.count
     1
     """
@@ -194,27 +197,19 @@ class Journal:
 
     @property
     def trouble(self) -> Trouble | None:
-        """What is wrong with the journal, also where no call has failed yet; None where all is well.
-
-        >>> from gappletron.online.store import MemoryStore
-        >>> journal = Journal(MemoryStore(), Policy())
-        >>> journal.background_error = "the disk is full"
-        >>> journal.trouble.sentence.partition(": ")[0]
-        "the last snapshot of the journal in 'memory' could not be stored (the disk is full)"
-        """
+        """What is wrong with the journal, also where no call has failed yet; None where all is well."""
         if self.is_closed:
             return None
         gone = self.store.find_loss()
         if gone is not None:
             return Trouble(gone, stops_writes=True)
-        if self.background_error is not None:
-            sentence = (
-                f"the last snapshot of the journal in {self.store.name!r} could not be stored "
-                f"({self.background_error}): nothing is lost, but opening it takes longer; remove the cause, and it "
-                "is tried again by itself"
-            )
-            return Trouble(sentence, stops_writes=False)
-        return None
+        if self.background_error is None:
+            return None
+        sentence = (
+            f"the last snapshot of the journal in {self.store.name!r} could not be stored ({self.background_error}): "
+            "nothing is lost, but opening it takes longer; remove the cause, and it is tried again by itself"
+        )
+        return Trouble(sentence, stops_writes=False)
 
     # ----------------------------------------------------------------------------------------------------------- events
 
@@ -320,20 +315,13 @@ class Journal:
         for entries in list(self._published):
             packed = [entry.pack() for entry in entries]
             size += sum(map(len, packed))
-            if size > self.store.group_limit:  # what was published together stays together
+            if groups and size > self.store.group_limit:  # what was published together stays together
                 break
             parts += packed
             count += sum(entry.number for entry in entries)
             groups.append(entries)
-        if not groups:
-            self._is_stuck = True
-            raise self.store.too_large()
-        self._in_flight = InFlight(self.store.count + count, groups)
-        self._store(Group(self.store.count, count, b"".join(parts)))
-        self._forget_stored()
-        self._is_stuck = False
-
-    def _store(self, group: Group) -> None:
+        group = Group(self.store.count, count, b"".join(parts))
+        self._in_flight = InFlight(group.first + count, groups)
         self._bytes_since += len(group.events)
         try:
             if time.monotonic() - self._looked > LOOK_EVERY:
@@ -343,6 +331,8 @@ class Journal:
         except BaseException:
             self._is_stuck = True
             raise
+        self._forget_stored()
+        self._is_stuck = False
 
     def _refuse_lost(self) -> None:
         gone = self.store.find_loss()
