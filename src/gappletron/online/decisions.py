@@ -102,7 +102,7 @@ def _row(event: events.Decided, graph: FeedbackGraph, session: str, feedback: _F
     return {
         "id": f"{session}-{event.round}",
         "round": event.round,
-        "time": _microseconds(event.time),
+        "time": round(1e6 * event.time),
         "action": str(graph.actions[event.action]),
         "action_index": event.action,
         "probability": event.probabilities[event.action],
@@ -112,15 +112,11 @@ def _row(event: events.Decided, graph: FeedbackGraph, session: str, feedback: _F
         "followed": event.followed,
         "status": STATUSES[min(label, 0)],
         "label": str(graph.classes[label]) if label >= 0 else None,
-        "feedback_time": None if label == WAITING else _microseconds(feedback.times[event.round]),
+        "feedback_time": None if label == WAITING else round(1e6 * feedback.times[event.round]),
         "indices": None if features.digest else features.indices,
         "values": None if features.digest else features.values,
         "features_hash": features.digest.hex() if features.digest else None,
     }
-
-
-def _microseconds(seconds: float) -> int:
-    return round(1e6 * seconds)
 
 
 def _events(reader: Log) -> Iterator[Event]:

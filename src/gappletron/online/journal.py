@@ -25,16 +25,8 @@ from gappletron.base.errors import Unavailable, UserError
 from gappletron.base.signals import held_back
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.types import Vector
-from gappletron.online.events import (
-    FOLLOWED,
-    Event,
-    Expired,
-    Fed,
-    GraphMade,
-    drop_features,
-    pack_decision,
-    pack_event,
-)
+from gappletron.online import events
+from gappletron.online.events import Event
 from gappletron.online.receipts import Receipt
 from gappletron.online.store import Group, Store, Trouble
 from gappletron.play.saved import graph_document
@@ -118,8 +110,8 @@ class DecisionEntry(NamedTuple):
         """Return the bytes of the event."""
         indices, values, _ = self.vector
         row, decision = indices.tobytes() + values.tobytes(), self.receipt.turn.decision.tobytes()
-        flags = FOLLOWED * self.followed
-        return pack_decision(self.receipt.time, self.version, flags, indices.size, row, decision)
+        flags = events.FOLLOWED * self.followed
+        return events.pack_decision(self.receipt.time, self.version, flags, indices.size, row, decision)
 
 
 class FeedbackEntry(NamedTuple):
@@ -127,7 +119,7 @@ class FeedbackEntry(NamedTuple):
 
     receipt: Receipt
     status: int
-    event: Fed | Expired
+    event: events.Fed | events.Expired
     number: int = 1
 
     @property
@@ -137,7 +129,7 @@ class FeedbackEntry(NamedTuple):
 
     def pack(self) -> bytes:
         """Return the bytes of the event."""
-        return pack_event(self.event)
+        return events.pack_event(self.event)
 
 
 AnyEntry: TypeAlias = Entry | DecisionEntry | FeedbackEntry
@@ -148,12 +140,6 @@ class InFlight(NamedTuple):
 
     after: int
     groups: list[list[AnyEntry]]
-
-
-def version_of(document: dict[str, Any]) -> int:
-    """The version of a graph: the first 63 bits of a hash of its document."""
-    text = json.dumps(document, sort_keys=True).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1
 
 
 class Journal:
@@ -181,7 +167,7 @@ class Journal:
         self._settled = 0
         self._published: collections.deque[list[AnyEntry]] = collections.deque()
         self._in_flight: InFlight | None = None
-        self._writing = threading.Lock()
+        self._writing = threading.RLock()  # reentrant, so that it tells who has it
         self._is_stuck = False
         self.is_closed = False
         self.has_gap = False
@@ -189,8 +175,6 @@ class Journal:
         self._snapshot_at = max(store.snapshots(), default=0)
         self._snapshot_bytes = self._bytes_since = 0
         self._snapshotting = threading.Lock()
-        self._writer: int | None = None
-        self._snapshotter: int | None = None
         self.background_error: str | None = None
         """Why the last snapshot in the background failed; None where it did not."""
         self._looked = time.monotonic()
@@ -219,7 +203,7 @@ class Journal:
 
     def add_event(self, event: Event) -> None:
         """Add an event that has happened."""
-        self._open.append(Entry(pack_event(event)))
+        self._open.append(Entry(events.pack_event(event)))
 
     def settle(self) -> None:
         """Drop what an interrupted call has added and not done; at the beginning and at the end of every call."""
@@ -244,8 +228,9 @@ class Journal:
         version = self._versions.get(graph)
         if version is None:
             document = graph_document(graph)
-            version = version_of(document)
-            self.add_event(GraphMade(version, document))
+            text = json.dumps(document, sort_keys=True).encode()
+            version = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1  # 63 bits
+            self.add_event(events.GraphMade(version, document))
             self._versions[graph] = version
             if len(self._versions) > MOST_GRAPHS:
                 self._versions.clear()
@@ -289,19 +274,15 @@ class Journal:
         """Return when everything published so far is stored; a UserError where it cannot be."""
         if not self._published:  # what another thread is writing is removed when it is stored
             return
-        self._refuse_nesting(self._writer)
+        self._refuse_nesting()
         with self._writing:
-            self._writer = threading.get_ident()
-            try:
-                self._forget_stored()
-                while self._published:
-                    self._write()
-            finally:
-                self._writer = None
+            self._forget_stored()
+            while self._published:
+                self._write()
 
-    def _refuse_nesting(self, *busy: int | None) -> None:
+    def _refuse_nesting(self) -> None:
         """A signal handler that waits for what it has interrupted would wait for ever."""
-        if threading.get_ident() in busy:
+        if self._writing._is_owned():  # type: ignore[attr-defined]
             raise UserError(
                 "the journal is in the middle of a write, which a signal handler has interrupted: let the handler set "
                 "a flag or raise, and call commit() or close() afterwards"
@@ -359,13 +340,9 @@ class Journal:
 
     def put_snapshot(self, made: Callable[[], Snapshot]) -> None:
         """Store the snapshot that `made` makes, after the one that is being stored."""
-        self._refuse_nesting(self._writer, self._snapshotter)
-        with self._snapshotting:
-            self._snapshotter = threading.get_ident()
-            try:
-                self._put(made())
-            finally:
-                self._snapshotter = None
+        self._refuse_nesting()
+        with held_back(), self._snapshotting:  # a signal handler that stores one too would wait for ever
+            self._put(made())
 
     def put_snapshot_in_background(self, made: Callable[[], Snapshot]) -> None:
         """The same in a thread, but `made` is called now; nothing happens where another is being stored.
@@ -394,11 +371,7 @@ class Journal:
     def _note(self, error: Exception) -> None:
         """A snapshot has failed; it is tried again after as many events as between two of them."""
         self.background_error = str(error) or type(error).__name__
-        self._begin_count(self.store.count)
-
-    def _begin_count(self, at: int) -> None:
-        """Count from here to the next snapshot."""
-        self._snapshot_at, self._bytes_since = at, 0
+        self._snapshot_at, self._bytes_since = self.store.count, 0
 
     def _put(self, snapshot: Snapshot) -> None:
         """Store a snapshot, remove those that are not needed any more, and compact the log."""
@@ -410,12 +383,12 @@ class Journal:
         self.store.put_snapshot(at, kind, header, arrays)
         self.store.read_snapshot(at, kind, lambda *_: None)  # whole, before anything older is given up
         self._snapshot_bytes = sum(array.nbytes for array in arrays.values())
-        self._begin_count(at)
+        self._snapshot_at, self._bytes_since = at, 0
         others = self.store.snapshots()[1:]  # the first leads, with the whole log, to every state
         for old in others[:-KEPT_SNAPSHOTS]:
             self.store.drop_snapshot(old)
         if stop is not None and len(others) >= KEPT_SNAPSHOTS:
-            self.store.compact(min(stop, others[-KEPT_SNAPSHOTS]), drop_features)
+            self.store.compact(min(stop, others[-KEPT_SNAPSHOTS]), events.drop_features)
 
     def wait(self) -> None:
         """Return when no snapshot is being stored."""
@@ -424,7 +397,7 @@ class Journal:
 
     def close(self) -> None:
         """Write what is published, and let another process open the store."""
-        self._refuse_nesting(self._writer, self._snapshotter)
+        self._refuse_nesting()
         self.is_closed = True
         try:
             self.commit()

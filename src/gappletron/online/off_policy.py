@@ -28,10 +28,10 @@ from gappletron.base.checks import number, whole
 from gappletron.base.errors import Damaged, UserError
 from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.types import Floats, Vector
+from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
 from gappletron.online import events
-from gappletron.online.opening import read_model
+from gappletron.online.opening import check_row, read_model
 from gappletron.online.store import read_store
 from gappletron.play.history import aligned
 from gappletron.play.monitor import Estimate, Monitor
@@ -181,25 +181,17 @@ class _Follower:
             case events.Expired(serial, _) if serial in self.waiting:
                 self.missing += _shows(self.waiting.pop(serial)[0])
             case events.Taught(_, label, propensity, features) if self.player.learner.teachable and self.has_begun:
-                vector = self._check(features, "a row that was taught were")
+                vector = check_row(self.player, features, "a row that was taught")
                 self.player.teach_vector(vector, label, None if math.isnan(propensity) else propensity)
             case events.Added(version, _):
                 self.player.extend(self.graphs[version])
             case events.Grown(features):
                 self.player.grow(max(features, self.player.features))
 
-    def _check(self, features: events.Features, which: str) -> Vector:
-        """A logged row, unless a hash stands for it."""
-        if features.digest:
-            raise UserError(
-                f"the features of {which} compacted, so it cannot be replayed: begin with a later round (--first)"
-            )
-        return self.player.check((features.indices, features.values))
-
     def _decide(self, event: events.Decided) -> None:
         """Let the learner say what it would do, and follow what was done."""
         graph, player = self.graphs[event.graph], self.player
-        vector = self._check(event.features, f"round {event.round:,} were")
+        vector = check_row(player, event.features, f"round {event.round:,}")
         expected = player.predict_proba(Vectors.join([vector]))[0]
         player.now = event.time
         turn = player.follow((vector.indices, vector.values), event.action, event.probabilities, graph)

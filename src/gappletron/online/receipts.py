@@ -19,20 +19,8 @@ from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import SpentReceipt, UnknownReceipt, UserError
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.types import Floats
-from gappletron.play import saved
-from gappletron.play.turns import (
-    ACTION,
-    EXPIRED,
-    GREEDY,
-    HEAD,
-    RATE,
-    ROUND,
-    SQUARED,
-    WAITING,
-    Turn,
-    build_turn,
-    check_turn,
-)
+from gappletron.play import saved, turns
+from gappletron.play.turns import ACTION, EXPIRED, GREEDY, HEAD, WAITING, Turn
 
 ID = re.compile(r"(.+)-(0|[1-9][0-9]{0,17})", re.DOTALL)
 
@@ -160,11 +148,12 @@ class Receipt:
             names = ("probabilities", "scores", "own_probabilities")
             probabilities, scores, own = (np.array(data[name] or (), np.float64) for name in names)
             rate, time = number(data["rate"], "rate", least=0.0), number(data["time"], "time")
-            head = {ROUND: serial, RATE: rate, SQUARED: float(x[1] @ x[1])}
+            head = {turns.ROUND: serial, turns.RATE: rate, turns.SQUARED: float(x[1] @ x[1])}
             head |= {ACTION: graph.action_index(data["action"]), GREEDY: graph.class_index(data["greedy"])}
             width = whole(data["width"], "width", least=1)
-            turn = build_turn(graph, width, head, probabilities, scores, own, x)
-            if scores.shape != (graph.n_classes,) or x[0].shape != x[1].shape or not check_turn(turn):
+            turn = turns.build_turn(graph, width, head, probabilities, scores, own, x)
+            fits = probabilities.shape == (graph.n_actions,) and scores.shape == (graph.n_classes,)
+            if not fits or x[0].shape != x[1].shape or not turns.check_turn(turn):
                 raise ValueError("they were changed")
         except (UserError, KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
             raise UserError(
