@@ -39,12 +39,12 @@ REPAIRED = b"gappletron log 1r"
 MOST_TRIES = 1024
 """How many marks behind a torn frame are looked at."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-FRAME = struct.Struct("<4sIIQI")
+FRAME = struct.Struct("<4sQIQI")
 MARK = b"\xf4gap"
 SEGMENT_BYTES = 2**26
 LOCK, SETTINGS = "lock", "journal.json"
 SEGMENT, SNAPSHOT = re.compile(r"log-(\d{20})\.gap"), re.compile(r"state-(\d{20})\.npz")
-FORMAT = 3
+FORMAT = 4
 BINARY = getattr(os, "O_BINARY", 0)  # Windows
 
 
@@ -75,10 +75,8 @@ class FolderLog(Log):
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder).absolute()  # the process may go to another folder meanwhile
         self.name = str(Path(folder))
-        try:
+        with _explaining(self.folder):
             self._settings = _read_settings(self.folder) if self.folder.is_dir() else None
-        except OSError as error:
-            raise _unusable(self.folder, error) from None
         if self._settings is None:
             raise UserError(
                 f"there is no journal in {self.name!r}: name a folder that Online.open or gappletron serve made"
@@ -119,8 +117,6 @@ class FolderStore(FolderLog, Store):
     [b'event']
     """
 
-    group_limit = 2**32 - 1  # a frame has 32 bits for the length
-
     def __init__(self, folder: str | os.PathLike[str], *, segment_bytes: int = SEGMENT_BYTES) -> None:
         # Not the path as it was given: after os.chdir the next segment would be written to another folder.
         self.folder, self.segment_bytes = Path(folder).absolute(), segment_bytes
@@ -129,15 +125,13 @@ class FolderStore(FolderLog, Store):
         self._problem: str | None = None
         self._is_dirty = self._is_closed = False
         try:
-            for path in self.folder.glob(".*.part"):
-                path.unlink()  # of a process that was killed: nobody else writes here
-            self._settings = _read_settings(self.folder)
-            if self._settings is None:
-                _clear_beginning(self.folder)
-            self._tail = self._find_tail()
-        except OSError as error:
-            self._unlock()
-            raise _unusable(self.folder, error) from None
+            with _explaining(self.folder):
+                for path in self.folder.glob(".*.part"):
+                    path.unlink()  # of a process that was killed: nobody else writes here
+                self._settings = _read_settings(self.folder)
+                if self._settings is None:
+                    _clear_beginning(self.folder)
+                self._tail = self._find_tail()
         except BaseException:
             self._unlock()
             raise
@@ -150,12 +144,6 @@ class FolderStore(FolderLog, Store):
 
     def append(self, group: Group, *, durable: bool) -> None:
         self._check_open()
-        if len(group.events) > self.group_limit:
-            raise Unavailable(
-                f"one call or one hold() block has logged more than the {self.group_limit:,} bytes that a group of the "
-                f"journal in {self.name!r} can hold, so nothing of it was stored: open the folder again, and give "
-                "fewer rows at once"
-            )
         frame = framed(group)
         try:
             if self._is_dirty:  # an earlier write has failed, or a signal handler has raised in the middle of it
@@ -438,9 +426,8 @@ def repair(folder: str | os.PathLike[str]) -> int:
     place = Path(folder)
     lock = _locked(place)
     try:
-        return _repaired(place)
-    except OSError as error:
-        raise _unusable(place, error) from None
+        with _explaining(place):
+            return _repaired(place)
     finally:
         files.synchronise_folder(place)
         if lock is not None:
@@ -500,15 +487,14 @@ def _free_name(path: Path) -> Path:
 def _locked(folder: Path) -> int | None:
     """A lock on the folder that ends with the process; None where the system has no such locks."""
     try:
-        files.make_folder(folder)
-        return files.lock_file(folder / LOCK)
+        with _explaining(folder):
+            files.make_folder(folder)
+            return files.lock_file(folder / LOCK)
     except BlockingIOError:
         raise UserError(
             f"the journal in {str(folder)!r} is open in another process (or twice in this one): close it there, or use "
             "another folder"
         ) from None
-    except OSError as error:
-        raise _unusable(folder, error) from None
 
 
 def _read_settings(folder: Path) -> dict[str, Any] | None:
@@ -551,8 +537,15 @@ def _write_all(descriptor: int, data: bytes, offset: int) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _unusable(folder: Path, error: OSError) -> UserError:
-    return UserError(
-        f"cannot use the folder {str(folder)!r} for a journal ({error.strerror or error}): name one that you can write "
-        "to"
-    )
+@contextlib.contextmanager
+def _explaining(folder: Path) -> Iterator[None]:
+    """Raise a UserError in place of an error of the system, but for a lock that another process has."""
+    try:
+        yield
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        raise UserError(
+            f"cannot use the folder {str(folder)!r} for a journal ({error.strerror or error}): name one that you can "
+            "write to"
+        ) from None

@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import hashlib
+import itertools
 import json
 import threading
 import time
@@ -289,19 +290,11 @@ class Journal:
             )
 
     def _write(self) -> None:
-        """Store what is published as one group, or as much of it as fits into one."""
-        parts: list[bytes] = []
-        groups: list[list[AnyEntry]] = []
-        size = count = 0
-        for entries in list(self._published):
-            packed = [entry.pack() for entry in entries]
-            size += sum(map(len, packed))
-            if groups and size > self.store.group_limit:  # what was published together stays together
-                break
-            parts += packed
-            count += sum(entry.number for entry in entries)
-            groups.append(entries)
-        group = Group(self.store.count, count, b"".join(parts))
+        """Store what is published as one group."""
+        groups = list(self._published)
+        entries = list(itertools.chain(*groups))
+        count = sum(entry.number for entry in entries)
+        group = Group(self.store.count, count, b"".join(entry.pack() for entry in entries))
         self._in_flight = InFlight(group.first + count, groups)
         self._bytes_since += len(group.events)
         try:

@@ -290,18 +290,13 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         X = self._rows(X)
         rows = X.shape[0]
         if self.player_ is None:
-            one = np.ones((1, 1), dtype=bool)
-            names = tuple(plain_names(self.classes_))
-            return Acts(
-                np.repeat(self.classes_, rows), np.ones((rows, 1)), names, self.classes_, one, np.zeros(rows, np.int64)
-            )
+            names, drawn, visible = tuple(plain_names(self.classes_)), np.zeros(rows, np.int64), np.ones((1, 1), bool)
+            return Acts(self.classes_[drawn], np.ones((rows, 1)), names, self.classes_, visible, drawn)
         graph = self.player_.graph
         turns = [self.player_.act(X[[t]] if hasattr(X, "tocsr") else X[t]) for t in range(rows)]
         drawn = np.array([turn.action for turn in turns], np.int64)
-        probabilities = np.array([turn.probabilities for turn in turns])
-        return Acts(
-            self._named(drawn), probabilities, graph.actions, self.classes_, graph.visible[:, self._order], drawn
-        )
+        probabilities, visible = np.array([turn.probabilities for turn in turns]), graph.visible[:, self._order]
+        return Acts(self._named(drawn), probabilities, graph.actions, self.classes_, visible, drawn)
 
     def _named(self, drawn: NDArray[np.int64]) -> NDArray[Any]:
         """The names of actions: an array like the labels, or of objects where there are extra actions."""

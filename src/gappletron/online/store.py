@@ -81,9 +81,6 @@ class Store(Log):
     as it was.
     """
 
-    group_limit: int = 2**63 - 1
-    """The most bytes that the events of one group may have."""
-
     @property
     @abstractmethod
     def count(self) -> int:
