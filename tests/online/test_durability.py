@@ -22,7 +22,7 @@ from gappletron import FeedbackGraph, Online, Receipt, UserError, interpreted, r
 from gappletron.base import files
 from gappletron.online import events, folder as folders
 from gappletron.online.folder import FolderStore, read_groups, repair
-from gappletron.online.store import Group, MemoryStore
+from stores import MemoryStore
 
 GRAPH = FeedbackGraph.full(["a", "b", "c"])
 
@@ -281,63 +281,6 @@ def test_every_write_of_a_journal_flushes_the_drive(tmp_path, monkeypatch):
     model.checkpoint()
     assert len(mac.calls) == 4  # the log, the snapshot, and the folder with its name
     model.close()
-
-
-# --------------------------------------------------------------------------------------------------------- large groups
-
-
-def test_calls_that_do_not_fit_into_one_group_make_several(tmp_path, monkeypatch):
-    model = opened(tmp_path / "journal")
-    threads, receipts = [], [model.act(np.ones(3))]
-    groups = len(list(read_groups(tmp_path / "journal")))
-    monkeypatch.setattr(FolderStore, "group_limit", 400)
-    with model._access.journal._writing:  # the disk is busy: their events collect
-        for _ in range(6):
-            threads.append(threading.Thread(target=lambda: receipts.append(model.act(np.ones(3)))))
-            threads[-1].start()
-        while model.rounds < 7:
-            time.sleep(0.001)
-    for thread in threads:
-        thread.join()
-    assert len(receipts) == 7
-    sizes = [len(group.events) for group in read_groups(tmp_path / "journal")][groups:]
-    assert max(sizes) <= 400
-    assert 1 < len(sizes) < 6
-    storms.crash(model)
-    with opened(tmp_path / "journal") as again:
-        assert {receipt.id for receipt in again.pending} == {receipt.id for receipt in receipts}
-
-
-def test_a_call_that_fits_into_no_group_is_refused_before_anything_is_written(tmp_path, monkeypatch):
-    model = opened(tmp_path / "journal")
-    kept = model.act(np.ones(3))
-    path = max((tmp_path / "journal").glob("log-*.gap"))
-    before = path.read_bytes()
-    monkeypatch.setattr(FolderStore, "group_limit", 1000)
-    for _ in range(2):  # the second call is refused before it changes the model
-        with pytest.raises(UserError, match=r"more than the 1,000 bytes .* nothing of it was stored: open the folder"):
-            model.act_many([np.ones(3)] * 20)
-    assert model.rounds == 21
-    assert path.read_bytes() == before
-    storms.crash(model)
-    with opened(tmp_path / "journal") as again:
-        assert [receipt.id for receipt in again.pending] == [kept.id]
-
-
-def test_a_group_of_four_gibibytes_is_refused_by_the_store(tmp_path):
-    """The limit is that of the format: one more byte does not fit into the head of a frame."""
-
-    class Huge(bytes):
-        def __len__(self):
-            return 2**32
-
-    folders.FRAME.pack(folders.MARK, FolderStore.group_limit, 0, 0, 1)
-    store = FolderStore(tmp_path / "journal")
-    with pytest.raises(UserError, match=r"more than the 4,294,967,295 bytes"):
-        store.append(Group(0, 1, Huge()), durable=True)
-    store.append(Group(0, 1, b"event"), durable=True)
-    store.close()
-    assert [group.events for group in read_groups(tmp_path / "journal")] == [b"event"]
 
 
 # ---------------------------------------------------------------------------------------------------- threads and forks

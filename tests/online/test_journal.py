@@ -27,7 +27,8 @@ from gappletron import UNSEEN, Budget, Encoder, FeedbackGraph, Online, Receipt, 
 from gappletron.base.errors import Damaged, KeyReused
 from gappletron.online import decisions, events, folder as folders, journal as journals, transitions
 from gappletron.online.folder import FRAME, FolderStore, read_groups, repair
-from gappletron.online.store import Group, MemoryStore
+from gappletron.online.store import Group
+from stores import MemoryStore
 
 GRAPH = FeedbackGraph.filtering(["ham", "spam", "odd"])
 FULL = FeedbackGraph.full(["ham", "spam", "odd"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import OrderedDict
 from typing import Any
 
@@ -39,23 +40,22 @@ class Answers:
 
     def find(self, key: str, fingerprint: bytes) -> bytes | None:
         """The answer to the request with this key and fingerprint; None where there is none."""
-        known = self._found.get(_checked(key, fingerprint))
-        if known is None:
-            return None
-        if known[0] != fingerprint:
+        _check(key, fingerprint)
+        known, answer = self._found.get(key, (fingerprint, None))
+        if known != fingerprint:
             raise KeyReused(
                 "this idempotency key was used for another request: use a new key for each request, and the same key "
                 "only to repeat it"
             )
-        return known[1]
+        return answer
 
     def put(self, key: str, fingerprint: bytes, answer: bytes) -> None:
         """Keep an answer; the oldest are dropped where there are too many."""
-        _checked(key, fingerprint)
+        _check(key, fingerprint)
         if not isinstance(answer, bytes):
             raise UserError(f"an answer must be bytes, not {type(answer).__name__}: encode it first")
-        before = self._found.pop(key, None)
-        self.nbytes -= 0 if before is None else _size(key, before)
+        if key in self._found:
+            self.nbytes -= _size(key, self._found.pop(key))
         self._found[key] = (fingerprint, answer)
         self.nbytes += _size(key, (fingerprint, answer))
         while len(self._found) > MOST_ANSWERS or (self.nbytes > MOST_BYTES and len(self._found) > 1):
@@ -75,28 +75,23 @@ class Answers:
         """Return the answers of a file, checked."""
         answers = cls()
         sizes, data = arrays["answers.sizes"], arrays["answers.bytes"]
-        if sizes.ndim != 2 or sizes.shape[1] != 3 or sizes.dtype != np.int64 or data.dtype != np.uint8:
+        is_right = sizes.dtype == np.int64 and sizes.shape[1:] == (3,) and data.dtype == np.uint8
+        if not is_right or len(sizes) > MOST_ANSWERS or (sizes < 0).any() or int(sizes.sum()) != data.size:
             raise UserError("the answers under idempotency keys are damaged")
-        if (sizes < 0).any() or int(sizes.sum()) != data.size or len(sizes) > MOST_ANSWERS:
-            raise UserError("the answers under idempotency keys are damaged")
-        whole, at = data.tobytes(), 0
+        source = io.BytesIO(data.tobytes())
         for row in sizes.tolist():
-            parts = []
-            for size in row:
-                parts.append(whole[at : at + size])
-                at += size
-            answers.put(parts[0].decode(), parts[1], parts[2])
+            key, fingerprint, answer = (source.read(size) for size in row)
+            answers.put(key.decode(), fingerprint, answer)
         return answers
 
 
-def _checked(key: Any, fingerprint: Any) -> str:
+def _check(key: Any, fingerprint: Any) -> None:
     if not isinstance(key, str) or not 0 < len(key.encode(errors="replace")) <= MOST_KEY or not key.isprintable():
         raise UserError(
             f"an idempotency key must be a printable text of 1 to {MOST_KEY} bytes: use a random one, such as a UUID"
         )
     if not isinstance(fingerprint, bytes) or len(fingerprint) > MOST_FINGERPRINT:
         raise UserError(f"a fingerprint must be at most {MOST_FINGERPRINT} bytes: give a hash of the request")
-    return key
 
 
 def _size(key: str, found: tuple[bytes, bytes]) -> int:

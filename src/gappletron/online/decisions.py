@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import array
-import functools
+import collections
+import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.base import files
 from gappletron.base.errors import Damaged, UserError
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.online import events
+from gappletron.online.events import Event
+from gappletron.online.saved import FORMAT
 from gappletron.online.store import Log, read_store
 from gappletron.play.limits import Limits
 from gappletron.play.saved import graph_from
@@ -25,23 +28,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH = 10_000
-WAITING, SEEN, UNSEEN, FORGOTTEN, EXPIRED = "waiting", "seen", "unseen", "forgotten", "expired"
-STATUSES = (WAITING, SEEN, UNSEEN, FORGOTTEN, EXPIRED)
-
-
-class Feedback(NamedTuple):
-    """What became of each round: its status, the label's position, and when."""
-
-    status: NDArray[np.int8]
-    label: NDArray[np.int32]
-    time: NDArray[np.float64]
-
-
-class Session(NamedTuple):
-    """From round `first` on the ids of receipts begin with this name."""
-
-    first: int
-    name: str
+WAITING, EXPIRED = -4, -3
+STATUSES = {WAITING: "waiting", 0: "seen", -1: "unseen", events.FORGOTTEN_LABEL: "forgotten", EXPIRED: "expired"}
+"""What became of a round, by what stands in place of the position of its label; 0 is for all positions."""
 
 
 def schema() -> pa.Schema:
@@ -74,7 +63,7 @@ def schema() -> pa.Schema:
 def read_decisions(folder: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
     """The decisions of a journal with their feedback, in batches of 10,000 rows (:func:`schema`).
 
-    Another process may be writing to the journal. Memory: a batch, and some 35 bytes per round.
+    Another process may be writing to the journal. Memory: a batch, a segment of the log, and 12 bytes per round.
 
     >>> import tempfile
     >>> from gappletron import FeedbackGraph, Online, read_decisions
@@ -89,33 +78,31 @@ def read_decisions(folder: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     reader = read_store(folder)
-    feedback = _feedback(reader)
+    feedback = _Feedback(reader)
     graphs: dict[int, FeedbackGraph] = {}
-    session = Session(0, "")
+    session = ""
     rows: list[dict[str, Any]] = []
-    names = schema()
     for event in _events(reader):
         match event:
             case events.GraphMade(version, document):
                 graphs[version] = graph_from(document)
-            case events.Opened(name, first):
-                session = Session(first, name)
-            case events.Decided() if event.round < len(feedback.status):
+            case events.Opened(name):
+                session = name
+            case events.Decided(round) if round < len(feedback.labels):
                 rows.append(_row(event, graphs[event.graph], session, feedback))
         if len(rows) == BATCH:
-            yield pa.RecordBatch.from_pylist(rows, schema=names)
+            yield pa.RecordBatch.from_pylist(rows, schema=schema())
             rows = []
     if rows:
-        yield pa.RecordBatch.from_pylist(rows, schema=names)
+        yield pa.RecordBatch.from_pylist(rows, schema=schema())
 
 
-def _row(event: events.Decided, graph: FeedbackGraph, session: Session, feedback: Feedback) -> dict[str, Any]:
-    status = STATUSES[feedback.status[event.round]]
-    features = event.features
+def _row(event: events.Decided, graph: FeedbackGraph, session: str, feedback: _Feedback) -> dict[str, Any]:
+    label, features = feedback.labels[event.round], event.features
     return {
-        "id": f"{session.name}-{event.round}",
+        "id": f"{session}-{event.round}",
         "round": event.round,
-        "time": _microseconds(event.time),
+        "time": round(1e6 * event.time),
         "action": str(graph.actions[event.action]),
         "action_index": event.action,
         "probability": event.probabilities[event.action],
@@ -123,20 +110,16 @@ def _row(event: events.Decided, graph: FeedbackGraph, session: Session, feedback
         "probabilities": event.probabilities,
         "graph": f"{event.graph:016x}",
         "followed": event.followed,
-        "status": status,
-        "label": str(graph.classes[feedback.label[event.round]]) if status == SEEN else None,
-        "feedback_time": None if status == WAITING else _microseconds(feedback.time[event.round]),
+        "status": STATUSES[min(label, 0)],
+        "label": str(graph.classes[label]) if label >= 0 else None,
+        "feedback_time": None if label == WAITING else round(1e6 * feedback.times[event.round]),
         "indices": None if features.digest else features.indices,
         "values": None if features.digest else features.values,
         "features_hash": features.digest.hex() if features.digest else None,
     }
 
 
-def _microseconds(seconds: float) -> int:
-    return round(1e6 * seconds)
-
-
-def _events(reader: Log) -> Iterator[events.Event]:
+def _events(reader: Log) -> Iterator[Event]:
     try:
         yield from (event for _, event in reader.events())
     except Damaged:
@@ -145,35 +128,30 @@ def _events(reader: Log) -> Iterator[events.Event]:
         ) from None
 
 
-def _feedback(reader: Log) -> Feedback:
-    """What became of each round, from a pass over the whole log."""
-    rounds, labels, times = array.array("q"), array.array("i"), array.array("d")
-    count = 0
-    for event in _events(reader):
-        match event:
-            case events.Decided():
-                count = event.round + 1
-            case events.Fed(serial, time, label):
-                rounds.append(serial)
-                labels.append(label)
-                times.append(time)
-            case events.Expired(serial, time):
-                rounds.append(serial)
-                labels.append(EXPIRED_LABEL)
-                times.append(time)
-    feedback = Feedback(np.zeros(count, np.int8), np.full(count, -1, np.int32), np.zeros(count))
-    at, found = np.frombuffer(rounds, np.int64), np.frombuffer(labels, np.int32)
-    statuses = np.select(
-        [found >= 0, found == -1, found == events.FORGOTTEN_LABEL],
-        [STATUSES.index(SEEN), STATUSES.index(UNSEEN), STATUSES.index(FORGOTTEN)],
-        STATUSES.index(EXPIRED),
-    )
-    feedback.status[at], feedback.label[at] = statuses, found
-    feedback.time[at] = np.frombuffer(times, np.float64)
-    return feedback
+class _Feedback:
+    """What became of each round, from a pass over the whole log: its label, or what stands in its place, and when.
 
+    Each event is passed to `also`.
+    """
 
-EXPIRED_LABEL = -3
+    def __init__(self, reader: Log, also: Callable[[Event], None] | None = None) -> None:
+        self.labels, self.times = array.array("i"), array.array("d")
+        for event in _events(reader):
+            match event:
+                case events.Decided(round):
+                    self._note(round, 0.0, WAITING)
+                case events.Fed(round, time, label):
+                    self._note(round, time, label)
+                case events.Expired(round, time):
+                    self._note(round, time, EXPIRED)
+            if also is not None:
+                also(event)
+
+    def _note(self, round: int, time: float, label: int) -> None:
+        while len(self.labels) <= round:  # by one, unless a repair has removed some
+            self.labels.append(WAITING)
+            self.times.append(0.0)
+        self.labels[round], self.times[round] = label, time
 
 
 def export(folder: str | os.PathLike[str], path: str | os.PathLike[str]) -> int:
@@ -181,32 +159,24 @@ def export(folder: str | os.PathLike[str], path: str | os.PathLike[str]) -> int:
 
     In CSV the lists are JSON.
     """
-    suffix = Path(path).suffix.lower()
-    if suffix not in WRITERS:
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    suffix, names = Path(path).suffix.lower(), schema()
+    if suffix not in (".parquet", ".csv"):
         raise UserError(f"cannot write the decisions to {str(path)!r}: let its name end in .parquet or .csv")
     rows = 0
-    with files.replacing(path) as file, WRITERS[suffix](file, schema()) as writer:
-        for batch in read_decisions(folder):
-            writer.write_batch(batch if suffix == ".parquet" else _flat(batch))
-            rows += batch.num_rows
+    with files.replacing(path) as file:
+        if suffix == ".parquet":
+            writer: Any = parquet.ParquetWriter(file, names, compression="zstd")
+        else:
+            flat = [pa.field(each.name, pa.string()) if pa.types.is_list(each.type) else each for each in names]
+            writer = csv.CSVWriter(file, pa.schema(flat))
+        with writer:
+            for batch in read_decisions(folder):
+                writer.write_batch(batch if suffix == ".parquet" else _flat(batch))
+                rows += batch.num_rows
     return rows
-
-
-def _parquet(file: Any, names: pa.Schema) -> Any:
-    import pyarrow.parquet as pq
-
-    return pq.ParquetWriter(file, names, compression="zstd")
-
-
-def _csv(file: Any, names: pa.Schema) -> Any:
-    import pyarrow as pa
-    from pyarrow import csv
-
-    flat = [pa.field(field.name, pa.string()) if pa.types.is_list(field.type) else field for field in names]
-    return csv.CSVWriter(file, pa.schema(flat))
-
-
-WRITERS: dict[str, Callable[[Any, Any], Any]] = {".parquet": _parquet, ".csv": _csv}
 
 
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -222,15 +192,8 @@ def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
-class Kept(NamedTuple):
-    """Of the newest snapshot: the number of events before it, the limits on exploration, and what that had cost."""
-
-    at: int
-    limits: Limits
-    spent: float | None
-
-
-class Summary(NamedTuple):
+@dataclass
+class Summary:
     """What a journal holds.
 
     `since_snapshot` events were logged after the newest snapshot. `limits` are those on exploration, and `spent` what
@@ -238,75 +201,57 @@ class Summary(NamedTuple):
     number, their bytes, their age in seconds.
     """
 
-    rounds: int
-    statuses: dict[str, int]
-    compacted: int
-    taught: int
-    events: int
     bytes: int
     snapshots: int
-    first: float | None
-    last: float | None
-    versions: dict[str, str]
-    since_snapshot: int
-    limits: Limits
-    spent: float | None
-    waiting: tuple[int, int, float | None] | None
+    since_snapshot: int = 0
+    limits: Limits = field(default_factory=Limits)
+    spent: float | None = None
+    rounds: int = 0
+    statuses: dict[str, int] = field(default_factory=dict)
+    compacted: int = 0
+    taught: int = 0
+    events: int = 0
+    first: float | None = None
+    last: float | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    waiting: list[Any] | None = None
+
+    def add(self, event: Event) -> None:
+        """Count an event."""
+        self.events += 1
+        self.since_snapshot += 1
+        match event:
+            case events.Decided():
+                self.first, self.last = (event.time if self.first is None else self.first), event.time
+                self.compacted += bool(event.features.digest)
+            case events.Taught():
+                self.taught += 1
+            case events.Opened():
+                self.versions, self.waiting = event.versions, event.limits
+            case events.Limited(limits=found) if self.since_snapshot > 0:
+                limits = Limits.from_dict(found)
+                self.spent = self.spent if limits.budget == self.limits.budget else None
+                self.limits = limits
 
 
 def summary(folder: str | os.PathLike[str]) -> Summary:
     """Count what a journal holds; another process may be writing to it."""
     reader = read_store(folder)
-    feedback = _feedback(reader)
-    compacted = taught = count = 0
-    first = last = None
-    versions: dict[str, str] = {}
-    kept, waiting = _kept(reader), None
-    limits = kept.limits
-    for count, event in enumerate(_events(reader), 1):
-        match event:
-            case events.Decided():
-                first, last = (event.time if first is None else first), event.time
-                compacted += bool(event.features.digest)
-            case events.Taught():
-                taught += 1
-            case events.Opened(versions=found, limits=(most, size, age)):
-                versions, waiting = found, (most, size, age)
-            case events.Limited(limits=found) if count > kept.at:
-                limits = Limits.from_dict(found)
-    numbers = np.bincount(feedback.status, minlength=len(STATUSES)).tolist()
-    return Summary(
-        len(feedback.status),
-        dict(zip(STATUSES, numbers, strict=True)),
-        compacted,
-        taught,
-        count,
-        reader.nbytes,
-        len(reader.snapshots()),
-        first,
-        last,
-        versions,
-        max(0, count - kept.at),
-        limits,
-        kept.spent if limits.budget == kept.limits.budget else None,
-        waiting,
-    )
-
-
-MODEL = "gappletron.Online"
-"""The kind of saved model that snapshots are."""
-
-
-def _kept(reader: Log) -> Kept:
-    """What the newest snapshot that is whole tells."""
+    found = Summary(reader.nbytes, len(reader.snapshots()))
     for at in reversed(reader.snapshots()):
-        try:
-            return reader.read_snapshot(at, MODEL, functools.partial(_kept_of, at))
-        except UserError:  # then the one before it
-            continue
-    return Kept(0, Limits(), None)
+        with contextlib.suppress(UserError):  # a damaged one: then the one before it
+            found.limits, found.spent = reader.read_snapshot(at, FORMAT, _read_limits)
+            found.since_snapshot = -at
+            break
+    labels = _Feedback(reader, found.add).labels
+    found.rounds = len(labels)
+    numbers = collections.Counter(min(label, 0) for label in labels)
+    found.statuses = {name: numbers[code] for code, name in STATUSES.items()}
+    found.since_snapshot = max(0, found.since_snapshot)
+    return found
 
 
-def _kept_of(at: int, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Kept:
+def _read_limits(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> tuple[Limits, float | None]:
+    """Return the limits on exploration of a saved model, and what it had cost."""
     limits = Limits.from_dict(header["limits"])
-    return Kept(at, limits, None if limits.budget is None else float(arrays["limits.spending.spent"][1]))
+    return limits, None if limits.budget is None else float(arrays["limits.spending.spent"][1])

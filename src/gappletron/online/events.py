@@ -26,11 +26,6 @@ DECISION = struct.Struct("<BIdqBI")
 FEEDBACK = struct.Struct("<BIqdi")
 TEACHING = struct.Struct("<didI")
 ANSWER = struct.Struct("<dHH")
-DECISION_HEADS = np.dtype(
-    [("kind", "u1"), ("length", "<u4"), ("time", "<f8"), ("graph", "<i8"), ("flags", "u1"), ("size", "<u4")]
-)
-FEEDBACKS = np.dtype([("kind", "u1"), ("length", "<u4"), ("round", "<i8"), ("time", "<f8"), ("label", "<i4")])
-"""The same two for many at once."""
 BEFORE = 3
 """The numbers before the probabilities: the round, the action, and the greedy class."""
 FOLLOWED, HASHED = 1, 2
@@ -53,7 +48,9 @@ class Features(NamedTuple):
 
     def hashed(self) -> Features:
         """Return a hash in place of the row."""
-        return Features(digest=hashlib.blake2b(self.to_bytes(), digest_size=HASH_BYTES).digest())
+        return (
+            self if self.digest else Features(digest=hashlib.blake2b(self.to_bytes(), digest_size=HASH_BYTES).digest())
+        )
 
 
 class Opened(NamedTuple):
@@ -186,20 +183,16 @@ def pack_decisions(
     """Return the bytes of many decisions for the rows of a sparse matrix; `decisions` has a row for each, with the
     round, the action, the greedy class and the probabilities.
     """
-    sizes = np.diff(indptr)
-    heads = np.zeros(sizes.size, DECISION_HEADS)
-    heads["kind"], heads["time"], heads["graph"], heads["size"] = DECIDED, time, graph, sizes
-    heads["length"] = DECISION.size - HEAD.size + 12 * sizes + 8 * decisions.shape[1]
-    head_bytes, decision_bytes = heads.tobytes(), decisions.tobytes()
-    index_bytes, value_bytes = indices.tobytes(), values.tobytes()
-    head, decision = DECISION.size, 8 * decisions.shape[1]
+    index_bytes, value_bytes, decision_bytes = indices.tobytes(), values.tobytes(), decisions.tobytes()
+    width = 8 * decisions.shape[1]
+    least = DECISION.size - HEAD.size + width
     parts: list[bytes] = []
     for t, (start, stop) in enumerate(itertools.pairwise(indptr.tolist())):
         parts += (
-            head_bytes[head * t : head * (t + 1)],
+            DECISION.pack(DECIDED, least + 12 * (stop - start), time, graph, 0, stop - start),
             index_bytes[4 * start : 4 * stop],
             value_bytes[8 * start : 8 * stop],
-            decision_bytes[decision * t : decision * (t + 1)],
+            decision_bytes[width * t : width * (t + 1)],
         )
     return b"".join(parts)
 
@@ -210,26 +203,17 @@ def pack_feedback(round: int, time: float, label: int) -> bytes:
 
 
 def pack_feedbacks(rounds: list[int], time: float, labels: list[int]) -> bytes:
-    """Return the bytes of much feedback, for these rounds.
-
-    >>> pack_feedbacks([3, 5], 0.5, [1, -1]) == pack_feedback(3, 0.5, 1) + pack_feedback(5, 0.5, -1)
-    True
-    """
-    found = np.empty(len(rounds), FEEDBACKS)
-    found["kind"], found["length"], found["time"] = FED, FEEDBACK.size - HEAD.size, time
-    found["round"], found["label"] = rounds, labels
-    return found.tobytes()
+    """Return the bytes of much feedback, for these rounds."""
+    return b"".join(pack_feedback(round, time, label) for round, label in zip(rounds, labels, strict=True))
 
 
 def drop_features(group: bytes) -> bytes:
     """Return the same events with a hash in place of the features of each row."""
-    parts = []
-    for event in unpack_events(group):
-        if isinstance(event, Decided | Taught) and not event.features.digest:
-            parts.append(pack_event(event._replace(features=event.features.hashed())))
-        else:
-            parts.append(pack_event(event))
-    return b"".join(parts)
+    return b"".join(pack_event(_hash_row(event)) for event in unpack_events(group))
+
+
+def _hash_row(event: Event) -> Event:
+    return event._replace(features=event.features.hashed()) if isinstance(event, Decided | Taught) else event
 
 
 # -------------------------------------------------------------------------------------------------------------- reading

@@ -8,6 +8,7 @@ never acknowledged, and is cut off when the folder is opened. Damage anywhere el
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import errno
 import itertools
@@ -18,7 +19,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from numpy.typing import NDArray
 
@@ -35,19 +36,16 @@ COMPACTED = b"gappletron log 1c"
 """How a segment begins whose rows were replaced by hashes."""
 REPAIRED = b"gappletron log 1r"
 """How a segment begins before which events are missing since a repair."""
-MOST_TRIES = 64
-"""How many places behind a torn frame are looked at."""
+MOST_TRIES = 1024
+"""How many marks behind a torn frame are looked at."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-FRAME = struct.Struct("<4sIIQI")
+FRAME = struct.Struct("<4sQIQI")
 MARK = b"\xf4gap"
 SEGMENT_BYTES = 2**26
 LOCK, SETTINGS = "lock", "journal.json"
 SEGMENT, SNAPSHOT = re.compile(r"log-(\d{20})\.gap"), re.compile(r"state-(\d{20})\.npz")
-FORMAT = 3
+FORMAT = 4
 BINARY = getattr(os, "O_BINARY", 0)  # Windows
-
-PIECE = 2**20
-"""Bytes that are written again at a time."""
 
 
 def _synchronised(descriptor: int) -> None:
@@ -77,10 +75,8 @@ class FolderLog(Log):
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder).absolute()  # the process may go to another folder meanwhile
         self.name = str(Path(folder))
-        try:
+        with _explaining(self.folder):
             self._settings = _read_settings(self.folder) if self.folder.is_dir() else None
-        except OSError as error:
-            raise _unusable(self.folder, error) from None
         if self._settings is None:
             raise UserError(
                 f"there is no journal in {self.name!r}: name a folder that Online.open or gappletron serve made"
@@ -100,7 +96,11 @@ class FolderLog(Log):
 
     @property
     def nbytes(self) -> int:
-        return _size(self.folder)
+        total = 0
+        for path in (*_numbered(self.folder, SEGMENT).values(), *_numbered(self.folder, SNAPSHOT).values()):
+            with contextlib.suppress(FileNotFoundError):  # an old snapshot is removed when a new one is there
+                total += path.stat().st_size
+        return total
 
 
 class FolderStore(FolderLog, Store):
@@ -117,8 +117,6 @@ class FolderStore(FolderLog, Store):
     [b'event']
     """
 
-    group_limit = 2**32 - 1  # a frame has 32 bits for the length
-
     def __init__(self, folder: str | os.PathLike[str], *, segment_bytes: int = SEGMENT_BYTES) -> None:
         # Not the path as it was given: after os.chdir the next segment would be written to another folder.
         self.folder, self.segment_bytes = Path(folder).absolute(), segment_bytes
@@ -127,16 +125,13 @@ class FolderStore(FolderLog, Store):
         self._problem: str | None = None
         self._is_dirty = self._is_closed = False
         try:
-            for path in self.folder.glob(".*.part"):
-                path.unlink()  # of a process that was killed: nobody else writes here
-            self._settings = _read_settings(self.folder)
-            if self._settings is None:
-                _refuse_others(self.folder)
-                _remove_beginning(self.folder)
-            self._tail = self._find_tail()
-        except OSError as error:
-            self._unlock()
-            raise _unusable(self.folder, error) from None
+            with _explaining(self.folder):
+                for path in self.folder.glob(".*.part"):
+                    path.unlink()  # of a process that was killed: nobody else writes here
+                self._settings = _read_settings(self.folder)
+                if self._settings is None:
+                    _clear_beginning(self.folder)
+                self._tail = self._find_tail()
         except BaseException:
             self._unlock()
             raise
@@ -149,10 +144,6 @@ class FolderStore(FolderLog, Store):
 
     def append(self, group: Group, *, durable: bool) -> None:
         self._check_open()
-        if group.first != self.count:
-            raise UserError(f"the next event has the number {self.count}, not {group.first}: write them in order")
-        if len(group.events) > self.group_limit:
-            raise self.too_large()
         frame = framed(group)
         try:
             if self._is_dirty:  # an earlier write has failed, or a signal handler has raised in the middle of it
@@ -202,25 +193,20 @@ class FolderStore(FolderLog, Store):
         >>> store.close()
         """
         try:
-            place = self.folder if self._settings is None else self.folder / SETTINGS
-            if self._has_name() and place.exists():
-                return None
+            is_there = (self.folder if self._settings is None else self.folder / SETTINGS).exists()
         except OSError as error:  # the disk is gone, or may not be looked at
             return (
                 f"the journal in {self.name!r} cannot be looked at ({error.strerror or error}), so nothing more is "
                 "stored: look after its disk"
             )
+        with contextlib.suppress(OSError):  # closed: by close(), or another thread has begun the next segment just now
+            is_there = is_there and os.fstat(self._tail.descriptor).st_nlink > 0
+        if is_there:
+            return None
         return (
             f"the journal in {self.name!r} was removed or moved while it was open, so nothing more can be stored: "
             "bring it back, or restore it from a copy and open it again"
         )
-
-    def _has_name(self) -> bool:
-        """Whether the segment that is written to is still in a folder."""
-        try:
-            return os.fstat(self._tail.descriptor).st_nlink > 0
-        except OSError:  # closed: by close(), or another thread has begun the next segment just now
-            return True
 
     def _check_open(self) -> None:
         if self._problem is not None:
@@ -241,31 +227,17 @@ class FolderStore(FolderLog, Store):
                 f"the log in {self.name!r} has lost its beginning, or all of it: restore the folder from a copy, or go "
                 f"on from the newest snapshot with: gappletron journal {self.name} --repair"
             )
-        first, path = max(segments.items())
-        last = _Segment(path, first)
-        with path.open("rb") as file:
-            for group in last.groups(file):
-                first = group.first + group.size
-            if last.follows_something(file, first):
-                raise _damaged(path, last.end)
-        if first < max(_numbered(self.folder, SNAPSHOT), default=0):
+        last = _Segment.read(*max(segments.items()))
+        if last.is_damaged():
+            raise last.damage()
+        if last.stop < max(_numbered(self.folder, SNAPSHOT), default=0):
             raise UserError(
                 f"the log in {self.name!r} ends before its newest snapshot, so events are missing: restore the folder "
                 f"from a copy, or go on from that snapshot with: gappletron journal {self.name} --repair"
             )
-        descriptor = os.open(path, os.O_RDWR | BINARY)
-        try:
-            if last.end == 0:  # not even the beginning was written
-                _write_all(descriptor, MAGIC, 0)
-                last.end = len(MAGIC)
-            if os.fstat(descriptor).st_size > last.end:
-                os.ftruncate(descriptor, last.end)
-            _write_again(descriptor, last.end)
-            self._reach_disk(_synchronised, descriptor)  # what is read from now on counts as acknowledged
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return Tail(descriptor, last.end, first)
+        # A process before this one may have closed itself after a failed synchronisation. Then the system may show
+        # bytes that are not on the disk, and take them for written. Written again, they are part of the next one.
+        return self._write_segment(last.path, last.data[: last.end] or MAGIC, last.stop)
 
     def _begin_segment(self) -> None:
         before = self._tail.descriptor
@@ -274,16 +246,20 @@ class FolderStore(FolderLog, Store):
         os.close(before)
 
     def _new_segment(self, first: int) -> Tail:
-        path = self.folder / f"log-{first:020d}.gap"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | BINARY, 0o666)
+        return self._write_segment(self.folder / f"log-{first:020d}.gap", MAGIC, first)
+
+    def _write_segment(self, path: Path, data: bytes, events: int) -> Tail:
+        """Open a segment that holds this, and nothing else, on the disk too."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | BINARY, 0o666)
         try:
-            _write_all(descriptor, MAGIC, 0)
+            os.ftruncate(descriptor, len(data))
+            _write_all(descriptor, data, 0)
             self._reach_disk(_synchronised, descriptor)
             self._reach_disk(files.synchronise_folder, self.folder)
         except BaseException:
             os.close(descriptor)
             raise
-        return Tail(descriptor, len(MAGIC), first)
+        return Tail(descriptor, len(data), events)
 
     # -------------------------------------------------------------------------------------------------------- snapshots
 
@@ -301,13 +277,13 @@ class FolderStore(FolderLog, Store):
                 return
             if _beginning(path) != MAGIC:  # compacted already, or the first after a repair
                 continue
-            segment = _Segment(path, first)
-            with path.open("rb") as file, files.replacing(path) as new:
+            segment = _Segment(first, path)
+            with files.replacing(path) as new:
                 new.write(COMPACTED)
-                for group in segment.groups(file):
+                for group in segment.groups():
                     new.write(framed(group._replace(events=rewritten(group.events))))
-                if segment.end != path.stat().st_size:
-                    raise _damaged(path, segment.end)
+                if segment.end != len(segment.data):
+                    raise segment.damage()
 
     # --------------------------------------------------------------------------------------------------------- the rest
 
@@ -338,90 +314,79 @@ def read_groups(folder: str | os.PathLike[str], start: int = 0, stop: int | None
     It needs no lock: another process may be writing to the journal.
     """
     segments = sorted(_numbered(Path(folder), SEGMENT).items())
-    later = [first for first, _ in segments[1:]]
     for place, (first, path) in enumerate(segments):
-        is_last = place == len(later)
-        if not is_last and later[place] <= start:
+        after, following = segments[place + 1] if path != segments[-1][1] else (None, None)
+        if after is not None and after <= start:
             continue
-        segment = _Segment(path, first)
-        expected = first
-        with path.open("rb") as file:
-            for group in segment.groups(file):
-                expected = group.first + group.size
-                if stop is not None and group.first >= stop:
-                    return
-                if expected > start:
-                    yield group
-            if is_last and stop is None and segment.is_damaged(file, expected):
-                raise _damaged(path, segment.end)
-        if not is_last and expected != later[place] and _beginning(segments[place + 1][1]) != REPAIRED:
-            raise _damaged(path, segment.end)
-    if stop is not None and segments and expected < stop:
-        raise _damaged(path, segment.end)
+        segment = _Segment(first, path)
+        for group in segment.groups():
+            if stop is not None and group.first >= stop:
+                return
+            if group.first + group.size > start:
+                yield group
+        if following is not None:
+            is_whole = segment.stop == after or _beginning(following) == REPAIRED
+        else:
+            is_whole = not segment.is_damaged() if stop is None else segment.stop >= stop
+        if not is_whole:
+            raise segment.damage()
 
 
 class _Segment:
-    """One file of the log, read from its beginning; `end` is where its last whole frame ends."""
+    """One file of the log; what :meth:`groups` has read reaches up to the byte `end` and the event number `stop`."""
 
-    def __init__(self, path: Path, first: int) -> None:
-        self.path, self.first, self.end = path, first, 0
+    def __init__(self, first: int, path: Path) -> None:
+        self.first, self.path, self.data = first, path, path.read_bytes()
+        self.end, self.stop = 0, first
 
-    def groups(self, file: IO[bytes]) -> Iterator[Group]:
-        """The groups up to the end, or to the first frame that is not whole."""
-        size = os.fstat(file.fileno()).st_size
-        file.seek(0)
-        if file.read(len(MAGIC)) not in (MAGIC, COMPACTED, REPAIRED):
+    @classmethod
+    def read(cls, first: int, path: Path) -> _Segment:
+        """Return a segment of which everything is read."""
+        segment = cls(first, path)
+        collections.deque(segment.groups(), maxlen=0)
+        return segment
+
+    def groups(self) -> Iterator[Group]:
+        """Return the groups up to the end, or to the first frame that is not whole."""
+        if not self.data.startswith((MAGIC, COMPACTED, REPAIRED)):
             return
-        self.end = len(MAGIC)
-        number = self.first
-        while True:
-            group = _next_group(file, size)
-            if group is None or group.first != number:
-                return
-            number += group.size
-            self.end = file.tell()
+        self.end, self.stop = len(MAGIC), self.first
+        while (group := _unframed(self.data, self.end, self.stop)) is not None:
+            self.end += FRAME.size + len(group.events)
+            self.stop += group.size
             yield group
 
-    def is_damaged(self, file: IO[bytes], number: int) -> bool:
-        """The same while another process may be writing: what was torn a moment ago may be whole by now."""
-        if not self.follows_something(file, number):
-            return False
-        file.seek(self.end)
-        return self.end == 0 or _next_group(file, os.fstat(file.fileno()).st_size) is None
-
-    def follows_something(self, file: IO[bytes], number: int) -> bool:
+    def is_damaged(self) -> bool:
         """Whether a whole frame stands behind the end: then something in between is damaged, not torn. So is a file
         that does not begin as a segment does, unless hardly anything of it was written.
         """
-        size = os.fstat(file.fileno()).st_size
-        file.seek(self.end)
-        rest = file.read(size - self.end)
+        rest = self.data[self.end :]
         if self.end == 0 and (len(rest) > len(MAGIC) or rest.strip(b"\0")) and not MAGIC.startswith(rest):
             return True
-        at, tries = rest.find(MARK, 1), 0
-        while at >= 0 and tries < MOST_TRIES:
-            head = rest[at : at + FRAME.size]
-            if len(head) == FRAME.size and FRAME.unpack(head)[3] > number:
-                tries += 1
-                file.seek(self.end + at)
-                if _next_group(file, size) is not None:
-                    return True
-            at = rest.find(MARK, at + 1)
-        return False
+        marks = itertools.islice(re.finditer(re.escape(MARK), rest), MOST_TRIES)
+        if all(_unframed(rest, mark.start()) is None for mark in marks):
+            return False
+        # Another process may be writing: what was torn a moment ago may be whole by now.
+        return _unframed(self.path.read_bytes(), self.end, self.stop) is None
+
+    def damage(self) -> UserError:
+        """Return the error for what is not whole."""
+        return UserError(
+            f"the journal's file {str(self.path)!r} is damaged at byte {self.end:,}: restore the folder from a copy, "
+            f"or cut the log off there with: gappletron journal {self.path.parent!s} --repair"
+        )
 
 
-def _next_group(file: IO[bytes], size: int) -> Group | None:
-    """The group of the frame that begins here; None where none does."""
-    head = file.read(FRAME.size)
-    if len(head) < FRAME.size:
+def _unframed(data: bytes, at: int, number: int | None = None) -> Group | None:
+    """Return the group of the frame that begins here; None where no whole one does, or one with another number."""
+    if len(data) < at + FRAME.size:
         return None
-    mark, length, checksum, first, count = FRAME.unpack(head)
-    if mark != MARK or length > size - file.tell():
+    mark, length, checksum, first, count = FRAME.unpack_from(data, at)
+    start = at + FRAME.size
+    if mark != MARK or length > len(data) - start or number not in (None, first):
         return None
-    events = file.read(length)
-    if len(events) < length or _checksum(first, count, events) != checksum:
-        return None
-    return Group(first, count, events)
+    events = data[start : start + length]
+    return Group(first, count, events) if _checksum(first, count, events) == checksum else None
 
 
 def framed(group: Group) -> bytes:
@@ -438,14 +403,6 @@ def _snapshot(folder: Path, at: int) -> Path:
     return folder / f"state-{at:020d}.npz"
 
 
-def _size(folder: Path) -> int:
-    total = 0
-    for path in (*_numbered(folder, SEGMENT).values(), *_numbered(folder, SNAPSHOT).values()):
-        with contextlib.suppress(FileNotFoundError):  # an old snapshot is removed when a new one is there
-            total += path.stat().st_size
-    return total
-
-
 def _beginning(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(len(MAGIC))
@@ -459,16 +416,6 @@ def _numbered(folder: Path, pattern: re.Pattern[str]) -> dict[int, Path]:
 # --------------------------------------------------------------------------------------------------------------- repair
 
 
-class _Part(NamedTuple):
-    """What is whole of a segment: from event number `first` to before `stop`, up to the byte `end` of `size`."""
-
-    path: Path
-    first: int
-    stop: int
-    end: int
-    size: int
-
-
 def repair(folder: str | os.PathLike[str]) -> int:
     """Set aside what is damaged in a log, so that it can be opened; the number of events that it then leads to.
 
@@ -479,9 +426,8 @@ def repair(folder: str | os.PathLike[str]) -> int:
     place = Path(folder)
     lock = _locked(place)
     try:
-        return _repaired(place)
-    except OSError as error:
-        raise _unusable(place, error) from None
+        with _explaining(place):
+            return _repaired(place)
     finally:
         files.synchronise_folder(place)
         if lock is not None:
@@ -489,63 +435,35 @@ def repair(folder: str | os.PathLike[str]) -> int:
 
 
 def _repaired(place: Path) -> int:
-    for at, path in _numbered(place, SNAPSHOT).items():
+    for path in _numbered(place, SNAPSHOT).values():
         if not saved.is_whole(path):
-            _set_aside(path, f"state-{at}")
+            path.rename(_free_name(path))
     newest = max(_numbered(place, SNAPSHOT), default=0)
-    parts = [_part(path, first) for first, path in sorted(_numbered(place, SEGMENT).items())]
-    tail = _whole_tail(parts)
-    keeps_tail = bool(tail) and tail[0].first <= newest <= tail[-1].stop
-    kept = tail if keeps_tail else []
-    expected = parts[0].first if parts else 0
-    for part in parts[: len(parts) - len(kept)]:
-        if part.first != expected or part.end == 0:
-            _set_aside(part.path, part.path.stem)
+    stop, is_empty = 0, True
+    for first, path in sorted(_numbered(place, SEGMENT).items()):
+        segment = _Segment.read(first, path)
+        # Events may be missing before the newest snapshot: these are for the table only.
+        if segment.end == 0 or (first != stop and not stop < first <= newest):
+            path.rename(_free_name(path))
             continue
-        _cut(part)
-        expected = part.stop
-        if part.end < part.size and not keeps_tail:
-            expected = -1  # nothing that follows fits
-    expected = max((part.stop for part in parts if part.path.exists() and part.end), default=0)
-    if kept:
-        _cut(kept[-1])
-        if kept[0] is not parts[0]:
-            _begin_again(kept[0].path)
-        return kept[-1].stop
-    if newest > expected or not parts:
+        _cut(segment)
+        if first != stop:
+            _begin_again(path)
+        stop, is_empty = segment.stop, False
+    if stop < newest or is_empty:
         path = place / f"log-{newest:020d}.gap"
-        path.write_bytes(REPAIRED)
+        path.touch()
         _begin_again(path)
-    return max(newest, expected)
+    return max(newest, stop)
 
 
-def _part(path: Path, first: int) -> _Part:
-    segment, stop = _Segment(path, first), first
-    with path.open("rb") as file:
-        for group in segment.groups(file):
-            stop = group.first + group.size
-    return _Part(path, first, stop, segment.end, path.stat().st_size)
-
-
-def _whole_tail(parts: list[_Part]) -> list[_Part]:
-    """The last segments that follow each other and are whole, but for the end of the last."""
-    tail: list[_Part] = []
-    for part in reversed(parts):
-        is_whole = part.end == part.size or not tail
-        if part.end == 0 or not is_whole or (tail and part.stop != tail[0].first):
-            break
-        tail.insert(0, part)
-    return tail
-
-
-def _cut(part: _Part) -> None:
+def _cut(segment: _Segment) -> None:
     """Remove what is not whole from the end of a segment, and keep it."""
-    if part.end < part.size:
-        with part.path.open("r+b") as file:
-            file.seek(part.end)
-            with files.replacing(_free_name(part.path.parent, part.path.stem)) as kept:
-                kept.write(file.read())
-            file.truncate(part.end)
+    if segment.end < len(segment.data):
+        with files.replacing(_free_name(segment.path)) as kept:
+            kept.write(segment.data[segment.end :])
+        with segment.path.open("r+b") as file:
+            file.truncate(segment.end)
             _synchronised(file.fileno())
 
 
@@ -557,16 +475,10 @@ def _begin_again(path: Path) -> None:
         _synchronised(file.fileno())
 
 
-def _set_aside(path: Path, stem: str) -> None:
-    path.rename(_free_name(path.parent, stem))
-
-
-def _free_name(folder: Path, stem: str) -> Path:
-    for number in itertools.count():
-        path = folder / f"{stem}{f'-{number}' if number else ''}.damaged"
-        if not path.exists():
-            return path
-    raise AssertionError("unreachable")
+def _free_name(path: Path) -> Path:
+    """Return the name under which a file, or a part of it, is set aside."""
+    names = (path.with_name(f"{path.stem}{ending}.damaged") for ending in ("", *(f"-{n}" for n in range(1, 10**6))))
+    return next(name for name in names if not name.exists())
 
 
 # -------------------------------------------------------------------------------------------------------------- helpers
@@ -575,15 +487,14 @@ def _free_name(folder: Path, stem: str) -> Path:
 def _locked(folder: Path) -> int | None:
     """A lock on the folder that ends with the process; None where the system has no such locks."""
     try:
-        files.make_folder(folder)
-        return files.lock_file(folder / LOCK)
+        with _explaining(folder):
+            files.make_folder(folder)
+            return files.lock_file(folder / LOCK)
     except BlockingIOError:
         raise UserError(
             f"the journal in {str(folder)!r} is open in another process (or twice in this one): close it there, or use "
             "another folder"
         ) from None
-    except OSError as error:
-        raise _unusable(folder, error) from None
 
 
 def _read_settings(folder: Path) -> dict[str, Any] | None:
@@ -592,11 +503,9 @@ def _read_settings(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(path.read_bytes())
-        if type(found["format"]) is not int:
-            raise TypeError
-    except (ValueError, KeyError, TypeError):
+        version = found.pop("format")
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{str(path)!r} is damaged: restore it from a copy of the folder") from None
-    version = found.pop("format")
     if version != FORMAT:
         raise UserError(
             f"the journal in {str(folder)!r} was written by another version of gappletron: open it with that version"
@@ -604,24 +513,20 @@ def _read_settings(folder: Path) -> dict[str, Any] | None:
     return dict(found)
 
 
-def _refuse_others(folder: Path) -> None:
-    """A folder without settings must be empty, but for what an interrupted start leaves behind."""
+def _clear_beginning(folder: Path) -> None:
+    """Remove what is left of a journal whose making was interrupted; refuse what is none, or has lost its settings."""
+    segments, snapshots = _numbered(folder, SEGMENT), _numbered(folder, SNAPSHOT)
+    begun = (*segments.values(), *snapshots.values())
     for path in folder.iterdir():
-        own = path.name in (LOCK, SETTINGS) or SEGMENT.fullmatch(path.name) or SNAPSHOT.fullmatch(path.name)
-        if not own and not path.name.endswith(".part"):
+        if path not in begun and path.name != LOCK:
             raise UserError(
                 f"the folder {str(folder)!r} holds {path.name!r} and no journal: name an empty folder, or a new one"
             )
-
-
-def _remove_beginning(folder: Path) -> None:
-    """Remove what is left of a journal whose making was interrupted; refuse one that has lost its settings."""
-    segments, snapshots = _numbered(folder, SEGMENT), _numbered(folder, SNAPSHOT)
     if any(segments) or any(snapshots) or any(path.stat().st_size > len(MAGIC) for path in segments.values()):
         raise UserError(
             f"the journal in {str(folder)!r} has lost its file {SETTINGS!r}: restore it from a copy of the folder"
         )
-    for path in (*segments.values(), *snapshots.values()):
+    for path in begun:
         path.unlink()
 
 
@@ -632,31 +537,15 @@ def _write_all(descriptor: int, data: bytes, offset: int) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _write_again(descriptor: int, end: int) -> None:
-    """Write the bytes up to `end` once more where they are.
-
-    A process before this one may have closed itself after a failed synchronisation. Then the system may show bytes that
-    are not on the disk, and take them for written. Written again, they are part of the next synchronisation.
-    """
-    at = 0
-    while at < end:
-        os.lseek(descriptor, at, os.SEEK_SET)
-        data = os.read(descriptor, min(PIECE, end - at))
-        if not data:
-            raise OSError(errno.EIO, "the file became shorter while it was read")
-        _write_all(descriptor, data, at)
-        at += len(data)
-
-
-def _unusable(folder: Path, error: OSError) -> UserError:
-    return UserError(
-        f"cannot use the folder {str(folder)!r} for a journal ({error.strerror or error}): name one that you can write "
-        "to"
-    )
-
-
-def _damaged(path: Path, at: int) -> UserError:
-    return UserError(
-        f"the journal's file {str(path)!r} is damaged at byte {at:,}: restore the folder from a copy, or cut the log "
-        f"off there with: gappletron journal {path.parent!s} --repair"
-    )
+@contextlib.contextmanager
+def _explaining(folder: Path) -> Iterator[None]:
+    """Raise a UserError in place of an error of the system, but for a lock that another process has."""
+    try:
+        yield
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        raise UserError(
+            f"cannot use the folder {str(folder)!r} for a journal ({error.strerror or error}): name one that you can "
+            "write to"
+        ) from None

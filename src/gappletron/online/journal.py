@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import hashlib
+import itertools
 import json
 import threading
 import time
@@ -25,16 +26,8 @@ from gappletron.base.errors import Unavailable, UserError
 from gappletron.base.signals import held_back
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.types import Vector
-from gappletron.online.events import (
-    FOLLOWED,
-    Event,
-    Expired,
-    Fed,
-    GraphMade,
-    drop_features,
-    pack_decision,
-    pack_event,
-)
+from gappletron.online import events
+from gappletron.online.events import Event
 from gappletron.online.receipts import Receipt
 from gappletron.online.store import Group, Store, Trouble
 from gappletron.play.saved import graph_document
@@ -118,8 +111,8 @@ class DecisionEntry(NamedTuple):
         """Return the bytes of the event."""
         indices, values, _ = self.vector
         row, decision = indices.tobytes() + values.tobytes(), self.receipt.turn.decision.tobytes()
-        flags = FOLLOWED * self.followed
-        return pack_decision(self.receipt.time, self.version, flags, indices.size, row, decision)
+        flags = events.FOLLOWED * self.followed
+        return events.pack_decision(self.receipt.time, self.version, flags, indices.size, row, decision)
 
 
 class FeedbackEntry(NamedTuple):
@@ -127,7 +120,7 @@ class FeedbackEntry(NamedTuple):
 
     receipt: Receipt
     status: int
-    event: Fed | Expired
+    event: events.Fed | events.Expired
     number: int = 1
 
     @property
@@ -137,7 +130,7 @@ class FeedbackEntry(NamedTuple):
 
     def pack(self) -> bytes:
         """Return the bytes of the event."""
-        return pack_event(self.event)
+        return events.pack_event(self.event)
 
 
 AnyEntry: TypeAlias = Entry | DecisionEntry | FeedbackEntry
@@ -150,20 +143,17 @@ class InFlight(NamedTuple):
     groups: list[list[AnyEntry]]
 
 
-def version_of(document: dict[str, Any]) -> int:
-    """The version of a graph: the first 63 bits of a hash of its document."""
-    text = json.dumps(document, sort_keys=True).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1
-
-
 class Journal:
     """What a model writes to a store.
 
-    >>> from gappletron.online.store import MemoryStore
-    >>> journal = Journal(MemoryStore(), Policy())
-    >>> journal.add(Entry(b"..."))
-    >>> journal.publish()
-    >>> journal.commit()
+    >>> import tempfile
+    >>> from gappletron.online.store import open_store
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     journal = Journal(open_store(folder), Policy())
+    ...     journal.add(Entry(b"..."))
+    ...     journal.publish()
+    ...     journal.commit()
+    ...     journal.close()
     >>> journal.store.count
     1
     """
@@ -178,7 +168,7 @@ class Journal:
         self._settled = 0
         self._published: collections.deque[list[AnyEntry]] = collections.deque()
         self._in_flight: InFlight | None = None
-        self._writing = threading.Lock()
+        self._writing = threading.RLock()  # reentrant, so that it tells who has it
         self._is_stuck = False
         self.is_closed = False
         self.has_gap = False
@@ -186,35 +176,25 @@ class Journal:
         self._snapshot_at = max(store.snapshots(), default=0)
         self._snapshot_bytes = self._bytes_since = 0
         self._snapshotting = threading.Lock()
-        self._writer: int | None = None
-        self._snapshotter: int | None = None
         self.background_error: str | None = None
         """Why the last snapshot in the background failed; None where it did not."""
         self._looked = time.monotonic()
 
     @property
     def trouble(self) -> Trouble | None:
-        """What is wrong with the journal, also where no call has failed yet; None where all is well.
-
-        >>> from gappletron.online.store import MemoryStore
-        >>> journal = Journal(MemoryStore(), Policy())
-        >>> journal.background_error = "the disk is full"
-        >>> journal.trouble.sentence.partition(": ")[0]
-        "the last snapshot of the journal in 'memory' could not be stored (the disk is full)"
-        """
+        """What is wrong with the journal, also where no call has failed yet; None where all is well."""
         if self.is_closed:
             return None
         gone = self.store.find_loss()
         if gone is not None:
             return Trouble(gone, stops_writes=True)
-        if self.background_error is not None:
-            sentence = (
-                f"the last snapshot of the journal in {self.store.name!r} could not be stored "
-                f"({self.background_error}): nothing is lost, but opening it takes longer; remove the cause, and it "
-                "is tried again by itself"
-            )
-            return Trouble(sentence, stops_writes=False)
-        return None
+        if self.background_error is None:
+            return None
+        sentence = (
+            f"the last snapshot of the journal in {self.store.name!r} could not be stored ({self.background_error}): "
+            "nothing is lost, but opening it takes longer; remove the cause, and it is tried again by itself"
+        )
+        return Trouble(sentence, stops_writes=False)
 
     # ----------------------------------------------------------------------------------------------------------- events
 
@@ -224,7 +204,7 @@ class Journal:
 
     def add_event(self, event: Event) -> None:
         """Add an event that has happened."""
-        self._open.append(Entry(pack_event(event)))
+        self._open.append(Entry(events.pack_event(event)))
 
     def settle(self) -> None:
         """Drop what an interrupted call has added and not done; at the beginning and at the end of every call."""
@@ -249,8 +229,9 @@ class Journal:
         version = self._versions.get(graph)
         if version is None:
             document = graph_document(graph)
-            version = version_of(document)
-            self.add_event(GraphMade(version, document))
+            text = json.dumps(document, sort_keys=True).encode()
+            version = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1  # 63 bits
+            self.add_event(events.GraphMade(version, document))
             self._versions[graph] = version
             if len(self._versions) > MOST_GRAPHS:
                 self._versions.clear()
@@ -294,46 +275,27 @@ class Journal:
         """Return when everything published so far is stored; a UserError where it cannot be."""
         if not self._published:  # what another thread is writing is removed when it is stored
             return
-        self._refuse_nesting(self._writer)
+        self._refuse_nesting()
         with self._writing:
-            self._writer = threading.get_ident()
-            try:
-                self._forget_stored()
-                while self._published:
-                    self._write()
-            finally:
-                self._writer = None
+            self._forget_stored()
+            while self._published:
+                self._write()
 
-    def _refuse_nesting(self, *busy: int | None) -> None:
+    def _refuse_nesting(self) -> None:
         """A signal handler that waits for what it has interrupted would wait for ever."""
-        if threading.get_ident() in busy:
+        if self._writing._is_owned():  # type: ignore[attr-defined]
             raise UserError(
                 "the journal is in the middle of a write, which a signal handler has interrupted: let the handler set "
                 "a flag or raise, and call commit() or close() afterwards"
             )
 
     def _write(self) -> None:
-        """Store what is published as one group, or as much of it as fits into one."""
-        parts: list[bytes] = []
-        groups: list[list[AnyEntry]] = []
-        size = count = 0
-        for entries in list(self._published):
-            packed = [entry.pack() for entry in entries]
-            size += sum(map(len, packed))
-            if size > self.store.group_limit:  # what was published together stays together
-                break
-            parts += packed
-            count += sum(entry.number for entry in entries)
-            groups.append(entries)
-        if not groups:
-            self._is_stuck = True
-            raise self.store.too_large()
-        self._in_flight = InFlight(self.store.count + count, groups)
-        self._store(Group(self.store.count, count, b"".join(parts)))
-        self._forget_stored()
-        self._is_stuck = False
-
-    def _store(self, group: Group) -> None:
+        """Store what is published as one group."""
+        groups = list(self._published)
+        entries = list(itertools.chain(*groups))
+        count = sum(entry.number for entry in entries)
+        group = Group(self.store.count, count, b"".join(entry.pack() for entry in entries))
+        self._in_flight = InFlight(group.first + count, groups)
         self._bytes_since += len(group.events)
         try:
             if time.monotonic() - self._looked > LOOK_EVERY:
@@ -343,6 +305,8 @@ class Journal:
         except BaseException:
             self._is_stuck = True
             raise
+        self._forget_stored()
+        self._is_stuck = False
 
     def _refuse_lost(self) -> None:
         gone = self.store.find_loss()
@@ -369,13 +333,9 @@ class Journal:
 
     def put_snapshot(self, made: Callable[[], Snapshot]) -> None:
         """Store the snapshot that `made` makes, after the one that is being stored."""
-        self._refuse_nesting(self._writer, self._snapshotter)
-        with self._snapshotting:
-            self._snapshotter = threading.get_ident()
-            try:
-                self._put(made())
-            finally:
-                self._snapshotter = None
+        self._refuse_nesting()
+        with held_back(), self._snapshotting:  # a signal handler that stores one too would wait for ever
+            self._put(made())
 
     def put_snapshot_in_background(self, made: Callable[[], Snapshot]) -> None:
         """The same in a thread, but `made` is called now; nothing happens where another is being stored.
@@ -404,11 +364,7 @@ class Journal:
     def _note(self, error: Exception) -> None:
         """A snapshot has failed; it is tried again after as many events as between two of them."""
         self.background_error = str(error) or type(error).__name__
-        self._begin_count(self.store.count)
-
-    def _begin_count(self, at: int) -> None:
-        """Count from here to the next snapshot."""
-        self._snapshot_at, self._bytes_since = at, 0
+        self._snapshot_at, self._bytes_since = self.store.count, 0
 
     def _put(self, snapshot: Snapshot) -> None:
         """Store a snapshot, remove those that are not needed any more, and compact the log."""
@@ -420,12 +376,12 @@ class Journal:
         self.store.put_snapshot(at, kind, header, arrays)
         self.store.read_snapshot(at, kind, lambda *_: None)  # whole, before anything older is given up
         self._snapshot_bytes = sum(array.nbytes for array in arrays.values())
-        self._begin_count(at)
+        self._snapshot_at, self._bytes_since = at, 0
         others = self.store.snapshots()[1:]  # the first leads, with the whole log, to every state
         for old in others[:-KEPT_SNAPSHOTS]:
             self.store.drop_snapshot(old)
         if stop is not None and len(others) >= KEPT_SNAPSHOTS:
-            self.store.compact(min(stop, others[-KEPT_SNAPSHOTS]), drop_features)
+            self.store.compact(min(stop, others[-KEPT_SNAPSHOTS]), events.drop_features)
 
     def wait(self) -> None:
         """Return when no snapshot is being stored."""
@@ -434,7 +390,7 @@ class Journal:
 
     def close(self) -> None:
         """Write what is published, and let another process open the store."""
-        self._refuse_nesting(self._writer, self._snapshotter)
+        self._refuse_nesting()
         self.is_closed = True
         try:
             self.commit()

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any
@@ -28,13 +28,13 @@ from gappletron.base.checks import number, whole
 from gappletron.base.errors import Damaged, UserError
 from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.types import Floats, Vector
+from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
 from gappletron.online import events
-from gappletron.online.opening import read_model
+from gappletron.online.opening import check_row, read_model
 from gappletron.online.store import read_store
 from gappletron.play.history import aligned
-from gappletron.play.monitor import Monitor, Rates
+from gappletron.play.monitor import Estimate, Monitor
 from gappletron.play.player import Player
 from gappletron.play.saved import graph_from
 from gappletron.play.turns import Turn
@@ -157,10 +157,11 @@ class _Follower:
         self.player = Player(learner, like.graph, like.features, rows=rows, seed=seed, monitor=True)
         self.player.feature_limit = like.feature_limit
         self.name, self.first = learner if isinstance(learner, str) else self.player.learner.name, first
+        self.has_begun = first == 0  # the features of what stands before the first round may be gone
         self.graphs: dict[int, FeedbackGraph] = {}
         self.waiting: dict[int, tuple[Turn, Floats]] = {}
         self.rounds = self.judged = self.unsupported = self.missing = 0
-        self.sums = {target: _Sums() for target in TARGETS}
+        self.sums = {target: np.zeros(8) for target in TARGETS}
 
     def follow(self, event: events.Event) -> None:
         """Go on by one event of the log."""
@@ -179,35 +180,23 @@ class _Follower:
                         self._judge(turn, expected, label)
             case events.Expired(serial, _) if serial in self.waiting:
                 self.missing += _shows(self.waiting.pop(serial)[0])
-            case events.Taught(_, label, propensity, features) if self.player.learner.teachable and self._has_begun:
-                vector = self._check(features, "a row that was taught were")
+            case events.Taught(_, label, propensity, features) if self.player.learner.teachable and self.has_begun:
+                vector = check_row(self.player, features, "a row that was taught")
                 self.player.teach_vector(vector, label, None if math.isnan(propensity) else propensity)
             case events.Added(version, _):
                 self.player.extend(self.graphs[version])
             case events.Grown(features):
                 self.player.grow(max(features, self.player.features))
 
-    @property
-    def _has_begun(self) -> bool:
-        """Whether the first round is reached: the features of what stands before it may be gone."""
-        return self.first == 0 or self.rounds > 0
-
-    def _check(self, features: events.Features, which: str) -> Vector:
-        """A logged row, unless a hash stands for it."""
-        if features.digest:
-            raise UserError(
-                f"the features of {which} compacted, so it cannot be replayed: begin with a later round (--first)"
-            )
-        return self.player.check((features.indices, features.values))
-
     def _decide(self, event: events.Decided) -> None:
         """Let the learner say what it would do, and follow what was done."""
         graph, player = self.graphs[event.graph], self.player
-        vector = self._check(event.features, f"round {event.round:,} were")
+        vector = check_row(player, event.features, f"round {event.round:,}")
         expected = player.predict_proba(Vectors.join([vector]))[0]
         player.now = event.time
         turn = player.follow((vector.indices, vector.values), event.action, event.probabilities, graph)
         self.rounds += 1
+        self.has_begun = True
         self.waiting[event.round] = turn, expected
         if not _shows(turn):
             self._judge(turn, expected, -1)
@@ -224,7 +213,7 @@ class _Follower:
             values = {"policy": turn.own_probabilities @ costs, "greedy": costs[turn.greedy]}
             for who, u in values.items():
                 m = float(expected[: graph.n_classes] @ u)
-                self.sums[f"{who} {target}"].add(weight, float(u[label]) if label >= 0 else 0.0, m)
+                self.sums[f"{who} {target}"] += _summands(weight, float(u[label]) if label >= 0 else 0.0, m)
 
     def evaluation(self, alpha: float) -> Evaluation:
         """What was found."""
@@ -234,11 +223,10 @@ class _Follower:
         estimates: list[OffPolicyEstimate] = []
         for target in TARGETS:
             who, what = target.split()
-            rates: Rates = getattr(report, who)
-            bound = rates.error if what == "error" else rates.cost
+            bound: Estimate | None = getattr(getattr(report, who), what)
             if bound is not None:
                 estimates.append(OffPolicyEstimate(target, "betting", bound.value, bound.low, bound.high))
-                estimates += self.sums[target].estimates(target, alpha)
+                estimates += _estimates(self.sums[target], target, alpha)
         missing = self.missing + sum(_shows(turn) for turn, _ in self.waiting.values())
         counts = (self.rounds, self.judged, report.labels_seen, self.unsupported, missing)
         return Evaluation(self.name, *counts, alpha, tuple(estimates))
@@ -249,55 +237,32 @@ def _shows(turn: Turn) -> bool:
     return bool(turn.graph.visible[turn.action].any())
 
 
-class _Sums:
-    """The sums that the three estimates of one value, and their variances, are made of."""
+def _summands(weight: float, u: float, m: float) -> Floats:
+    """Return what a round adds to the sums that the estimates of one value, and their variances, are made of."""
+    weighted, robust = weight * u, m + weight * (u - m)
+    return np.array(
+        [1.0, weight, weight * weight, weighted, weighted * weighted, weight * weight * u, robust, robust * robust]
+    )
 
-    def __init__(self) -> None:
-        self.n = 0
-        self.weights = _Pair()
-        self.weighted = _Pair()
-        self.robust = _Pair()
-        self.cross = 0.0
 
-    def add(self, weight: float, u: float, m: float) -> None:
-        self.n += 1
-        self.weights.add(weight)
-        self.weighted.add(weight * u)
-        self.cross += weight * weight * u
-        self.robust.add(m + weight * (u - m))
+def _estimates(sums: Floats, target: str, alpha: float) -> Iterator[OffPolicyEstimate]:
+    """Return the three estimates with the intervals of the normal approximation."""
+    z = NormalDist().inv_cdf(1.0 - alpha / 2.0)
+    n, weights, weight_squares, weighted, weighted_squares, cross, robust, robust_squares = sums.tolist()
 
-    def estimates(self, target: str, alpha: float) -> list[OffPolicyEstimate]:
-        """The estimates with the intervals of the normal approximation."""
-        z, n = NormalDist().inv_cdf(1.0 - alpha / 2.0), self.n
-        found = [
-            self._made(target, name, pair.total / n, z * math.sqrt(pair.variance(n) / n))
-            for name, pair in (("ips", self.weighted), ("doubly robust", self.robust))
-        ]
-        found.insert(1, self._normalised(target, z))
-        return found
-
-    def _normalised(self, target: str, z: float) -> OffPolicyEstimate:
-        """sum w u / sum w; its variance by the delta method is that of w (u - r), over the squared mean of w."""
-        if self.weights.total == 0.0:
-            return OffPolicyEstimate(target, "self-normalised", None, 0.0, math.inf)
-        ratio = self.weighted.total / self.weights.total
-        squares = self.weighted.squares - 2.0 * ratio * self.cross + ratio * ratio * self.weights.squares
-        return self._made(target, "self-normalised", ratio, z * math.sqrt(max(0.0, squares)) / self.weights.total)
-
-    @staticmethod
-    def _made(target: str, method: str, value: float, half: float) -> OffPolicyEstimate:
+    def about(method: str, value: float, half: float) -> OffPolicyEstimate:
         return OffPolicyEstimate(target, method, value, value - half, value + half)
 
+    def mean(method: str, total: float, squares: float) -> OffPolicyEstimate:
+        variance = max(0.0, squares / n - (total / n) ** 2)
+        return about(method, total / n, z * math.sqrt(variance / n))
 
-class _Pair:
-    """A sum and the sum of squares."""
-
-    def __init__(self) -> None:
-        self.total = self.squares = 0.0
-
-    def add(self, x: float) -> None:
-        self.total += x
-        self.squares += x * x
-
-    def variance(self, n: int) -> float:
-        return max(0.0, self.squares / n - (self.total / n) ** 2)
+    yield mean("ips", weighted, weighted_squares)
+    if weights == 0.0:
+        yield OffPolicyEstimate(target, "self-normalised", None, 0.0, math.inf)
+    else:
+        # sum w u / sum w; its variance by the delta method is that of w (u - r), over the squared mean of w.
+        ratio = weighted / weights
+        squares = weighted_squares - 2.0 * ratio * cross + ratio * ratio * weight_squares
+        yield about("self-normalised", ratio, z * math.sqrt(max(0.0, squares)) / weights)
+    yield mean("doubly robust", robust, robust_squares)

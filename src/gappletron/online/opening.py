@@ -100,7 +100,7 @@ def recover(log: Log, pieces: tuple[type[Piece], ...], snapshots: list[int], sto
         try:
             model = log.read_snapshot(at, FORMAT, functools.partial(Contents.build, pieces))
             model.receipts.resume_session()
-            _warn_of_changes(log, replay(model, log.events(at), stop))
+            changed = replay(model, log.events(at), stop)
         except UserError as error:  # then the one before it, and more of the log, lead to the same state
             problem = error
         except Damaged:
@@ -108,18 +108,15 @@ def recover(log: Log, pieces: tuple[type[Piece], ...], snapshots: list[int], sto
                 f"an event in the journal in {log.name!r} does not fit those before it: restore the folder from a copy"
             )
         else:
+            if changed:
+                warnings.warn(
+                    f"{changed:,} decisions of the journal in {log.name!r} have other probabilities when they are "
+                    "computed again, as after a change of versions or of the machine: those of the log were kept",
+                    stacklevel=4,
+                )
             model.receipts.start_session(model.player.rounds)
             return model
     raise problem
-
-
-def _warn_of_changes(log: Log, changed: int) -> None:
-    if changed:
-        warnings.warn(
-            f"{changed:,} decisions of the journal in {log.name!r} have other probabilities when they are computed "
-            "again, as after a change of versions or of the machine: those of the log were kept",
-            stacklevel=5,
-        )
 
 
 def replay(model: Contents, log: Iterable[tuple[int, events.Event]], stop: int | None = None) -> int:
@@ -179,11 +176,11 @@ def _replay_decision(model: Contents, event: events.Decided, graph: FeedbackGrap
     return differs
 
 
-def check_row(player: Player, features: events.Features) -> Vector:
+def check_row(player: Player, features: events.Features, which: str = "this part of the log") -> Vector:
     """Return the row of an event, checked; a UserError where a hash stands for it."""
     if features.digest:
         raise UserError(
-            "the features of this part of the log were compacted, so it cannot be replayed: only the snapshots after "
-            "it lead on"
+            f"the features of {which} were compacted, so it cannot be replayed: begin after it, from a later snapshot "
+            "or round (--first)"
         )
     return player.check((features.indices, features.values))

@@ -7,6 +7,7 @@ has interrupted can always be read off there.
 from __future__ import annotations
 
 import enum
+import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -18,23 +19,10 @@ from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import SpentReceipt, UnknownReceipt, UserError
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.types import Floats
-from gappletron.play import saved
-from gappletron.play.turns import (
-    ACTION,
-    EXPIRED,
-    GREEDY,
-    HEAD,
-    RATE,
-    ROUND,
-    SQUARED,
-    WAITING,
-    Turn,
-    build_turn,
-    check_turn,
-)
+from gappletron.play import saved, turns
+from gappletron.play.turns import ACTION, EXPIRED, GREEDY, HEAD, WAITING, Turn
 
-MOST_DIGITS = 18
-"""Digits of the serial number in a receipt's id."""
+ID = re.compile(r"(.+)-(0|[1-9][0-9]{0,17})", re.DOTALL)
 
 
 class Unseen(enum.Enum):
@@ -160,19 +148,17 @@ class Receipt:
             names = ("probabilities", "scores", "own_probabilities")
             probabilities, scores, own = (np.array(data[name] or (), np.float64) for name in names)
             rate, time = number(data["rate"], "rate", least=0.0), number(data["time"], "time")
-            head = {ROUND: serial, RATE: rate, SQUARED: float(x[1] @ x[1])}
+            head = {turns.ROUND: serial, turns.RATE: rate, turns.SQUARED: float(x[1] @ x[1])}
             head |= {ACTION: graph.action_index(data["action"]), GREEDY: graph.class_index(data["greedy"])}
             width = whole(data["width"], "width", least=1)
-            turn = build_turn(graph, width, head, probabilities, scores, own, x)
-        except UserError as error:
-            raise UserError(f"these are not the values of a receipt, since {error}") from None
-        except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
+            turn = turns.build_turn(graph, width, head, probabilities, scores, own, x)
+            fits = probabilities.shape == (graph.n_actions,) and scores.shape == (graph.n_classes,)
+            if not fits or x[0].shape != x[1].shape or not turns.check_turn(turn):
+                raise ValueError("they were changed")
+        except (UserError, KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
             raise UserError(
                 f"these are not the values of a receipt ({type(error).__name__}: {error}): give what to_dict() returned"
             ) from None
-        fits = probabilities.shape == (graph.n_actions,) and scores.shape == (graph.n_classes,)
-        if not fits or x[0].shape != x[1].shape or not check_turn(turn):
-            raise UserError("these are not the values of a receipt, or they were changed: give what to_dict() returned")
         return cls(session, serial, turn, time)
 
     def __repr__(self) -> str:
@@ -180,24 +166,15 @@ class Receipt:
 
 
 def split_id(name: Any) -> tuple[str, int]:
-    """The session and the serial number of a receipt's id; a ValueError where it is none."""
-    if not isinstance(name, str):
-        raise ValueError
-    session, _, digits = name.rpartition("-")
-    if not session or not is_serial(digits):
-        raise ValueError
-    return session, int(digits)
+    """Return the session and the serial number of a receipt's id; a ValueError where it is none, or written otherwise.
 
-
-def is_serial(digits: str) -> bool:
-    """Whether these are the digits of a serial number, in their one way of writing.
-
-    >>> is_serial("20"), is_serial("020")
-    (True, False)
+    >>> split_id("5f-20")
+    ('5f', 20)
     """
-    if len(digits) > MOST_DIGITS or not digits.isascii() or not digits.isdigit():
-        return False
-    return digits[0] != "0" or len(digits) == 1
+    match = ID.fullmatch(name)
+    if match is None:
+        raise ValueError("this is not the id of a receipt")
+    return match[1], int(match[2])
 
 
 class Session(NamedTuple):
@@ -329,22 +306,14 @@ class Receipts:
 
     def find_overdue(self, now: float) -> Receipt | None:
         """Return the oldest receipt where too many wait, or for too long; None where none must expire."""
-        if not self.pending:
+        oldest = next(iter(self.pending.values()), None)
+        if oldest is None:
             return None
-        too_many = len(self.pending) > self.limit
-        too_large = self.nbytes > self.limit_bytes and len(self.pending) > 1
-        if not (too_many or too_large or self.age is not None):
-            return None
-        oldest = next(iter(self.pending.values()))
+        too_many = len(self.pending) > self.limit or (self.nbytes > self.limit_bytes and len(self.pending) > 1)
         too_old = self.age is not None and now - oldest.time > self.age
-        return oldest if too_many or too_large or too_old else None
+        return oldest if too_many or too_old else None
 
     # -------------------------------------------------------------------------------------------------------- finding
-
-    def _waiting(self, serial: int) -> Receipt | None:
-        """Return the waiting receipt with this serial number."""
-        found = self.pending.get(serial)
-        return found if found is not None and found.turn.status == WAITING else None
 
     def find(self, receipt: Any, player: Any) -> Receipt:
         """Return the waiting receipt that is meant, by itself or by its id; a UserError that says why there is
@@ -359,7 +328,9 @@ class Receipts:
             session, serial = split_id(name)
         except ValueError:
             raise _foreign(name) from None
-        found = self._waiting(serial)
+        found = self.pending.get(serial)
+        if found is not None and found.turn.status != WAITING:
+            found = None
         if found is not None and found.session == session:
             return found
         past = self.past.get(session)
@@ -373,16 +344,13 @@ class Receipts:
             raise _foreign(name)
         if found is not None:
             return found
-        if serial in self.expired:
-            raise self._has_expired(name)
-        raise SpentReceipt(
-            f"the receipt {name!r} was already learned from, forgotten, or expired long ago: feedback counts once"
-        )
-
-    def _has_expired(self, name: str) -> SpentReceipt:
+        if serial not in self.expired:
+            raise SpentReceipt(
+                f"the receipt {name!r} was already learned from, forgotten, or expired long ago: feedback counts once"
+            )
         too_long = "" if self.age is None else f", or it waited for more than {self.age:g} seconds"
         or_age = "" if self.age is None else " or pending_age"
-        return SpentReceipt(
+        raise SpentReceipt(
             f"the receipt {name!r} has expired, since more than {self.limit} others, or more than "
             f"{self.limit_bytes:,} bytes, were waiting{too_long}: give the feedback sooner, or allow more with a "
             f"larger pending or pending_bytes{or_age}"

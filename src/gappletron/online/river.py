@@ -22,11 +22,11 @@ from gappletron.data.records.encoder import Encoder
 from gappletron.data.records.values import is_missing
 from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.spelling import piece_classes
-from gappletron.kernel.types import Floats, Vector
+from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import named, names
 from gappletron.online.receipts import UNSEEN, Unseen
+from gappletron.online.saved import SavedPlayer
 from gappletron.play.player import Player
 from gappletron.play.turns import Turn
 
@@ -34,9 +34,6 @@ try:
     from river import base
 except ImportError:
     raise UserError("River is not installed: pip install 'gappletron[river]'") from None
-
-
-__all__ = ["Evaluation", "RiverAct", "RiverClassifier", "evaluate"]
 
 
 @dataclass(slots=True)
@@ -135,7 +132,7 @@ class RiverClassifier(base.Classifier):
         >>> model.predict_one({"word": "prize"})
         'spam'
         """
-        label, vector = _plain(y), self._vector(x)  # x is checked before a label is added
+        label, vector = _plain(y), self._encoder.vector(x)  # x is checked before a label is added
         if label not in self._places:
             self._add(label)
         self._played().teach_vector(vector, self._places[label], propensity)
@@ -144,13 +141,13 @@ class RiverClassifier(base.Classifier):
         """The greedy label for x; None as long as no label is known."""
         if len(self._labels) < 2:
             return self._labels[0] if self._labels else None
-        return self._labels[self._played().predict(self._vector(x))]
+        return self._labels[self._played().predict(self._encoder.vector(x))]
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
         """The probability of every label that is known so far; see :meth:`Player.predict_proba`."""
         if len(self._labels) < 2:
             return dict.fromkeys(self._labels, 1.0)
-        found: Floats = self._played().predict_proba(Vectors.join([self._vector(x)]))[0]
+        found: Floats = self._played().predict_proba(Vectors.join([self._encoder.vector(x)]))[0]
         return dict(zip(self._labels, found.tolist(), strict=True))
 
     # ------------------------------------------------------------------------------------------------- partial feedback
@@ -174,7 +171,8 @@ class RiverClassifier(base.Classifier):
         action = self._labels[turn.action] if turn.action < K else player.graph.actions[turn.action]
         reveals = tuple(self._labels[k] for k in np.flatnonzero(row))
         chance = float(turn.probabilities[turn.action])
-        return RiverAct(action, chance, reveals, _reveals_new(self.graph, row), x, turn)
+        reveals_all = self.graph != "bandit" and bool(row.all())  # then a new label too
+        return RiverAct(action, chance, reveals, reveals_all, x, turn)
 
     def learn_from(self, act: RiverAct, label: Any | Unseen) -> None:
         """Take in the feedback of an action, now or later: the label, or UNSEEN where the action did not reveal it."""
@@ -186,40 +184,34 @@ class RiverClassifier(base.Classifier):
                     f"the action {act.action!r} reveals every label, so there is one to learn: give it, or leave the "
                     "action alone if the label is not known"
                 )
-            self._take(act, -1)
-            return
-        name = _plain(label)
-        place = self._places.get(name)
-        if place is not None and place < act.turn.graph.n_classes:
-            if not act.turn.graph.visible[act.turn.action, place]:
-                raise UserError(
-                    f"the action {act.action!r} does not reveal the label {name!r}, so learning from it would be "
-                    "biased: pass UNSEEN"
-                )
-            self._take(act, place)
-        elif act.reveals_all:  # a label that was not known when the action was drawn
-            chance = float(act.turn.probabilities @ act.turn.graph.arrays.revealing)
-            self.learn_one(act.x, name, min(1.0, chance))
-            act.is_learned = True
+            self._played().learn(act.turn, -1)
         else:
-            raise UserError(
-                f"the label {name!r} was not known when the action {act.action!r} was drawn, which does not reveal it: "
-                "pass UNSEEN"
-            )
-
-    def _take(self, act: RiverAct, place: int) -> None:
-        self._played().learn(act.turn, place)
+            self._learn_revealed(act, _plain(label))
         act.is_learned = True
 
-    # ----------------------------------------------------------------------------------------------------------- inside
+    def _learn_revealed(self, act: RiverAct, label: Any) -> None:
+        place, graph = self._places.get(label), act.turn.graph
+        if place is not None and place < graph.n_classes:
+            if not graph.visible[act.turn.action, place]:
+                raise UserError(
+                    f"the action {act.action!r} does not reveal the label {label!r}, so learning from it would be "
+                    "biased: pass UNSEEN"
+                )
+            self._played().learn(act.turn, place)
+        elif act.reveals_all:  # a label that was not known when the action was drawn
+            self.learn_one(act.x, label, min(1.0, float(act.turn.probabilities @ graph.arrays.revealing)))
+        else:
+            raise UserError(
+                f"the label {label!r} was not known when the action {act.action!r} was drawn, which does not reveal "
+                "it: pass UNSEEN"
+            )
 
-    def _vector(self, x: Mapping[Any, Any]) -> Vector:
-        return self._encoder.vector(x)
+    # ----------------------------------------------------------------------------------------------------------- inside
 
     def _played(self) -> Player:
         """The player, made when it is needed."""
         if self._player is None:
-            self._player = Player(
+            self._player = SavedPlayer(
                 self.learner,
                 _graph_of(self.graph, self.revealing, len(self._labels)),
                 self._encoder.features,
@@ -242,18 +234,6 @@ class RiverClassifier(base.Classifier):
             self._player.add_class(place)
         self._labels.append(label)
         self._places[label] = place
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The player as the bytes of a saved model."""
-        state = dict(self.__dict__)
-        if self._player is not None:
-            state["_player"] = self._player.to_bytes()
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if self._player is not None:
-            self._player = Player.from_bytes(self._player, pieces=piece_classes(self.learner))
 
 
 class Evaluation(NamedTuple):
@@ -303,11 +283,6 @@ def _told(model: RiverClassifier, act: RiverAct, y: Any) -> bool:
     is_seen = act.reveals_all or _plain(y) in act.reveals
     model.learn_from(act, y if is_seen else UNSEEN)
     return is_seen
-
-
-def _reveals_new(graph: FeedbackGraph | str, row: Any) -> bool:
-    """Whether an action that reveals these classes would reveal a new one too."""
-    return graph != "bandit" and bool(row.all())
 
 
 def _by_name(learner: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +19,7 @@ from gappletron.data.records.encoder import Encoder
 from gappletron.data.stream import MOST_FEATURES
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.pieces import Piece
+from gappletron.kernel.spelling import piece_classes
 from gappletron.learners.learner import Learner
 from gappletron.online.answers import Answers
 from gappletron.online.receipts import Receipt, Receipts, Session
@@ -33,6 +36,13 @@ MOST_NAME = 100
 MOST_SESSIONS = 256
 """Past sessions whose receipts are told from those of other models."""
 DAMAGED = "a waiting receipt does not fit the model: the file is damaged"
+
+
+class SavedPlayer(Player):
+    """A player whose pickles, and copies, are the bytes of a saved model: nothing in them can run code."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(SavedPlayer.from_bytes, pieces=piece_classes(self.learner)), (self.to_bytes(),)
 
 
 @dataclass
@@ -197,19 +207,13 @@ def _read_receipts(header: dict[str, Any], arrays: dict[str, NDArray[Any]], play
 
 def _check_sessions(rows: list[Any], rounds: int) -> list[Session]:
     """Return the sessions of a file that gave out receipts, checked."""
-    least, found = 0, []
-    for name, first, stop in rows:
-        if not isinstance(name, str) or not 0 < len(name) <= MOST_NAME:
-            raise UserError("a session's name is not a short text: the file is damaged")
-        session = Session(
-            name,
-            whole(first, "the first receipt of a session", least=least, most=rounds),
-            whole(stop, "the end of a session", least=first, most=rounds),
-        )
-        least = session.stop
-        found.append(session)
-    if least != rounds or not found or len({session.name for session in found}) < len(found):
-        raise UserError("the sessions do not fit the number of rounds, or share a name: the file is damaged")
+    found = [Session(*row) for row in rows]
+    names = {session.name for session in found}
+    bounds = [0, *itertools.chain(*(session[1:] for session in found))]
+    if not all(isinstance(name, str) and 0 < len(name) <= MOST_NAME for name in names) or len(names) < len(found):
+        raise UserError("the sessions share a name, or have none: the file is damaged")
+    if not all(type(bound) is int for bound in bounds) or bounds != sorted(bounds) or bounds[-1] != rounds or not found:
+        raise UserError("the sessions do not fit the number of rounds: the file is damaged")
     # One that issued nothing is of no use, but the last may have issued receipts after it was saved.
     return [session for session in found if session.stop > session.first or session is found[-1]]
 
@@ -221,13 +225,16 @@ def _read_turns(
     graphs = [player.graph, *(saved.graph_of(about, arrays, f".{place}") for place, about in enumerate(headers))]
     if not all(graph.may_precede(player.graph) for graph in graphs):
         raise UserError(DAMAGED)
-    kinds = {"receipts.sizes": np.int64, "receipts.graphs": np.int64, "times": np.float64}
-    sizes, places, times = (arrays[name] for name in kinds)
-    records = arrays["receipts.records"]
-    if any(arrays[name].shape != sizes.shape or arrays[name].dtype != kind for name, kind in kinds.items()):
+    kinds = {
+        "receipts.records": np.float64,
+        "receipts.sizes": np.int64,
+        "receipts.graphs": np.int64,
+        "times": np.float64,
+    }
+    records, sizes, places, times = (arrays[name] for name in kinds)
+    if any(arrays[name].dtype != kind or arrays[name].ndim != 1 for name, kind in kinds.items()):
         raise UserError(DAMAGED)
-    is_whole = sizes.ndim == 1 and (sizes > 0).all() and records.shape == (int(sizes.sum()),)
-    if not is_whole or records.dtype != np.float64 or sizes.size > most or not np.isfinite(times).all():
+    if sizes.size > most or (sizes <= 0).any() or records.size != sizes.sum() or not np.isfinite(times).all():
         raise UserError(DAMAGED)
     by_score = type(player.learner).choice is Learner.choice
     width, least = player.width, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Mapping
 from typing import Any
@@ -30,12 +31,12 @@ def find_versions() -> dict[str, str]:
 
 
 def describe_settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a model as plain values, ready for JSON."""
-    return {name: _plain(name, value) for name, value in options.items()}
+    """Return the arguments of a model as JSON has them."""
+    return json.loads(json.dumps({name: _plain(name, value) for name, value in options.items()}))
 
 
 def _plain(name: str, value: Any) -> Any:
-    """One argument as a plain value; what has no such form is told by its text."""
+    """Return one argument as a plain value; what has no such form is told by its text."""
     if name == "graph":
         return graph_document(value)
     if name == "learner":
@@ -57,11 +58,11 @@ def check_settings(where: str, made: Mapping[str, Any], given: Mapping[str, Any]
     for name, value in describe_settings(given).items():
         if name not in made:
             raise UserError(f"{name} was given, and nothing is known of it in {where!r}: omit it")
-        old, new = _comparable(made[name]), _comparable(value)
-        if old != new:
+        if made[name] != value:
+            difference = _difference(name, made[name], value)
             raise UserError(
-                f"the model in {where!r} was made with another value of {name} ({_difference(name, old, new)}): omit "
-                "it, or use another folder"
+                f"the model in {where!r} was made with another value of {name} ({difference}): omit it, or use another "
+                "folder"
             )
 
 
@@ -102,12 +103,3 @@ def _learner_name(data: dict[str, Any]) -> str:
 
 def _shown(value: Any) -> str:
     return shorten(make_printable(repr(value)), LETTERS_SHOWN)
-
-
-def _comparable(value: Any) -> Any:
-    """Lists for tuples, as JSON has it."""
-    if isinstance(value, list | tuple):
-        return [_comparable(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _comparable(item) for key, item in value.items()}
-    return value

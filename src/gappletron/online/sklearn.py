@@ -24,13 +24,10 @@ from gappletron.data.arrays import ArrayStream, plain_names
 from gappletron.data.normalization import Normalization
 from gappletron.data.records.values import is_missing
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.spelling import piece_classes
 from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
 from gappletron.online.receipts import UNSEEN
-from gappletron.play.player import Player
-
-__all__ = ["Acts", "GappletronClassifier"]
+from gappletron.online.saved import SavedPlayer
 
 NOT_SEEN = -1
 
@@ -187,14 +184,14 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         known = self._known_classes(classes)
         positions = _places(labels, known)
         seen = positions != NOT_SEEN
-        weights = _rows_of(propensity, seen)
+        weights = None if propensity is None else _spread(propensity, labels.shape)[seen]
         if is_first:
             self._begin(known)
         if seen.any():
             at = 0
             for chunk in self._chunks(X[seen], positions[seen]):
                 here = slice(at, at + len(chunk.labels))
-                self.player_.teach(chunk, weights if np.ndim(weights) == 0 else weights[here])
+                self.player_.teach(chunk, None if weights is None else weights[here])
                 at = here.stop
         return self
 
@@ -224,7 +221,7 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         self._order = np.zeros(1, np.int64)
         if self.graph_ is not None:
             self._order = np.array([self.graph_.class_index(name) for name in names], np.int64)
-            self.player_ = Player(
+            self.player_ = SavedPlayer(
                 self.learner,
                 self.graph_,
                 self.n_features_in_,
@@ -293,18 +290,13 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         X = self._rows(X)
         rows = X.shape[0]
         if self.player_ is None:
-            one = np.ones((1, 1), dtype=bool)
-            names = tuple(plain_names(self.classes_))
-            return Acts(
-                np.repeat(self.classes_, rows), np.ones((rows, 1)), names, self.classes_, one, np.zeros(rows, np.int64)
-            )
+            names, drawn, visible = tuple(plain_names(self.classes_)), np.zeros(rows, np.int64), np.ones((1, 1), bool)
+            return Acts(self.classes_[drawn], np.ones((rows, 1)), names, self.classes_, visible, drawn)
         graph = self.player_.graph
         turns = [self.player_.act(X[[t]] if hasattr(X, "tocsr") else X[t]) for t in range(rows)]
         drawn = np.array([turn.action for turn in turns], np.int64)
-        probabilities = np.array([turn.probabilities for turn in turns])
-        return Acts(
-            self._named(drawn), probabilities, graph.actions, self.classes_, graph.visible[:, self._order], drawn
-        )
+        probabilities, visible = np.array([turn.probabilities for turn in turns]), graph.visible[:, self._order]
+        return Acts(self._named(drawn), probabilities, graph.actions, self.classes_, visible, drawn)
 
     def _named(self, drawn: NDArray[np.int64]) -> NDArray[Any]:
         """The names of actions: an array like the labels, or of objects where there are extra actions."""
@@ -313,20 +305,6 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         names[self._order] = self.classes_
         names[K:] = self.player_.graph.actions[K:]
         return names[drawn]
-
-    # ---------------------------------------------------------------------------------------------------------- pickles
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The player as the bytes of a saved model."""
-        state = dict(super().__getstate__())
-        if state.get("player_") is not None:
-            state["player_"] = state["player_"].to_bytes()
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if getattr(self, "player_", None) is not None:
-            self.player_ = Player.from_bytes(self.player_, pieces=piece_classes(self.learner))
 
 
 def _seed(random_state: Any) -> int:
@@ -373,11 +351,9 @@ def _places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     return places
 
 
-def _rows_of(propensity: Any, seen: NDArray[np.bool_]) -> Any:
-    """The propensities of the rows whose labels were seen."""
-    if propensity is None or np.ndim(propensity) == 0:
-        return propensity
+def _spread(propensity: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return the propensity of every row."""
     given = np.asarray(propensity)
-    if given.shape != seen.shape:
-        raise UserError(f"propensity has the shape {given.shape}, and there are {seen.size} rows: give one for each")
-    return given[seen]
+    if given.shape not in ((), shape):
+        raise UserError(f"propensity has the shape {given.shape}, and there are {shape[0]} rows: give one for each")
+    return np.broadcast_to(given, shape)

@@ -1,4 +1,4 @@
-"""Where a journal is kept: what any store must do, and one in memory.
+"""Where a journal is kept: what any store must do.
 
 A store holds groups of events, numbered from 0, and snapshots of the state, named by the number of events before them.
 :class:`~gappletron.online.folder.FolderStore` keeps them in files. Everything else knows only this interface: to add a
@@ -14,9 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from numpy.typing import NDArray
 
-from gappletron.base.errors import Unavailable, UserError
 from gappletron.online.events import Event, unpack_events
-from gappletron.play import saved
 from gappletron.play.saved import Rebuild
 
 T = TypeVar("T")
@@ -83,9 +81,6 @@ class Store(Log):
     as it was.
     """
 
-    group_limit: int = 2**63 - 1
-    """The most bytes that the events of one group may have."""
-
     @property
     @abstractmethod
     def count(self) -> int:
@@ -98,14 +93,6 @@ class Store(Log):
         :param durable: when the call returns, the group survives a power failure; else it survives the end of the
             process.
         """
-
-    def too_large(self) -> Unavailable:
-        """Return the error for events that belong together and do not fit into one group."""
-        return Unavailable(
-            f"one call or one hold() block has logged more than the {self.group_limit:,} bytes that a group of the "
-            f"journal in {self.name!r} can hold, so nothing of it was stored: open the folder again, and give fewer "
-            "rows at once"
-        )
 
     def find_loss(self) -> str | None:
         """Return why nothing that is written can be found again, in one sentence; None where all is well."""
@@ -157,65 +144,3 @@ def repair_store(place: str | PathLike[str]) -> int:
     from gappletron.online.folder import repair
 
     return repair(place)
-
-
-class MemoryStore(Store):
-    """A store that ends with the process, for tests and experiments.
-
-    >>> store = MemoryStore()
-    >>> store.append(Group(0, 1, b"event"), durable=True)
-    >>> store.count, [group.events for group in store.groups()]
-    (1, [b'event'])
-    """
-
-    name = "memory"
-
-    def __init__(self) -> None:
-        self._groups: list[Group] = []
-        self._snapshots: dict[int, bytes] = {}
-        self._settings: dict[str, Any] | None = None
-
-    @property
-    def count(self) -> int:
-        return self._groups[-1].first + self._groups[-1].size if self._groups else 0
-
-    def append(self, group: Group, *, durable: bool) -> None:
-        if group.first != self.count:
-            raise UserError(f"the next event has the number {self.count}, not {group.first}: write them in order")
-        self._groups.append(group)
-
-    def synchronise(self) -> None:
-        pass
-
-    def groups(self, start: int = 0) -> Iterator[Group]:
-        return (group for group in list(self._groups) if group.first + group.size > start)
-
-    def snapshots(self) -> list[int]:
-        return sorted(self._snapshots)
-
-    def put_snapshot(self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self._snapshots[at] = saved.to_bytes(kind, header, arrays)
-
-    def read_snapshot(self, at: int, kind: str, rebuilt: Rebuild[T]) -> T:
-        return saved.from_bytes(self._snapshots[at], kind, rebuilt)
-
-    def drop_snapshot(self, at: int) -> None:
-        del self._snapshots[at]
-
-    def compact(self, stop: int, rewritten: Callable[[bytes], bytes]) -> None:
-        for place, group in enumerate(self._groups):
-            if group.first + group.size <= stop:
-                self._groups[place] = group._replace(events=rewritten(group.events))
-
-    def settings(self) -> dict[str, Any] | None:
-        return self._settings
-
-    def put_settings(self, settings: dict[str, Any]) -> None:
-        self._settings = settings
-
-    @property
-    def nbytes(self) -> int:
-        return sum(len(group.events) for group in self._groups) + sum(map(len, self._snapshots.values()))
-
-    def close(self) -> None:
-        pass
