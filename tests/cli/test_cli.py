@@ -887,12 +887,12 @@ def on_terminal(*arguments, cwd=None, **environment):
         os.close(main)
 
 
-def test_a_terminal_gets_a_bar_and_lines():
+def test_a_terminal_gets_a_bar():
     code, text = on_terminal("run", "synthetic:T=400000")
     assert code == 0
     assert "playing" in text
     assert "━" in text  # the bar
-    assert "│" in text or "┃" in text  # the table
+    assert "mean error" in text  # the table
     assert "\x1b[" in text
 
 

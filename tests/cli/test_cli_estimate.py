@@ -55,7 +55,7 @@ def test_a_saved_model_is_watched_from_now_on(tmp_path):
 def test_options_that_do_not_fit_are_refused():
     for arguments, message in (
         (("--alpha", 0.1), "without --estimate"),
-        (("--estimate", "--alpha", 2), "at most 0.5"),
+        (("--estimate", "--alpha", 2), "Invalid value for '--alpha'"),
         (("--budget", "many"), "as in 50/1000 or 50/day"),
         (("--min-propensity", 0.9), "give at most 0.333"),
     ):

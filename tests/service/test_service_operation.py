@@ -269,7 +269,6 @@ def test_examples_fit_and_tell_nothing_of_what_was_sent(tmp_path):
             assert browser.post("/v1/predict", {"x": x}).status == 200
             assert browser.post("/v1/act", {"x": x}).status == 200
         example = browser.get("/v1/model").json["example"]
-        assert example.keys() == sent.keys()
         assert "Eve" not in str(example)
         assert "41" not in str(example)
         assert "53111" not in str(example)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -32,22 +31,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Online classification when what you see depends on what you predict.",
 )
-COMMANDS: dict[str, Callable[..., None]] = {
-    "reproduce": reproduce.reproduce,
-    "export": export.export,
-    "run": run.run,
-    "predict": predict.predict,
-    "teach": teach.teach,
-    "serve": serve.serve,
-    "journal": journal.journal,
-    "replay": replay.replay,
-    "graph": graph.describe_graph,
-    "learners": learners.list_learners,
-    "bound": bound.show_bounds,
-    "demo": demo.demo,
-}
-for name, command in COMMANDS.items():
-    app.command(name)(take_groups(command))
+for module in (reproduce, export, run, predict, teach, serve, journal, replay, graph, learners, bound, demo):
+    name = module.__name__.rpartition(".")[2]
+    app.command(name)(take_groups(getattr(module, name)))
 
 
 def main() -> None:
@@ -74,7 +60,8 @@ def run_command(arguments: list[str]) -> int:
         show_error(error)
         return 2
     except USAGE_ERROR as error:
-        tell(f"gappletron: {' '.join(error.format_message().split()).rstrip('.')}: see {_help_of(error)}")
+        command = "gappletron" if error.ctx is None else error.ctx.command_path
+        tell(f"gappletron: {' '.join(error.format_message().split()).rstrip('.')}: see {command} --help")
         return 2
     except SystemExit:  # click ends so where the reader has closed the pipe
         return 0
@@ -92,11 +79,6 @@ def _write_error(error: OSError) -> int:
 
 def _nowhere() -> TextIO:
     return Path(os.devnull).open("w", encoding="utf-8")
-
-
-def _help_of(error: Any) -> str:
-    """Return how to see the help page of the command with the usage error."""
-    return f"{error.ctx.command_path if error.ctx is not None else 'gappletron'} --help"
 
 
 def _show_version(wanted: bool) -> None:

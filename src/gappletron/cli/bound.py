@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+import gappletron as gp
+from gappletron.base.checks import whole
 from gappletron.base.errors import UserError
+from gappletron.base.files import save_figure
 from gappletron.base.progress import progress
-from gappletron.cli.options import GraphName, PlotOptions, PresetOptions, ResultOptions, given_options, option
+from gappletron.cli.options import GraphName, PlotPath, PresetOptions, Results, given_options, option
 from gappletron.cli.output import check_outputs, say
-
-if TYPE_CHECKING:
-    from gappletron import Bound, FeedbackGraph, Gappletron
 
 
 @dataclass(frozen=True)
@@ -45,15 +44,15 @@ class BoundOptions:
     )
 
 
-def show_bounds(
-    graph: GraphName,
+def bound(
     preset: PresetOptions,
     options: BoundOptions,
-    stored: ResultOptions,
-    plot: PlotOptions,
     learner: Annotated[
         str | None, typer.Argument(metavar="[LEARNER]", help="A Gappletron: gapsmh, gaphin, gaplog2, gaplog.")
     ] = None,
+    graph: GraphName = None,
+    results: Results = Path("results"),
+    plot: PlotPath = None,
 ) -> None:
     """Print the bound of every theorem of the paper, with the gamma of the theorem or for a stored run.
 
@@ -64,109 +63,86 @@ def show_bounds(
             "expected a learner, as in `gappletron bound gapsmh`, or a stored run, --run ID: give one of them"
         )
     if options.run is not None:
-        if given_options(graph, preset, options).keys() - {"run", "radius", "delta"}:
+        if given_options(preset, options, graph=graph).keys() - {"run", "radius", "delta"}:
             raise UserError(
                 "a stored run has its own graph, rounds and norm: with --run give only --results, --radius, "
                 "--delta and --plot"
             )
-        show_bounds_of_run(options.run, stored.results, options.radius, options.delta, plot.plot)
+        show_bounds_of_run(options.run, results, options.radius, options.delta, plot)
         return
-    if plot.plot is not None:
+    if plot is not None:
         raise UserError("--plot is only for a stored run: name one with --run ID")
     if options.measure and options.max_norm != 1.0:
         raise UserError("--measure plays unit vectors, whose norm is 1: leave out --max-norm")
-    from gappletron import Gappletron, ProjectedOGD, bounds, named
-    from gappletron.base.checks import whole
-    from gappletron.paper.measuring import tune_for_theorem
-    from gappletron.paper.theory import THEOREMS
-
-    rounds, max_norm, delta = options.rounds, options.max_norm, options.delta
-    measure = whole(options.measure, "--measure")
-    feedback = preset.open_alone(graph.graph or "bandit")
-    chosen = named(learner or "")
-    if not isinstance(chosen, Gappletron):
+    chosen = gp.named(learner or "")
+    if not isinstance(chosen, gp.Gappletron):
         raise UserError(f"the theorems are about Gappletron, not about {learner!r}: choose for example 'gapsmh'")
-    ball = options.radius if options.radius is not None else math.sqrt(feedback.n_classes - 1.0) if measure else 1.0
-    projected = chosen.replace(optimizer=ProjectedOGD(ball))
-    numbers = f"T = {rounds:,}, X = {max_norm:g}, delta = {delta:g}"
-    lines = [
-        f"{projected.loss!r} with {projected.optimizer!r} on {feedback}, {numbers}",
-        _constants(projected, feedback, max_norm),
-    ]
-    for position, theorem in enumerate(THEOREMS):
-        player = tune_for_theorem(theorem, projected, feedback, max_norm, delta)
-        bound = bounds(player, feedback, rounds=rounds, max_norm=max_norm, delta=delta)[position]
-        gamma = getattr(player.exploration, "gamma", math.nan)
-        lines.append(_bound_line(bound, f"{f'gamma = {gamma:.4g}' if theorem.tuning else '':16} "))
-    if measure:
-        with progress("playing") as show:
-            lines += _measure(projected, feedback, rounds, measure, delta, show)
-    say("\n".join(lines))
+    show_bounds(chosen, preset.open_alone(graph or "bandit"), options)
 
 
-def _measure(
-    learner: Gappletron,
-    graph: FeedbackGraph,
-    rounds: int,
-    runs: int,
-    delta: float,
-    show: Callable[[int, int | None], None],
-) -> list[str]:
-    """Return a line for every theorem: the mistakes of runs on unit vectors over the bound on them."""
+def show_bounds(learner: gp.Gappletron, graph: gp.FeedbackGraph, options: BoundOptions) -> None:
+    """Print the bounds of a learner, and how tight they are where that is asked for."""
     from gappletron.paper.measuring import NOISE, measure, tune_for_theorem
     from gappletron.paper.theory import THEOREMS
 
+    rounds, max_norm, delta = options.rounds, options.max_norm, options.delta
+    runs = whole(options.measure, "--measure")
+    default = math.sqrt(graph.n_classes - 1.0) if runs else 1.0
+    learner = learner.replace(optimizer=gp.ProjectedOGD(default if options.radius is None else options.radius))
     lines = [
-        "",
-        f"measured on unit vectors, {runs} runs, noise {NOISE:g} (none for separable theorems); the bounds include "
-        "the loss of the best comparator",
+        f"{learner.loss!r} with {learner.optimizer!r} on {graph}, T = {rounds:,}, X = {max_norm:g}, delta = {delta:g}",
+        _show_constants(learner, graph, max_norm),
     ]
-    for position, theorem in enumerate(THEOREMS):
-        show(position, len(THEOREMS))
-        player = tune_for_theorem(theorem, learner, graph, 1.0, delta)
-        found = measure(theorem, player, graph, rounds=rounds, repeats=runs, delta=delta, noise=NOISE)
-        if isinstance(found, str):
-            lines.append(f"{theorem.name:32} does not apply: it {found}")
-        else:
-            lines.append(
-                f"{theorem.name:32} mistakes / bound = {found.tightness:.3f}: {found.mistakes:,.1f} mistakes in the "
-                f"mean, {found.most:,} at most, bound {found.bound:,.1f}"
-            )
-    show(len(THEOREMS), len(THEOREMS))
-    return lines
+    tuned = [tune_for_theorem(theorem, learner, graph, max_norm, delta) for theorem in THEOREMS]
+    for position, (theorem, player) in enumerate(zip(THEOREMS, tuned, strict=True)):
+        found = gp.bounds(player, graph, rounds=rounds, max_norm=max_norm, delta=delta)[position]
+        gamma = f"gamma = {getattr(player.exploration, 'gamma', math.nan):.4g}" if theorem.tuning else ""
+        lines.append(_show_bound(found, f"{gamma:16} "))
+    if runs:
+        lines += [
+            "",
+            f"measured on unit vectors, {runs} runs, noise {NOISE:g} (none for separable theorems); the bounds include "
+            "the loss of the best comparator",
+        ]
+        with progress("playing") as show:
+            for position, (theorem, player) in enumerate(zip(THEOREMS, tuned, strict=True)):
+                show(position, len(THEOREMS))
+                ran = measure(theorem, player, graph, rounds=rounds, repeats=runs, delta=delta, noise=NOISE)
+                shown = (
+                    f"does not apply: it {ran}"
+                    if isinstance(ran, str)
+                    else (
+                        f"mistakes / bound = {ran.tightness:.3f}: {ran.mistakes:,.1f} mistakes in the mean, "
+                        f"{ran.most:,} at most, bound {ran.bound:,.1f}"
+                    )
+                )
+                lines.append(f"{theorem.name:32} {shown}")
+    say("\n".join(lines))
 
 
-def _constants(learner: Gappletron, graph: FeedbackGraph, max_norm: float) -> str:
+def _show_constants(learner: gp.Gappletron, graph: gp.FeedbackGraph, max_norm: float) -> str:
     """Return a line with the constants of the theorems."""
-    from gappletron import Problem
     from gappletron.learners.gappletron import constants
 
-    c = constants(learner, Problem(graph, max_norm=max_norm))
+    c = constants(learner, gp.Problem(graph, max_norm=max_norm))
     return (
         f"constants: K = {graph.n_classes}, K' = {c.K:g}, rho = {c.rho}, Q = {max(1, len(graph.revealing_classes))}, "
         f"L = {c.L:.4g}, h = {c.h:.4g}, lmax = {c.lmax:.4g}"
     )
 
 
-def _bound_line(bound: Bound, gamma: str = "") -> str:
+def _show_bound(bound: gp.Bound, gamma: str = "") -> str:
     what = f"does not apply: it {bound.refusal}" if bound.refusal else f"{bound.statement}, value = {bound.value:,.1f}"
     return f"{bound.theorem:32} {gamma}{what}"
 
 
-def _share(bound: Bound, mistakes: int, comparator: float) -> str:
-    """Return the mistakes of a run over a bound on them, as the end of a line."""
-    if bound.refusal:
-        return ""
-    return f", mistakes / bound = {mistakes / (bound.value + (0.0 if bound.separable else comparator)):.3f}"
-
-
 def show_bounds_of_run(run: str, results: Path, radius: float | None, delta: float, plot: Path | None) -> None:
     """Print the bounds of a stored run beside its mistakes, and draw them."""
-    from gappletron import read_results
+    from gappletron.paper.figures.bounds import draw_examined
     from gappletron.paper.measuring import examine
 
     check_outputs(plot=plot)
-    stored = {result.task.id: result for result in read_results(results)}
+    stored = {result.task.id: result for result in gp.read_results(results)}
     if not stored:
         raise UserError(f"no run in {str(results)!r} is finished: run `gappletron reproduce --out {results}` first")
     if run not in stored:
@@ -184,17 +160,17 @@ def show_bounds_of_run(run: str, results: Path, radius: float | None, delta: flo
         repr(found.learner),
         f"on {graph}, T = {task.rounds:,}, n = {outcome.blind_rounds:,}, "
         f"X = {outcome.max_norm:.4g}, delta = {delta:g}, sum l_t(W_t) = {outcome.loss_sum:,.1f}",
-        _constants(found.learner, graph, outcome.max_norm),
+        _show_constants(found.learner, graph, outcome.max_norm),
         f"best comparator with norm at most {found.radius:g} (--radius sets another): loss "
         f"{found.comparator.loss:,.1f} (the minimum is at most {found.comparator.gap:,.1f} lower)",
         f"mistakes {outcome.mistakes:,}, surrogate regret {found.regret:,.1f}",
-        *(_bound_line(bound) + _share(bound, outcome.mistakes, found.comparator.loss) for bound in found.bounds),
     ]
+    for each in found.bounds:
+        limit = each.value + (0.0 if each.separable else found.comparator.loss)
+        share = "" if each.refusal else f", mistakes / bound = {outcome.mistakes / limit:.3f}"
+        lines.append(_show_bound(each) + share)
     try:
         if plot is not None:
-            from gappletron.base.files import save_figure
-            from gappletron.paper.figures.bounds import draw_examined
-
             save_figure(draw_examined(found), plot)
     finally:
         say("\n".join(lines))

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+import typer
+
+import gappletron as gp
+from gappletron.base.checks import whole
+from gappletron.base.colours import COLOURS
+from gappletron.base.files import cannot_write, check_writable, save_figure
 from gappletron.base.progress import progress
-from gappletron.cli.options import option
 from gappletron.cli.output import play_and_report, say, show_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
-
-    from gappletron import FeedbackGraph, Histories, History, Learner, Runs
 
 OURS, GREEDY, BURN_IN, ALL_LABELS = "Gappletron (auto)", "greedy", "greedy after a burn-in of 50", "sees every label"
 STYLES = dict(zip((OURS, GREEDY, BURN_IN, ALL_LABELS), ("-", "--", "-.", ":"), strict=True))
@@ -26,33 +28,26 @@ FIRST_DRAWN = 20
 """The running error of the first rounds jumps, and is not drawn."""
 
 
-@dataclass(frozen=True)
-class DemoOptions:
-    """How much is played, and where the picture goes."""
-
-    rounds: int | None = option(None, "Play at most this many rows of each data set.")
-    repeats: int = option(20, "Random orders of the rows.")
-    out: Path = option(Path("demo"), "Where the picture goes.", metavar="FOLDER")
-
-
-def demo(options: DemoOptions) -> None:
+def demo(
+    rounds: Annotated[int | None, typer.Option(help="Play at most this many rows of each data set.")] = None,
+    repeats: Annotated[int, typer.Option(help="Random orders of the rows.")] = 20,
+    out: Annotated[Path, typer.Option(help="Where the picture goes.", metavar="FOLDER")] = Path("demo"),
+) -> None:
     """Play two real data sets under partial feedback, beside a greedy model; print the tables and draw the picture."""
-    from gappletron.base.files import cannot_write, check_writable
-
-    picture = options.out / "demo.png"
+    picture = out / "demo.png"
     try:
-        options.out.mkdir(parents=True, exist_ok=True)
+        out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise cannot_write(picture, error.strerror or str(error)) from None
     check_writable(picture)
-    shown: list[Histories] = []
+    shown: list[gp.Histories] = []
     for setting in list_settings():
-        comparison = Comparison(setting, options.repeats, options.rounds)
+        comparison = Comparison(setting, repeats, rounds)
         with progress("compiling"):
-            comparison.compile()
+            comparison.make_runs(0)
 
-        def report(histories: Histories, _: str | None, setting: Setting = setting) -> None:
-            show_table(histories.title, *make_table(histories, setting.positive))
+        def report(histories: gp.Histories, _: str | None, positive: str | None = setting.positive) -> None:
+            show_table(histories.title, *make_table(histories, positive))
             say()
             shown.append(histories)
 
@@ -70,7 +65,7 @@ class Setting(NamedTuple):
     rows: str
     X: NDArray[Any]
     y: NDArray[Any]
-    graph: FeedbackGraph
+    graph: gp.FeedbackGraph
     order: Callable[[int], NDArray[Any]]
     positive: str | None = None
 
@@ -84,12 +79,10 @@ def list_settings() -> list[Setting]:
     import numpy as np
     from sklearn.datasets import load_breast_cancer, load_digits
 
-    from gappletron import FeedbackGraph
-
     cancer, digits = load_breast_cancer(), load_digits()
     classes = ["malignant", "benign"]
     diagnosis = np.array(classes)[cancer.target]
-    graph = FeedbackGraph.filtering(classes, revealing="malignant")
+    graph = gp.FeedbackGraph.filtering(classes, revealing="malignant")
 
     def shuffle(rows: int) -> Callable[[int], NDArray[Any]]:
         return lambda seed: np.random.default_rng(seed).permutation(rows)
@@ -118,7 +111,7 @@ def list_settings() -> list[Setting]:
             "images",
             digits.data,
             digits.target,
-            FeedbackGraph.bandit(10),
+            gp.FeedbackGraph.bandit(10),
             shuffle(len(digits.target)),
         ),
     ]
@@ -133,82 +126,64 @@ class Comparison:
     """
 
     def __init__(self, setting: Setting, orders: int, rounds: int | None = None) -> None:
-        from gappletron.base.checks import whole
-
         self.setting, self.orders = setting, whole(orders, "repeats", least=1)
         rows = len(setting.y)
         self._length = rows if rounds is None else min(whole(rounds, "rounds", least=1), rows)
         self.rounds = self._length * self.orders
-        self._played: list[History] = []
+        self._played: list[gp.History] = []
 
-    def _make_runs(self, seed: int) -> list[Runs]:
-        """Return runs under partial feedback, and with every label shown."""
-        from gappletron import BurnIn, FeedbackGraph, Greedy, OneAgainstAll, Runs, open_stream
-
-        hidden: dict[str, Learner] = {
-            OURS: OneAgainstAll(),
-            GREEDY: OneAgainstAll(exploration=Greedy()),
-            BURN_IN: OneAgainstAll(exploration=BurnIn(rounds=50)),
+    def make_runs(self, seed: int) -> list[gp.Runs]:
+        """Return runs under partial feedback, and with every label shown; they are compiled."""
+        hidden: dict[str, gp.Learner] = {
+            OURS: gp.OneAgainstAll(),
+            GREEDY: gp.OneAgainstAll(exploration=gp.Greedy()),
+            BURN_IN: gp.OneAgainstAll(exploration=gp.BurnIn(rounds=50)),
         }
         graph, order = self.setting.graph, self.setting.order(seed)[: self._length]
-        stream = open_stream((self.setting.X[order], self.setting.y[order]), classes=graph.classes)
-        full = FeedbackGraph.full(graph.classes)
+        stream = gp.open_stream((self.setting.X[order], self.setting.y[order]), classes=graph.classes)
+        full = gp.FeedbackGraph.full(graph.classes)
         return [
-            Runs(hidden, stream, graph, seed=seed, curve="every"),
-            Runs({ALL_LABELS: OneAgainstAll(exploration=Greedy())}, stream, full, seed=seed, curve="every"),
+            gp.Runs(hidden, stream, graph, seed=seed, curve="every"),
+            gp.Runs({ALL_LABELS: hidden[GREEDY]}, stream, full, seed=seed, curve="every"),
         ]
-
-    def compile(self) -> None:
-        """Compile what will be played, or load it from the cache."""
-        self._make_runs(0)
 
     def __iter__(self) -> Iterator[int]:
         for seed in range(self.orders):
-            for runs in self._make_runs(seed):
+            for runs in self.make_runs(seed):
                 before = len(self._played)
                 for _ in runs:
                     played = [dataclasses.replace(run, repeat=seed) for run in runs.histories()]
                     self._played[before:] = played
                     yield seed * self._length + played[0].rounds
 
-    def histories(self) -> Histories:
+    def histories(self) -> gp.Histories:
         """Return what happened up to now."""
-        from gappletron import Histories
-
         orders = f"{self.orders} random orders" if self.orders > 1 else "one random order"
-        return Histories(self._played, f"{self.setting.title} ({self._length:,} {self.setting.rows} in {orders})")
+        return gp.Histories(self._played, f"{self.setting.title} ({self._length:,} {self.setting.rows} in {orders})")
 
 
-def make_table(histories: Histories, positive: str | None) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def make_table(histories: gp.Histories, positive: str | None) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the header and the rows of a setting's table: a row for each method."""
-    screening = () if positive is None else ("cancers missed", "needless biopsies", "stuck")
-    header = ("method", "mean error", "min", "max", "labels seen", *screening)
-    return header, [_make_row(name, histories.of(name), positive) for name in histories.names]
-
-
-def _make_row(name: str, runs: list[History], positive: str | None) -> tuple[str, ...]:
-    rates = [run.error_rate for run in runs]
-    seen = sum(run.labels_seen for run in runs) / len(runs)
-    cells = (name, f"{sum(rates) / len(rates):.3f}", f"{min(rates):.3f}", f"{max(rates):.3f}", f"{seen:,.0f}")
+    header, rows = histories.header, histories.rows()
     if positive is None:
-        return cells
-    sick = runs[0].graph.class_index(positive)
-    missed = sum(run.confusion[1 - sick, sick] for run in runs) / len(runs)
-    needless = sum(run.confusion[sick, 1 - sick] for run in runs) / len(runs)
-    return (*cells, f"{missed:.1f}", f"{needless:.1f}", f"{sum(map(is_stuck, runs))} of {len(runs)}")
+        return header, rows
+    for place, name in enumerate(histories.names):
+        runs, confusion = histories.of(name), histories.confusion(name).counts
+        sick = runs[0].graph.class_index(positive)
+        missed, needless = confusion[1 - sick, sick] / len(runs), confusion[sick, 1 - sick] / len(runs)
+        rows[place] += (f"{missed:.1f}", f"{needless:.1f}", f"{sum(map(is_stuck, runs))} of {len(runs)}")
+    return (*header, "cancers missed", "needless biopsies", "stuck"), rows
 
 
-def is_stuck(run: History) -> bool:
+def is_stuck(run: gp.History) -> bool:
     """Return whether a method saw no label in its last rounds."""
     seen = run.curve.labels_seen
     return len(seen) > LAST and bool(seen[-1] == seen[-1 - LAST])
 
 
-def draw(shown: Sequence[Histories], path: Path) -> None:
+def draw(shown: Sequence[gp.Histories], path: Path) -> None:
     """Draw two panels for each setting: the running error, and the labels seen."""
     from matplotlib.figure import Figure
-
-    from gappletron.base.files import save_figure
 
     figure = Figure(figsize=(10, 0.5 + 3.5 * len(shown)), layout="constrained")
     parts = figure.subfigures(len(shown), 1, squeeze=False, hspace=0.05)[:, 0]
@@ -225,12 +200,10 @@ def draw(shown: Sequence[Histories], path: Path) -> None:
     save_figure(figure, path)
 
 
-def _draw_panel(ax: Axes, shown: Histories, of: str) -> None:
+def _draw_panel(ax: Axes, shown: gp.Histories, of: str) -> None:
     """Draw the mean over the orders as a thick line, each order as a thin one, and say how many orders are stuck."""
     import numpy as np
     from matplotlib.ticker import PercentFormatter
-
-    from gappletron.base.colours import COLOURS
 
     notes = 0
     for name, colour in zip(STYLES, COLOURS, strict=False):

@@ -7,21 +7,21 @@ from typing import Annotated
 
 import typer
 
-from gappletron.cli.options import ResultOptions
+import gappletron as gp
+from gappletron.base.files import check_writable
+from gappletron.cli.options import Results
 from gappletron.cli.output import say
 
 
 def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; its name ends in .csv or .parquet.")],
-    stored: ResultOptions,
+    results: Results = Path("results"),
 ) -> None:
     """Write all stored runs as a CSV or Parquet table."""
-    from gappletron import read_results
-    from gappletron.base.files import check_writable
     from gappletron.paper.store import table_kind, write_table
 
     table_kind(file)
     check_writable(file)
-    runs = read_results(stored.results)
+    runs = gp.read_results(results)
     write_table(runs, file)
     say(f"{len(runs):,} runs in {file}")

@@ -6,24 +6,22 @@ from typing import Annotated
 
 import typer
 
-from gappletron.cli.options import GRAPHS, CostOptions, PlotOptions, PresetOptions
+from gappletron.cli.options import GRAPHS, GraphOptions, PlotPath
 from gappletron.cli.output import check_outputs, say
 
 
-def describe_graph(
+def graph(
     graph: Annotated[str, typer.Argument(metavar="PRESET|FILE", help=f"{GRAPHS}.")],
-    preset: PresetOptions,
-    cost: CostOptions,
-    plot: PlotOptions,
+    preset: GraphOptions,
+    plot: PlotPath = None,
 ) -> None:
     """Describe a feedback graph, print its matrix, and draw it."""
-    path = plot.plot
-    check_outputs(plot=path, inputs=(graph,))
-    feedback = cost.add_costs(preset.open_alone(graph))
+    check_outputs(plot=plot, inputs=(graph,))
+    feedback = preset.add_costs(preset.open_alone(graph))
     try:
-        if path is not None:
-            feedback.draw(path)
+        if plot is not None:
+            feedback.draw(plot)
     finally:
         say(f"{feedback.describe()}\n\n{feedback.as_text()}")
-    if path is not None:
-        say(f"\nThe drawing is in {path}")
+    if plot is not None:
+        say(f"\nThe drawing is in {plot}")

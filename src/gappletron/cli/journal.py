@@ -2,69 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import gappletron as gp
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
-from gappletron.cli.options import given_options, option
+from gappletron.cli.options import FolderArgument
 from gappletron.cli.output import check_outputs, say, tell
 
 if TYPE_CHECKING:
     from gappletron.online.decisions import Summary
 
 
-@dataclass(frozen=True)
-class JournalOptions:
-    """What is done with a journal; by default it is described."""
-
-    out: Path | None = option(None, "Write the decisions with their feedback: .parquet or .csv.", metavar="PATH")
-    verify: bool = option(
-        False, "Do everything again that was logged, and compare it with the last snapshot.", "--verify"
-    )
-    repair: bool = option(
-        False, "Cut a damaged log off before the damage; what is cut off is kept beside it.", "--repair"
-    )
-
-
 def journal(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="What Online.open or gappletron serve writes to; it may be open.")
-    ],
-    options: JournalOptions,
+    folder: FolderArgument,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the decisions with their feedback: .parquet or .csv.", metavar="PATH")
+    ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Do everything again that was logged, and compare it with the last snapshot."),
+    ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Cut a damaged log off before the damage; what is cut off is kept.")
+    ] = False,
 ) -> None:
     """Show what a journal holds, export it, verify it or repair it."""
-    out = options.out
-    if options.repair:
-        from gappletron.online.store import read_store, repair_store
+    from gappletron.online import decisions
+    from gappletron.online.store import read_store, repair_store
 
+    if repair:
         read_store(folder)  # an error where there is no journal
         before = set(folder.glob("*.damaged"))
         events = repair_store(folder)
         aside = sorted(path.name for path in set(folder.glob("*.damaged")) - before)
         say(f"the journal in {folder} leads to event {events:,} again; set aside: {', '.join(aside) or 'nothing'}")
-    if options.verify:
+    if verify:
         _verify(folder)
     if out is not None:
-        from gappletron.online.decisions import export
-
         check_outputs(out=out, inputs=(str(folder),))
         with progress("exporting"):
-            rows = export(folder, out)
+            rows = decisions.export(folder, out)
         tell(f"{rows:,} decisions are in {out}")
-    if not given_options(options):
-        from gappletron.online.decisions import summary
-
-        _show(folder, summary(folder))
+    if not (repair or verify or out):
+        _show(folder, decisions.summary(folder))
 
 
 def _verify(folder: Path) -> None:
     """Compare the state that the whole log leads to with that of the last snapshot and the rest of the log."""
-    from gappletron import Online
     from gappletron.online.store import read_store
 
     reader = read_store(folder)
@@ -75,7 +64,7 @@ def _verify(folder: Path) -> None:
             f"the log in {folder} ends before its newest snapshot: see gappletron journal --help (--repair)"
         )
     with progress("replaying"):
-        whole, short = (Online.from_journal(folder, replay=start, stop=stop) for start in ("first", "last"))
+        whole, short = (gp.Online.from_journal(folder, replay=start, stop=stop) for start in ("first", "last"))
     different = whole.differences(short)
     if different:
         raise UserError(

@@ -1,7 +1,8 @@
-"""The options that commands share: each is one field of one dataclass, with its help.
+"""The options that commands share: each is declared once, with its help.
 
-A command declares groups of options as parameters; :func:`take_groups` lets Typer see their fields. Options of a model
-(seed, limits, ...) have the names and the help of :class:`gappletron.play.options.Options`.
+A command declares groups of options as parameters; :func:`take_groups` lets Typer see their fields. An option that
+stands alone is a type. Options of a model (seed, limits, ...) have the names and the help of
+:class:`gappletron.play.options.Options`.
 """
 
 from __future__ import annotations
@@ -12,21 +13,21 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
+import gappletron as gp
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
-from gappletron.cli.output import ALPHA, tell
+from gappletron.base.text import read_classes
+from gappletron.cli.output import tell
 from gappletron.graphs.presets import PRESETS
 from gappletron.play.options import Options
 
-if TYPE_CHECKING:
-    from gappletron import Encoder, FeedbackGraph, Online, Stream
-
 KINDS = ("text", "numeric", "categorical", "drop")
 GRAPHS = f"{', '.join(PRESETS)}, or a FILE.json"
+ALPHA = 0.05
 
 
 def option(default: Any, help: str, *names: str, **settings: Any) -> Any:
@@ -51,20 +52,24 @@ def take_groups(command: Callable[..., None]) -> Callable[..., None]:
     >>> take_groups(draw)(name="box", width=4)
     box Size(width=4)
     """
-    hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if dataclasses.is_dataclass(kind)}
+    groups: dict[str, Any] = {}
     parameters = []
-    for parameter in inspect.signature(command).parameters.values():
-        if parameter.name in groups:
-            parameters += _list_parameters(groups[parameter.name])
-        else:
-            kind = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(parameter.replace(annotation=hints[parameter.name], kind=kind))
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        group = parameter.annotation
+        keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        if not dataclasses.is_dataclass(group):
+            parameters.append(keyword)
+            continue
+        groups[parameter.name] = group
+        types = get_type_hints(group)
+        for field in dataclasses.fields(group):
+            shown = keyword.replace(name=field.name, default=field.default)
+            parameters.append(shown.replace(annotation=Annotated[types[field.name], field.metadata["option"]]))
 
     @functools.wraps(command)
     def call(**given: Any) -> None:
-        for name, kind in groups.items():
-            given[name] = kind(**{field.name: given.pop(field.name) for field in dataclasses.fields(kind)})
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
         command(**given)
 
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -72,28 +77,42 @@ def take_groups(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def _list_parameters(group: Any) -> list[inspect.Parameter]:
-    """Return the fields of a group as parameters of a function."""
-    types = get_type_hints(group)
-    return [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=field.default,
-            annotation=Annotated[types[field.name], field.metadata["option"]],
-        )
-        for field in dataclasses.fields(group)
-    ]
+def given_options(*groups: Any, **single: Any) -> dict[str, Any]:
+    """Return the options of these groups that were given, and single ones that are not None, by their names."""
+    given = {name: value for name, value in single.items() if value is not None}
+    for group in groups:
+        for field in dataclasses.fields(group):
+            if getattr(group, field.name) != field.default:
+                given[field.name] = getattr(group, field.name)
+    return given
 
 
-def given_options(*groups: Any) -> dict[str, Any]:
-    """Return the options of these groups that were given, by their names."""
-    return {
-        field.name: value
-        for group in groups
-        for field in dataclasses.fields(group)
-        if (value := getattr(group, field.name)) != field.default
-    }
+# ------------------------------------------------------------------------------------------------------- single options
+
+
+FolderArgument = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="What Online.open or gappletron serve writes to; it may be open.")
+]
+RowsArgument = Annotated[
+    str, typer.Argument(metavar="FILE", help="A file of the kind that the model was made from; '-' for a pipe.")
+]
+Seed = Annotated[int | None, typer.Option(help=Options.help("seed"))]
+Learners = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A learner (see `gappletron learners`), with parameters as in banditron:gamma=0.1; repeatable. Default: "
+        "auto."
+    ),
+]
+Alpha = Annotated[float, typer.Option(help="Intervals of estimates have the confidence 1 - alpha.", min=0.0, max=0.5)]
+JsonPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--json", metavar="PATH", help="Write every result to this file; - for the standard output, without the table."
+    ),
+]
+PlotPath = Annotated[Path | None, typer.Option(help="Draw it: PNG, SVG or PDF.", metavar="PATH")]
+Results = Annotated[Path, typer.Option(help="The folder of `gappletron reproduce`.", metavar="DIR")]
 
 
 # ---------------------------------------------------------------------------------------------------------------- data
@@ -116,8 +135,8 @@ class TableOptions:
 
 
 @dataclass(frozen=True)
-class KindOptions:
-    """What the columns of a table, or of records, are."""
+class ColumnOptions:
+    """What the columns of a table, or of records, are, and how many features come of them."""
 
     text: list[str] | None = option(
         None, "Tables: a column of text, whose words are features; repeatable.", metavar="COLUMN"
@@ -127,6 +146,11 @@ class KindOptions:
         None, "Tables: a column of categories, also where they are numbers; repeatable.", metavar="COLUMN"
     )
     drop: list[str] | None = option(None, "Tables: a column to ignore; repeatable.", metavar="COLUMN")
+    features: int | None = option(
+        None,
+        "svmlight: the number of features, which replaces a scan of the file. Tables and records: the number of "
+        "features that everything is hashed into, default 262144. Vectors of a service: by default as many as come.",
+    )
 
     @property
     def kinds(self) -> dict[str, Any]:
@@ -135,32 +159,19 @@ class KindOptions:
 
 
 @dataclass(frozen=True)
-class FeatureOptions:
-    """How many features there are."""
-
-    features: int | None = option(
-        None,
-        "svmlight: the number of features, which replaces a scan of the file. Tables and records: the number of "
-        "features that everything is hashed into, default 262144. Vectors of a service: by default as many as come.",
-    )
-
-
-@dataclass(frozen=True)
-class DataOptions(FeatureOptions, KindOptions, TableOptions):
+class DataOptions(ColumnOptions, TableOptions):
     """All that can be said of data that is played or taught."""
 
     def open(
         self,
         data: str,
         classes: str | None,
-        model: Online | None = None,
+        model: gp.Online | None = None,
         *,
         max_norm: float | None = None,
         rounds: int | None = None,
-    ) -> Stream:
+    ) -> gp.Stream:
         """Return the stream, ready to be played; with a model, encoded as the model does it."""
-        from gappletron import open_stream
-
         encoder, features, kinds = None, self.features, self.kinds
         if model is not None:
             encoder = model.encoder
@@ -169,7 +180,7 @@ class DataOptions(FeatureOptions, KindOptions, TableOptions):
             raise UserError(
                 "the model has its own columns: omit --text, --numeric, --categorical, --drop and --features"
             )
-        stream = open_stream(
+        stream = gp.open_stream(
             data,
             label=self.label,
             format=self.format,
@@ -195,7 +206,7 @@ class DataOptions(FeatureOptions, KindOptions, TableOptions):
         return stream
 
 
-def tell_columns(encoder: Encoder, label: str | None) -> None:
+def tell_columns(encoder: gp.Encoder, label: str | None) -> None:
     """Say, on the standard error, what the columns of a table were taken for."""
     parts = [f"label: {label}"] if label in encoder.drop else []
     for kind in KINDS:
@@ -209,13 +220,10 @@ def tell_columns(encoder: Encoder, label: str | None) -> None:
 # --------------------------------------------------------------------------------------------------------------- graphs
 
 
-@dataclass(frozen=True)
-class GraphName:
-    """Which graph is played."""
-
-    graph: str | None = option(
-        None, f"What is seen after which action: {GRAPHS}; the revealing class as in filtering:revealing=ham."
-    )
+GraphName = Annotated[
+    str | None,
+    typer.Option(help=f"What is seen after which action: {GRAPHS}; the revealing class as in filtering:revealing=ham."),
+]
 
 
 @dataclass(frozen=True)
@@ -232,9 +240,8 @@ class PresetOptions:
         "classes are found in the data.",
     )
 
-    def open_alone(self, graph: str) -> FeedbackGraph:
+    def open_alone(self, graph: str) -> gp.FeedbackGraph:
         """Return the graph of a command without a stream."""
-        from gappletron.base.text import read_classes
         from gappletron.graphs.open import open_graph
 
         if graph.endswith(".json") and self.classes:
@@ -245,8 +252,8 @@ class PresetOptions:
 
 
 @dataclass(frozen=True)
-class CostOptions:
-    """What actions cost."""
+class GraphOptions(PresetOptions):
+    """What a preset needs to know, and what actions cost."""
 
     cost: list[str] | None = option(
         None,
@@ -255,34 +262,22 @@ class CostOptions:
         metavar="ACTION,CLASS=NUMBER",
     )
 
-    def add_costs(self, graph: FeedbackGraph) -> FeedbackGraph:
+    def add_costs(self, graph: gp.FeedbackGraph) -> gp.FeedbackGraph:
         """Return the graph with these costs, in addition to those of its file."""
         from gappletron.graphs.costs import read_costs
 
         entries = [entry for text in self.cost or () for entry in read_costs(text, graph.actions, graph.classes)]
         return graph.with_costs(entries) if entries else graph
 
-
-@dataclass(frozen=True)
-class GraphOptions(CostOptions, PresetOptions, GraphName):
-    """All that can be said of the graph of a model."""
-
-    def open(self, stream: Stream) -> FeedbackGraph:
+    def open(self, graph: str | None, stream: gp.Stream) -> gp.FeedbackGraph:
         """Return the graph for a stream that is played or taught."""
         from gappletron.graphs.open import open_graph
 
-        name = self.graph or "bandit"
-        return self.add_costs(open_graph(name, stream.classes, self.revealing, classes_given=stream.classes_given))
+        known = stream.classes_given
+        return self.add_costs(open_graph(graph or "bandit", stream.classes, self.revealing, classes_given=known))
 
 
 # --------------------------------------------------------------------------------------------------------------- models
-
-
-@dataclass(frozen=True)
-class SeedOptions:
-    """Where random numbers come from."""
-
-    seed: int | None = model_option("seed")
 
 
 @dataclass(frozen=True)
@@ -299,64 +294,13 @@ class LimitOptions:
 
     def parse(self) -> dict[str, Any]:
         """Return the limits that were given, as options of a model."""
-        from gappletron import Budget
-
         given = given_options(self)
-        return given if self.budget is None else {**given, "budget": Budget.parse(self.budget)}
+        return given if self.budget is None else {**given, "budget": gp.Budget.parse(self.budget)}
 
 
-@dataclass(frozen=True)
-class LearnerOptions:
-    """Which learners there are."""
-
-    learner: list[str] | None = option(
-        None,
-        "A learner (see `gappletron learners`), with parameters as in banditron:gamma=0.1; repeatable. Default: auto.",
-    )
-
-
-@dataclass(frozen=True)
-class AlphaOptions:
-    """How sure intervals are."""
-
-    alpha: float | None = option(None, f"Intervals of estimates have the confidence 1 - alpha. Default: {ALPHA}.")
-
-
-def load_model(path: Path, *groups: Any) -> Online:
+def load_model(path: Path, given: dict[str, Any]) -> gp.Online:
     """Return a saved model; options that it has values for cannot be given again."""
-    from gappletron import Online
-
-    for name in given_options(*groups):
-        if name != "classes":
-            option = name.replace("_", "-")
-            raise UserError(f"--{option} was given, and the model of {str(path)!r} has its own: omit it")
-    return Online.load(path)
-
-
-# -------------------------------------------------------------------------------------------------------------- results
-
-
-@dataclass(frozen=True)
-class JsonOptions:
-    """Where numbers go."""
-
-    json_path: Path | None = option(
-        None,
-        "Write every result to this file; - for the standard output, without the table.",
-        "--json",
-        metavar="PATH",
-    )
-
-
-@dataclass(frozen=True)
-class PlotOptions:
-    """Where pictures go."""
-
-    plot: Path | None = option(None, "Draw it: PNG, SVG or PDF.", metavar="PATH")
-
-
-@dataclass(frozen=True)
-class ResultOptions:
-    """Where the paper's experiments were stored."""
-
-    results: Path = option(Path("results"), "The folder of `gappletron reproduce`.", metavar="DIR")
+    refused = [name.replace("_", "-") for name in given if name != "classes"]
+    if refused:
+        raise UserError(f"--{refused[0]} was given, and the model of {str(path)!r} has its own: omit it")
+    return gp.Online.load(path)

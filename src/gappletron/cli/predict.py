@@ -6,57 +6,44 @@ import csv
 import io
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import gappletron as gp
 from gappletron.base.errors import UserError
+from gappletron.base.files import replacing
 from gappletron.base.progress import progress
 from gappletron.base.text import listing, unknown
-from gappletron.cli.options import TableOptions, load_model, option
+from gappletron.cli.options import RowsArgument, TableOptions
 from gappletron.cli.output import STANDARD_OUTPUT, check_outputs, tell
-
-if TYPE_CHECKING:
-    from gappletron import Online
-
-
-@dataclass(frozen=True)
-class OutOptions:
-    """Where predictions go."""
-
-    out: Path = option(
-        STANDARD_OUTPUT, "The CSV file to write. Default: the standard output.", metavar="PATH", show_default=False
-    )
 
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="What --save or Online.save wrote.")],
-    data: Annotated[
-        str, typer.Argument(metavar="FILE", help="A file of the kind that the model was made from; '-' for a pipe.")
-    ],
+    data: RowsArgument,
     table: TableOptions,
-    out: OutOptions,
+    out: Annotated[Path, typer.Option(help="The CSV file to write; - for the standard output.", metavar="PATH")] = (
+        STANDARD_OUTPUT
+    ),
 ) -> None:
     """Predict every row of a file: its class, and the probability of each class, as CSV.
 
     With --label, also print the share of wrong predictions.
     """
-    from gappletron.base import files
-
-    check_outputs(out=out.out, inputs=(data, str(model)))
-    saved = load_model(model)
-    if out.out == STANDARD_OUTPUT:
+    check_outputs(out=out, inputs=(data, str(model)))
+    saved = gp.Online.load(model)
+    if out == STANDARD_OUTPUT:
         write_predictions(saved, data, table, sys.stdout)
         return
-    with files.replacing(out.out) as file:
+    with replacing(out) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
         write_predictions(saved, data, table, text)
         text.detach()
 
 
-def write_predictions(model: Online, data: str, table: TableOptions, file: Any) -> None:
+def write_predictions(model: gp.Online, data: str, table: TableOptions, file: Any) -> None:
     """Write a header, and a row for each row of the data."""
     writer = csv.writer(file, lineterminator="\n")
     header = ["prediction", *(f"p({name})" for name in model.graph.classes)]
@@ -81,13 +68,12 @@ def write_predictions(model: Online, data: str, table: TableOptions, file: Any) 
     tell(f"{wrong:,} of {labelled:,} predictions differ from the labels ({wrong / labelled:.4f}){gaps}")
 
 
-def read_batches(model: Online, data: str, table: TableOptions) -> Iterator[tuple[Any, list[str]]]:
+def read_batches(model: gp.Online, data: str, table: TableOptions) -> Iterator[tuple[Any, list[str]]]:
     """Yield some encoded rows at a time, and their labels where a column has them, empty where there is
     none.
     """
     from scipy.sparse import csr_array
 
-    from gappletron import SvmlightFile
     from gappletron.data.formats import SVMLIGHT, find_ending
     from gappletron.data.tables import find_kinds, find_labels, read_table
 
@@ -96,7 +82,7 @@ def read_batches(model: Online, data: str, table: TableOptions) -> Iterator[tupl
         is_svmlight = table.format in (None, SVMLIGHT.name) and find_ending(data) in (None, SVMLIGHT)
         if label is not None or not is_svmlight:
             raise UserError("the model was made without an encoder, so it takes svmlight files only, without --label")
-        for chunk in SvmlightFile(data, features=model.features, classes=(0, 1)).rows():
+        for chunk in gp.SvmlightFile(data, features=model.features, classes=(0, 1)).rows():
             rows = len(chunk.indptr) - 1
             yield csr_array((chunk.values, chunk.indices, chunk.indptr), (rows, model.features)), []
         return

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from gappletron.base.checks import whole
+from gappletron.base.errors import UserError
 from gappletron.base.progress import sweep_view
 from gappletron.base.signals import exit_code, raising
 from gappletron.cli.options import option
@@ -56,11 +60,11 @@ def reproduce(options: ReproduceOptions) -> None:
     from gappletron.paper.sensitivity_page import carry_out_sensitivity
 
     folder = options.out or Path("results", *(["sensitivity"] if options.sensitivity else []))
-    # Errors in the options come before the connection to a cluster.
+    work: Callable[..., Any]  # errors in the options come before the connection to a cluster
     if options.sensitivity:
-        size = read_size(options)
+        work = partial(carry_out_sensitivity, folder, read_size(options))
     else:
-        plan = make_plan(options.figure or (), options.rounds, options.repeats)
+        work = partial(carry_out, make_plan(options.figure or (), options.rounds, options.repeats), folder)
     try:
         with raising() as check, contextlib.ExitStack() as stack:
             executor = in_flight = None
@@ -70,27 +74,20 @@ def reproduce(options: ReproduceOptions) -> None:
                 executor, in_flight = stack.enter_context(open_dask_executor(options.scheduler, tell))
             view = stack.enter_context(sweep_view(check))
             room = in_flight if options.jobs is None else None
-            where: dict[str, Any] = {"jobs": options.jobs, "executor": executor, "in_flight": room, "view": view}
-            if options.sensitivity:
-                found = carry_out_sensitivity(folder, size, **where)
-            else:
-                done = carry_out(plan, folder, **where)
+            found: Any = work(jobs=options.jobs, executor=executor, in_flight=room, view=view)
     except KeyboardInterrupt as stop:
         tell(f"stopped: the finished runs are stored in {folder}, and the same command continues from there")
         raise typer.Exit(exit_code(stop)) from None
     if options.sensitivity:
         say(f"{len(found.claims())} claims under {len(found.settings())} readings; see {folder / 'sensitivity.html'}")
         return
-    if done.verdicts:
-        held = sum(verdict.holds for verdict in done.verdicts)
-        say(f"{held} of {len(done.verdicts)} claims hold")
-    say(f"{len(done.results):,} runs; the report is {folder / 'report.html'}")
+    if found.verdicts:
+        say(f"{sum(verdict.holds for verdict in found.verdicts)} of {len(found.verdicts)} claims hold")
+    say(f"{len(found.results):,} runs; the report is {folder / 'report.html'}")
 
 
 def read_size(options: ReproduceOptions) -> Any:
     """Return how much is run with --sensitivity, a :class:`gappletron.paper.sensitivity.Size`."""
-    from gappletron.base.checks import whole
-    from gappletron.base.errors import UserError
     from gappletron.paper.sensitivity import Size
 
     if options.figure:

@@ -7,45 +7,24 @@ import functools
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import gappletron as gp
 from gappletron.base.errors import UserError
+from gappletron.base.files import is_special
 from gappletron.base.progress import progress
 from gappletron.base.signals import held_back
 from gappletron.base.text import listing, unknown
-from gappletron.cli.options import (
-    AlphaOptions,
-    DataOptions,
-    GraphOptions,
-    JsonOptions,
-    LearnerOptions,
-    LimitOptions,
-    PlotOptions,
-    SeedOptions,
-    load_model,
-    model_option,
-    option,
-)
-from gappletron.cli.output import (
-    STANDARD_OUTPUT,
-    Estimates,
-    check_outputs,
-    play_and_report,
-    show_confusion,
-    show_estimates,
-    show_table,
-    write_json,
-)
-
-if TYPE_CHECKING:
-    from gappletron import FeedbackGraph, Learner, Online, Runs, Stream
+from gappletron.cli import options, output
+from gappletron.cli.options import ALPHA, given_options, model_option, option
+from gappletron.cli.output import STANDARD_OUTPUT, write_json
 
 
 @dataclass(frozen=True)
 class PieceOptions:
-    """What learners are made of."""
+    """What learners are made of, and how rows are prepared for them."""
 
     exploration: str | None = option(
         None,
@@ -67,12 +46,6 @@ class PieceOptions:
         "The optimizer, for auto and Gappletron: confidence-weighted (default of auto), adaptive-ogd (of Gappletron), "
         "projected-ogd, fixed-ogd, ada-grad or scale-free-ftrl; parameters as in projected-ogd:radius=5.",
     )
-
-
-@dataclass(frozen=True)
-class RowOptions:
-    """How rows are prepared."""
-
     normalize: str | None = model_option("normalize")
     bias: bool | None = option(None, "Add a feature that is always 1. Default: for auto only.", "--bias/--no-bias")
 
@@ -107,114 +80,103 @@ def run(
             "pipe, 'digits', or 'synthetic:K=9,d=120,noise=0.05,T=100000,seed=0'.",
         ),
     ],
-    source: DataOptions,
-    graph: GraphOptions,
-    learner: LearnerOptions,
+    source: options.DataOptions,
+    preset: options.GraphOptions,
     pieces: PieceOptions,
-    rows: RowOptions,
-    seed: SeedOptions,
-    limits: LimitOptions,
+    limits: options.LimitOptions,
     playing: PlayOptions,
-    alpha: AlphaOptions,
-    json: JsonOptions,
-    plot: PlotOptions,
+    graph: options.GraphName = None,
+    learner: options.Learners = None,
+    seed: options.Seed = None,
+    alpha: options.Alpha = ALPHA,
+    json: options.JsonPath = None,
+    plot: options.PlotPath = None,
 ) -> None:
     """Play a stream with one or more learners, on the bandit graph by default, and print their error rates."""
-    from gappletron import Histories, Runs
+    from gappletron.play.watch import NoWatch
 
-    if pieces.gamma is not None and pieces.tuning is not None:
-        raise UserError("--gamma and --tuning were both given, and both set gamma: omit one of them")
-    estimates = Estimates.choose(playing.estimate, alpha.alpha)
-    json_path, save = json.json_path, playing.save
-    check_outputs(json=json_path, plot=plot.plot, save=save, inputs=(data, graph.graph or ""))
-    open_stream = functools.partial(source.open, data, graph.classes, max_norm=playing.max_norm, rounds=playing.rounds)
+    if alpha != ALPHA and not playing.estimate:
+        raise UserError("--alpha was given without --estimate, to which it belongs: give both or none")
+    save, repeats = playing.save, playing.repeats
+    output.check_outputs(json=json, plot=plot, save=save, inputs=(data, graph or ""))
+    open_stream = functools.partial(source.open, data, preset.classes, max_norm=playing.max_norm, rounds=playing.rounds)
+    watch = gp.Watch(alpha=alpha) if playing.estimate else None
     model = None
     if playing.load is not None:
-        if playing.repeats != 1:
-            raise UserError(
-                f"--load goes on with one model, and --repeats {playing.repeats} asks for several: omit --repeats"
-            )
-        model = load_model(playing.load, graph, learner, pieces, rows, seed, limits)
+        if repeats != 1:
+            raise UserError(f"--load goes on with one model, and --repeats {repeats} asks for several: omit --repeats")
+        given = given_options(preset, pieces, limits, graph=graph, learner=learner, seed=seed)
+        model = options.load_model(playing.load, given)
         stream = open_stream(model)
-        estimates.begin(model.player)
+        if watch is not None and isinstance(model.player.watch, NoWatch):
+            model.player.begin_watch(watch)
         with progress("compiling"):
-            runs = Runs.continuing(model.player, stream, jobs=playing.jobs)
+            runs = gp.Runs.continuing(model.player, stream, jobs=playing.jobs)
     else:
-        learners = choose_learners(learner.learner or ["auto"], pieces)
-        if save is not None and (len(learners) > 1 or playing.repeats > 1):
+        learners = choose_learners(learner or ["auto"], pieces)
+        if save is not None and (len(learners) > 1 or repeats > 1):
             raise UserError("--save writes one model, and there are several runs: give one --learner and one repeat")
         stream = open_stream()
-        normalize, bias = choose_rows(stream, rows)
-        feedback = graph.open(stream)
+        feedback = preset.open(graph, stream)
         if pieces.tuning is not None:
-            learners = tune_learners(learners, pieces.tuning, feedback, stream, normalize, bias is True)
+            learners = tune_learners(learners, pieces.tuning, pieces, feedback, stream)
         with progress("compiling"):
-            runs = Runs(
+            runs = gp.Runs(
                 learners,
                 stream,
                 feedback,
-                repeats=playing.repeats,
-                seed=seed.seed or 0,
-                normalize=normalize,
-                bias=bias,
-                monitor=estimates.watch,
+                repeats=repeats,
+                seed=seed or 0,
+                **given_options(normalize=pieces.normalize, bias=pieces.bias),
+                monitor=watch,
                 **limits.parse(),
                 jobs=playing.jobs,
             )
 
-    def report(histories: Histories, stopped: str | None) -> None:
+    def report(histories: gp.Histories, stopped: str | None) -> None:
         if stopped is not None:
-            histories = Histories(histories, f"{histories.title}, stopped after {histories[0].rounds:,} rounds")
-        reports = estimates.read(runs, histories)
+            histories = gp.Histories(histories, f"{histories.title}, stopped after {histories[0].rounds:,} rounds")
+        watched = histories if playing.estimate else ()
+        reports = [gp.Monitor(runs.player(run.name, run.repeat)).report(alpha) for run in watched]
         with contextlib.ExitStack() as last:  # whatever fails, the rest is written: the files first
-            if json_path != STANDARD_OUTPUT:
+            if json != STANDARD_OUTPUT:
                 if playing.confusion:
-                    last.callback(show_confusion, histories)
-                last.callback(show_estimates, histories, reports)
-                last.callback(show_table, histories.title, histories.header, histories.rows())
-            with contextlib.nullcontext() if may_block(json_path, plot.plot) else held_back():
-                if plot.plot is not None:
-                    last.callback(histories.plot, plot.plot)
-                if json_path is not None:
-                    write_json(json_path, runs, histories, stopped, reports)
+                    last.callback(output.show_confusion, histories)
+                last.callback(output.show_estimates, histories, reports)
+                last.callback(output.say, str(histories))
+            with contextlib.nullcontext() if may_block(json, plot) else held_back():
+                if plot is not None:
+                    last.callback(histories.plot, plot)
+                if json is not None:
+                    write_json(json, runs, histories, stopped, reports)
                 if save is not None:
-                    last.callback(save_model, save, runs, model)
+                    saved = model or gp.Online.from_player(runs.player(), stream.encoder)
+                    last.callback(saved.save, save)
 
-    play_and_report(runs, report, lambda: estimates.note(runs))
+    def note() -> str:
+        return f"error {gp.Monitor(runs.player(repeat=runs.repeats[0])).rates('policy', alpha).error}"
 
-
-def choose_rows(stream: Stream, rows: RowOptions) -> tuple[str, bool | str]:
-    """Return how the rows of this stream are normalized, and whether they get a bias."""
-    normalize, bias = rows.normalize or "auto", "auto" if rows.bias is None else rows.bias
-    if stream.encoder is None:
-        return normalize, bias
-    return "columns" if normalize == "auto" else normalize, True if bias == "auto" else bias
+    output.play_and_report(runs, report, note if playing.estimate else str)
 
 
-def save_model(path: Path, runs: Runs, model: Online | None) -> None:
-    """Write the model of the only run."""
-    from gappletron import Online
-
-    (model or Online.from_player(runs.player(), runs.stream.encoder)).save(path)
-
-
-def choose_learners(names: list[str], pieces: PieceOptions) -> dict[str, Learner]:
+def choose_learners(names: list[str], pieces: PieceOptions) -> dict[str, gp.Learner]:
     """Return the learners, with the options applied to those that have such a part. A tuning is only checked: it needs
     the data.
     """
-    from gappletron import Estimator, Exploration, Gappletron, Optimizer, named
     from gappletron.kernel.spelling import read_piece
 
-    composite = (Gappletron, Estimator)
+    if pieces.gamma is not None and pieces.tuning is not None:
+        raise UserError("--gamma and --tuning were both given, and both set gamma: omit one of them")
+    composite = (gp.Gappletron, gp.Estimator)
     changes: dict[str, Any] = {}
     if pieces.exploration is not None:
-        changes["exploration"] = read_piece(Exploration, pieces.exploration, "exploration rule")
+        changes["exploration"] = read_piece(gp.Exploration, pieces.exploration, "exploration rule")
     if pieces.optimizer is not None:
-        changes["optimizer"] = read_piece(Optimizer, pieces.optimizer, "optimizer")
+        changes["optimizer"] = read_piece(gp.Optimizer, pieces.optimizer, "optimizer")
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise UserError(f"--learner {twice[0]} was given twice: give it once, and use --repeats for more runs")
-    learners = [named(name) for name in names]
+    learners = [gp.named(name) for name in names]
     if changes and not any(isinstance(learner, composite) for learner in learners):
         raise UserError(
             f"--{next(iter(changes))} is only for learners that are made of pieces, and none is among these: omit it, "
@@ -233,24 +195,24 @@ def choose_learners(names: list[str], pieces: PieceOptions) -> dict[str, Learner
 
 
 def tune_learners(
-    learners: dict[str, Learner], tuning: str, graph: FeedbackGraph, stream: Stream, normalize: str, bias: bool
-) -> dict[str, Learner]:
-    """Return the learners with the parameters that a tuning sets."""
-    from gappletron import tuned
+    learners: dict[str, gp.Learner], tuning: str, pieces: PieceOptions, graph: gp.FeedbackGraph, stream: gp.Stream
+) -> dict[str, gp.Learner]:
+    """Return the learners with the parameters that a tuning sets, for rows as they will be prepared."""
     from gappletron.data.normalization import find_normalization
+    from gappletron.play.player import AUTO
 
+    default, with_bias = ("none", False) if stream.encoder is None else AUTO["records"]
+    bias = with_bias if pieces.bias is None else pieces.bias
     with progress("reading"):  # a file without --max-norm is scanned for it
-        norm = find_normalization(normalize, "none").longest() or stream.max_norm
+        norm = find_normalization(pieces.normalize or "auto", default).longest() or stream.max_norm
     norm = math.hypot(1.0, norm) if bias and norm is not None else norm
     features = stream.features + bias
     return {
-        name: tuned(learner, tuning, graph, rounds=stream.rounds, features=features, max_norm=norm)
+        name: gp.tuned(learner, tuning, graph, rounds=stream.rounds, features=features, max_norm=norm)
         for name, learner in learners.items()
     }
 
 
 def may_block(*outputs: Path | None) -> bool:
     """Return whether an output is a pipe or a device, which may make the command wait: then signals must reach it."""
-    from gappletron.base.files import is_special
-
     return any(path is not None and (path == STANDARD_OUTPUT or is_special(path)) for path in outputs)

@@ -6,33 +6,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import gappletron as gp
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
 from gappletron.base.text import unknown
-from gappletron.cli.options import (
-    AlphaOptions,
-    FeatureOptions,
-    GraphOptions,
-    KindOptions,
-    LimitOptions,
-    PresetOptions,
-    SeedOptions,
-    given_options,
-    model_option,
-    option,
-)
-from gappletron.cli.output import ALPHA, tell
+from gappletron.cli import options
+from gappletron.cli.options import ALPHA, given_options, model_option, option
+from gappletron.cli.output import tell
 from gappletron.graphs.presets import PRESETS
 
-if TYPE_CHECKING:
-    from gappletron import FeedbackGraph, Online
-
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
-DURABILITIES = ("disk", "os")
 
 
 @dataclass(frozen=True)
@@ -106,53 +93,49 @@ def serve(
             "the folder, unless it is given.",
         ),
     ],
-    graph: GraphOptions,
-    kinds: KindOptions,
-    features: FeatureOptions,
-    seed: SeedOptions,
-    options: ModelOptions,
-    limits: LimitOptions,
+    preset: options.GraphOptions,
+    columns: options.ColumnOptions,
+    hosting: ModelOptions,
+    limits: options.LimitOptions,
     storage: StorageOptions,
     server: ServerOptions,
-    alpha: AlphaOptions,
+    graph: options.GraphName = None,
+    seed: options.Seed = None,
+    alpha: options.Alpha = ALPHA,
 ) -> None:
     """Serve models over HTTP; the page at / shows how they do.
 
     The options of the graph, of columns and features, and the seed are for a new model, which needs a graph.
     """
     try:
-        from gappletron.service import access, app, columns, serving
+        from gappletron.service import access, app, serving
+        from gappletron.service.columns import nothing_declared
         from gappletron.service.models import host_models
     except ImportError as error:
         raise UserError(f"the service needs {error.name}: pip install 'gappletron[serve]'") from None
 
     places = parse_places(folders)
     names = list(places)
-    champions = parse_shadows(options.shadow or [], names)
-    learners = parse_learners(options.learner or [], names)
-    level = ALPHA if alpha.alpha is None else alpha.alpha
-    if graph.graph is None and given_options(graph):
-        raise UserError("--classes, --revealing and --cost are parts of a graph: give --graph as well, or omit them")
-    if storage.durability not in DURABILITIES:
-        raise unknown(storage.durability, "durability", DURABILITIES)
-    if not 0.0 < level < 1.0:
-        raise UserError(f"--alpha {level} is not between 0 and 1: choose 0.05, for example")
+    champions = parse_shadows(hosting.shadow or [], names)
+    learners = parse_learners(hosting.learner or [], names)
     tokens = [] if server.token_file is None else access.read_tokens(server.token_file)
     access.check_host(server.host, tokens)
-    known = {**make_rows(options.vectors, features, kinds), **given_options(seed), **limits.parse()}
+    known = {**make_rows(hosting.vectors, columns), **given_options(seed=seed), **limits.parse()}
     known |= {name: value for name, value in vars(storage).items() if value is not None}
-    if graph.graph is not None:
-        known["graph"] = graph.add_costs(make_graph(graph.graph, graph))
-    if options.strict and "graph" in known and "encoder" not in known and not options.vectors:
-        raise columns.nothing_declared(names[0])  # before anything is made
+    if graph is not None:
+        known["graph"] = make_graph(graph, preset)
+    elif given_options(preset):
+        raise UserError("--classes, --revealing and --cost are parts of a graph: give --graph as well, or omit them")
+    if hosting.strict and graph is not None and "encoder" not in known and not hosting.vectors:
+        raise nothing_declared(names[0])  # before anything is made
     with serving.bind_socket(server.host, server.port) as listening:
         with progress("opening"):
             models = {name: open_model(folder, learners[name], known) for name, folder in places.items()}
-            if options.vectors and any(model.encoder is not None for model in models.values()):
+            if hosting.vectors and any(model.encoder is not None for model in models.values()):
                 raise UserError("--vectors was given, and a model takes records: omit it, or use another folder")
-            if options.strict and all(model.encoder is None for model in models.values()):
+            if hosting.strict and all(model.encoder is None for model in models.values()):
                 raise UserError("--strict is about the columns of records, and no model takes records: omit it")
-            hosted = host_models(models, champions, max_waiting=options.max_waiting, alpha=level, strict=options.strict)
+            hosted = host_models(models, champions, max_waiting=hosting.max_waiting, alpha=alpha, strict=hosting.strict)
             application = app.create_app(hosted, tokens=tokens, max_body=server.max_body)
         host = f"[{server.host}]" if ":" in server.host else server.host
         address = f"http://{host}:{listening.getsockname()[1]}/"
@@ -162,10 +145,10 @@ def serve(
     tell("stopped: everything is stored")
 
 
-def make_graph(graph: str, preset: PresetOptions) -> FeedbackGraph:
+def make_graph(graph: str, preset: options.GraphOptions) -> gp.FeedbackGraph:
     """Return the graph of the options. A preset needs its classes: a number that nobody has chosen would stay for ever.
 
-    >>> make_graph("bandit", PresetOptions())
+    >>> make_graph("bandit", options.GraphOptions())
     Traceback (most recent call last):
         ...
     gappletron.UserError: the preset 'bandit' does not say which labels there are: give --classes, as in \
@@ -176,7 +159,7 @@ def make_graph(graph: str, preset: PresetOptions) -> FeedbackGraph:
             f"the preset {graph!r} does not say which labels there are: give --classes, as in --classes ham,spam; for "
             "a model that is there already, omit --graph"
         )
-    return preset.open_alone(graph)
+    return preset.add_costs(preset.open_alone(graph))
 
 
 def parse_places(folders: Sequence[str]) -> dict[str, Path]:
@@ -236,31 +219,28 @@ def parse_learners(texts: Sequence[str], names: Sequence[str]) -> dict[str, str 
     return {name: single.get(name, common) for name in names}
 
 
-def make_rows(vectors: bool, features: FeatureOptions, kinds: KindOptions) -> dict[str, Any]:
+def make_rows(vectors: bool, columns: options.ColumnOptions) -> dict[str, Any]:
     """Return what x is, as options of a model; none where nothing was said of it."""
-    from gappletron import Encoder
-
-    given = given_options(kinds, features)
+    given = given_options(columns)
     if not vectors:
-        return {"encoder": Encoder(**given)} if given else {}
-    if kinds.kinds:
+        return {"encoder": gp.Encoder(**given)} if given else {}
+    if columns.kinds:
         raise UserError("--vectors takes numbers, which have no columns: omit --text, --numeric and the like")
-    return {"features": "grow" if features.features is None else features.features}
+    return {"features": "grow", **given}
 
 
-def open_model(folder: Path, learner: str | None, options: dict[str, Any]) -> Online:
+def open_model(folder: Path, learner: str | None, known: dict[str, Any]) -> gp.Online:
     """Return the model of a folder, or a new one."""
-    from gappletron import Encoder, Online
-    from gappletron.online.folder import FolderStore
+    from gappletron.online.store import open_store
 
-    store = FolderStore(folder)
+    store = open_store(folder)
     if store.settings() is None:
-        if "graph" not in options:
+        if "graph" not in known:
             store.close()
             raise UserError(
                 f"there is no model in {str(folder)!r} yet, and a new one needs a graph: give one, as in --graph "
                 "filtering --classes ham,spam"
             )
-        if "features" not in options:
-            options = {"encoder": Encoder(), **options}
-    return Online.open(store, learner, **options)
+        if "features" not in known:
+            known = {"encoder": gp.Encoder(), **known}
+    return gp.Online.open(store, learner, **known)

@@ -2,57 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+import gappletron as gp
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
-from gappletron.cli.options import DataOptions, FeatureOptions, GraphOptions, SeedOptions, load_model, option
+from gappletron.cli.options import DataOptions, GraphName, GraphOptions, RowsArgument, Seed, given_options, load_model
 from gappletron.cli.output import check_outputs, tell
-
-
-@dataclass(frozen=True)
-class TeachOptions:
-    """What is taught, and where it goes."""
-
-    learner: str | None = option(None, "A learner (see `gappletron learners`). Default: auto.")
-    out: Path | None = option(None, "Where to write the model. Default: MODEL itself.", metavar="PATH")
 
 
 def teach(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model, or the name of a new one.")],
-    data: Annotated[
-        str, typer.Argument(metavar="FILE", help="A file of the kind that the model was made from; '-' for a pipe.")
-    ],
+    data: RowsArgument,
     source: DataOptions,
-    graph: GraphOptions,
-    options: TeachOptions,
-    seed: SeedOptions,
+    preset: GraphOptions,
+    graph: GraphName = None,
+    learner: Annotated[str | None, typer.Option(help="A learner (see `gappletron learners`). Default: auto.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write the model. Default: MODEL itself.", metavar="PATH")
+    ] = None,
+    seed: Seed = None,
 ) -> None:
     """Learn from a file in which every label is known, without acting: a warm start.
 
     The options of the graph (bandit by default), the learner, the features and the seed are for a new model.
     """
-    from gappletron import Online, Player
     from gappletron.data.prepared import prepare_chunks
     from gappletron.graphs.open import find_new_classes, match_classes
 
-    target = options.out or model
+    target = out or model
     check_outputs(out=target, inputs=(data,))
     if model.exists():
-        saved = load_model(model, graph, replace(options, out=None), seed, FeatureOptions(source.features))
-        stream = source.open(data, graph.classes, saved)
+        saved = load_model(
+            model, given_options(preset, graph=graph, learner=learner, seed=seed, features=source.features)
+        )
+        stream = source.open(data, preset.classes, saved)
         for name in find_new_classes(stream.classes, saved.graph):
             saved.add_class(name)
     else:
-        stream = source.open(data, graph.classes)
+        stream = source.open(data, preset.classes)
         kind = "vectors" if stream.encoder is None else "records"
-        learner, feedback = options.learner or "auto", graph.open(stream)
-        player = Player(learner, feedback, stream.features, rows=kind, seed=seed.seed or 0)
-        saved = Online.from_player(player, stream.encoder)
+        feedback = preset.open(graph, stream)
+        player = gp.Player(learner or "auto", feedback, stream.features, rows=kind, seed=seed or 0)
+        saved = gp.Online.from_player(player, stream.encoder)
     if stream.is_open:
         raise UserError(f"{stream.name} is a pipe: name its --classes, or write it to a file first")
     positions = match_classes(stream.classes, saved.graph)

@@ -27,7 +27,7 @@ from gappletron.service.endpoints import ANY_MODEL, FIRST_MODEL, OF_MODELS, OF_S
 from gappletron.service.metrics import Metrics
 from gappletron.service.models import HostedModel, Key, encode_json, look_after
 from gappletron.service.openapi import describe_service
-from gappletron.service.pages import Page, render_pages
+from gappletron.service.pages import render_pages
 from gappletron.service.schemas import LONGEST_KEY, RETRY_AFTER, Failure, Health, Models
 
 if TYPE_CHECKING:
@@ -143,8 +143,8 @@ class Service:
             call = getattr(self, endpoint.handler)
             routes.append(Route(endpoint.path, call if endpoint.is_public else self.guard(call)))
         description = describe_service(needs_token=not self.access.is_open, takes_records=self.first.takes_records)
-        pages = {"/openapi.json": Page(encode_json(description), JSON, {}), **render_pages(description)}
-        return routes + [Route(path, serve_page(page)) for path, page in pages.items()]
+        pages = {"/openapi.json": Response(encode_json(description), media_type=JSON), **render_pages(description)}
+        return routes + [Route(path, page, methods=["GET"]) for path, page in pages.items()]
 
     def guard(self, call: Call) -> Call:
         """Return a call that refuses those who may not make it."""
@@ -252,22 +252,13 @@ def read_key(request: Request, endpoint: Endpoint, body: bytes) -> Key | None:
         return None
     name = given[1:-1] if len(given) > 1 and given[0] == given[-1] == '"' else given
     if not 0 < len(name) <= LONGEST_KEY or not name.isascii() or not name.isprintable():
-        raise Refusal(400, f"the Idempotency-Key must have 1 to {LONGEST_KEY} make_printable ASCII characters")
+        raise Refusal(400, f"the Idempotency-Key must have 1 to {LONGEST_KEY} printable ASCII characters")
     return Key(f"{name} {endpoint.path}", hashlib.blake2b(body, digest_size=16).digest())
 
 
 def answer_json(answer: msgspec.Struct | msgspec.Raw) -> Response:
     """Return the response that holds an answer."""
     return Response(encode_json(answer), media_type=JSON)
-
-
-def serve_page(page: Page) -> Call:
-    """Return the call that sends a page."""
-
-    async def call(_: Request) -> Response:
-        return Response(page.content, media_type=page.media_type, headers=page.headers)
-
-    return call
 
 
 async def show_error(request: Request, error: Exception) -> Response:

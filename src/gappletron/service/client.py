@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -70,13 +69,7 @@ class Client:
     """
 
     def __init__(
-        self,
-        url: str,
-        token: str | None = None,
-        model: str | None = None,
-        *,
-        timeout: float = 10.0,
-        retries: int = 5,
+        self, url: str, token: str | None = None, model: str | None = None, *, timeout: float = 10.0, retries: int = 5
     ) -> None:
         try:
             import urllib3
@@ -93,9 +86,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -164,28 +155,24 @@ class Client:
     # --------------------------------------------------------------------------------------------------------- requests
 
     def _call(self, handler: str, content: Any = None) -> Any:
-        """Return the answer of the endpoint with this handler."""
-        endpoint = BY_HANDLER[handler]
-        path = endpoint.path if endpoint in OF_SERVER else self._base + endpoint.path
-        if content is None:
-            return self._request(endpoint.method, path)
-        try:
-            body = json.dumps(content, allow_nan=False).encode()
-        except (TypeError, ValueError) as error:
-            raise UserError(f"x cannot be written as JSON ({error}): give plain texts, numbers and None") from None
-        headers = {"Content-Type": "application/json"}
-        if endpoint.is_stored:
-            headers["Idempotency-Key"] = secrets.token_hex(16)
-        return self._request(endpoint.method, path, body, headers)
-
-    def _request(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Any:
-        """Return the answer to a request, which is sent again, with the same headers, where that may help."""
+        """Return the answer of the endpoint with this handler; it is asked again, with the same key, where that may
+        help.
+        """
         from urllib3.exceptions import HTTPError
 
+        endpoint = BY_HANDLER[handler]
+        path = endpoint.path if endpoint in OF_SERVER else self._base + endpoint.path
+        body, headers = None, dict(self._headers)
+        if content is not None:
+            headers["Content-Type"] = "application/json"
+            try:
+                body = json.dumps(content, allow_nan=False).encode()
+            except (TypeError, ValueError) as error:
+                raise UserError(f"x cannot be written as JSON ({error}): give plain texts, numbers and None") from None
+        if endpoint.is_stored:
+            headers["Idempotency-Key"] = secrets.token_hex(16)
         try:
-            answer = self._pool.request(
-                method, self.url + path, body=body, headers={**self._headers, **(headers or {})}
-            )
+            answer = self._pool.request(endpoint.method, self.url + path, body=body, headers=headers)
         except HTTPError as error:
             reason = getattr(error, "reason", None) or error
             raise ServiceError(f"the service at {self.url} cannot be reached: {reason}") from None
@@ -217,12 +204,8 @@ def _plan_retries(retries: int) -> Any:
 def _row(x: Any) -> Any:
     """Return x as it is sent: a pair of indices and values by name, arrays as lists."""
     if isinstance(x, tuple) and len(x) == 2:
-        return {"indices": _list(x[0]), "values": _list(x[1])}
-    return _list(x)
-
-
-def _list(values: Any) -> Any:
-    return values.tolist() if hasattr(values, "tolist") else values
+        return {"indices": _row(x[0]), "values": _row(x[1])}
+    return x.tolist() if hasattr(x, "tolist") else x
 
 
 def _read_decision(answer: dict[str, Any]) -> Decision:

@@ -46,7 +46,6 @@ class Columns:
         self.kinds: Mapping[str, str] = {} if encoder is None else encoder.kinds
         self.needed = frozenset(name for name, kind in self.kinds.items() if kind != DROP)
         self.is_strict = is_strict and encoder is not None
-        self._last: dict[str, Any] = {"message": "some words", "length": 2}
         self.records: Counter[str] = Counter({MISSING: 0, UNDECLARED: 0})
         """How many records lacked a declared column, and how many had one that was not declared."""
         self.names: dict[str, Counter[str]] = {MISSING: Counter(), UNDECLARED: Counter()}
@@ -66,20 +65,13 @@ class Columns:
 
     def count(self, rows: Sequence[Any]) -> None:
         """Count the rows with other columns than those declared."""
-        last = rows[-1] if rows else None
-        if isinstance(last, dict) and 0 < len(last) <= MOST_NAMES:
-            self._last = last
-        if not self.needed:
-            return
         needed = self.needed
-        for row in rows:
+        for row in rows if needed else ():
             if type(row) is dict and row.keys() == needed:  # nearly always, and much quicker
                 continue
-            missing, undeclared = self._differences(row)
-            if missing:
-                self._count(MISSING, missing)
-            if undeclared:
-                self._count(UNDECLARED, undeclared)
+            for kind, names in zip((MISSING, UNDECLARED), self._differences(row), strict=True):
+                if names:
+                    self._count(kind, names)
 
     def to_dict(self) -> dict[str, Any]:
         """The counts, ready for JSON.
@@ -91,16 +83,14 @@ class Columns:
         return {"strict": self.is_strict, **counts}
 
     def example(self) -> dict[str, Any]:
-        """A record with the declared columns; where none are declared, with those of the last record. Its values are
-        made up.
+        """A record with the declared columns, or, where none are declared, with some; its values are made up.
 
         >>> from gappletron import Encoder
         >>> Columns(Encoder(text="message", numeric="links")).example()
         {'message': 'some words', 'links': 1.5}
         """
-        if self.needed:
-            return {name: EXAMPLES[kind] for name, kind in self.kinds.items() if kind != DROP}
-        return {name: _like(value) for name, value in self._last.items()}
+        kinds = self.kinds if self.needed else {"message": TEXT, "length": NUMERIC}
+        return {name: EXAMPLES[kind] for name, kind in kinds.items() if kind != DROP}
 
     def _differences(self, row: Any) -> tuple[list[str], list[str]]:
         """The columns that a row lacks, and those that it should not have."""
@@ -142,17 +132,6 @@ def nothing_declared(name: str) -> UserError:
 
 
 EXAMPLES: dict[str, Any] = {TEXT: "some words", NUMERIC: 1.5, CATEGORICAL: "some category"}
-
-
-def _like(value: Any) -> Any:
-    """A value of the same type: those of others are nobody else's business."""
-    if isinstance(value, dict):
-        return {name: _like(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_like(item) for item in value[:3]]
-    if isinstance(value, bool) or value is None:
-        return value
-    return "some words" if isinstance(value, str) else 1.5
 
 
 def example_vector(features: int) -> list[float] | dict[str, list[float]]:

@@ -50,18 +50,17 @@ class Commits:
         while self._waiters:
             waiters, self._waiters = self._waiters, []
             begin = time.perf_counter()
-            try:
-                await loop.run_in_executor(self._thread, self._commit)
-            except Exception as error:
-                self.failure = str(error)
-                for waiter in waiters:
-                    if not waiter.done():
-                        waiter.set_exception(error)
-            else:
-                self.failure = None
-                for waiter in waiters:
-                    if not waiter.done():
-                        waiter.set_result(None)
+            commit = loop.run_in_executor(self._thread, self._commit)
+            await asyncio.wait([commit])
+            error = commit.exception()
+            self.failure = None if error is None else str(error)
+            for waiter in waiters:
+                if waiter.done():
+                    continue
+                if error is None:
+                    waiter.set_result(None)
+                else:
+                    waiter.set_exception(error)
             self.count += 1
             self.seconds += time.perf_counter() - begin
         self._task = None

@@ -123,7 +123,7 @@ class Metrics:
         """Return the whole page."""
         for hosted in self._models:
             await hosted.tend()
-            self._reports[hosted.name] = await hosted.report()
+            self._reports[hosted.name], _ = await hosted.read_monitor()
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:

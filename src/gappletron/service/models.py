@@ -14,6 +14,7 @@ import platform
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ import numpy as np
 from msgspec import UNSET, Raw, Struct
 from scipy.sparse import csr_array
 
-from gappletron import UNSEEN, FeedbackGraph, Online, Receipt
+from gappletron import UNSEEN, Online, Receipt
 from gappletron.base.checks import Label
 from gappletron.base.errors import NotDeciding, TooManyWaiting, UserError
 from gappletron.base.version import __version__
@@ -87,7 +88,6 @@ class HostedModel:
         self.activity = Activity()
         self.decisions = self.feedback = self.missed = 0
         """Since the start: decisions, pieces of feedback, and rounds or feedback that a shadow could not follow."""
-        self._reveals: tuple[FeedbackGraph, dict[Label, tuple[Label, ...]]] = (model.graph, {})
         self._estimates: tuple[float, dict[str, Any], list[dict[str, Any]]] | None = None
         self._estimating = asyncio.Lock()
         self._complained = -math.inf
@@ -131,10 +131,7 @@ class HostedModel:
             durable = self.commits.durable()
             if is_long:
                 await asyncio.sleep(0)  # its write begins, and answers that are stored go out, before the next step
-        if self.shadows:
-            await asyncio.gather(durable, *(shadow._commit_if_possible() for shadow in self.shadows))
-        else:
-            await durable
+        await asyncio.gather(durable, *(shadow._commit_if_possible() for shadow in self.shadows))
         return Raw(answer)
 
     # ----------------------------------------------------------------------------------- steps that change the model
@@ -162,7 +159,11 @@ class HostedModel:
         self.activity.count(len(rows))
         for shadow in self.shadows:
             shadow._follow(prepared, receipts)
-        return [self._show_decision(receipt) for receipt in receipts]
+        reveals = cache(self.model.graph.reveals)
+        return [
+            schemas.Decision(each.id, each.action, each.probability, each.greedy, reveals(each.action))
+            for each in receipts
+        ]
 
     def _prepare_rows(self, rows: Sequence[Any]) -> Any:
         """Return the rows as :meth:`gappletron.Online.act_many` takes them."""
@@ -170,16 +171,6 @@ class HostedModel:
             return list(rows)
         matrix = _join_sparse(rows) if len(rows) > 1 and not self.shadows else None
         return [_as_arrays(row) for row in rows] if matrix is None else matrix
-
-    def _show_decision(self, receipt: Receipt) -> schemas.Decision:
-        action = receipt.action
-        graph, known = self._reveals
-        if receipt.graph is not graph:
-            graph, known = self._reveals = receipt.graph, {}
-        reveals = known.get(action)
-        if reveals is None:
-            reveals = known[action] = receipt.reveals
-        return schemas.Decision(receipt.id, action, receipt.probability, receipt.greedy, reveals)
 
     def learn(self, request: schemas.Feedback) -> schemas.Learned:
         """Learn from the feedback of one decision."""
@@ -191,7 +182,8 @@ class HostedModel:
         self.model.learn_many(pairs)
         self.feedback += len(pairs)
         for shadow in self.shadows:
-            shadow._learn_too(pairs)
+            for name, label in pairs:
+                shadow._repeat(name, partial(shadow._learn_own, label))
         return schemas.Learned(len(pairs))
 
     def forget(self, request: schemas.Forget) -> schemas.Forgotten:
@@ -204,7 +196,8 @@ class HostedModel:
         for receipt in receipts.values():
             self.model.forget(receipt)
         for shadow in self.shadows:
-            shadow._forget_too(receipts)
+            for name in receipts:
+                shadow._repeat(name, shadow.model.forget)
         return schemas.Forgotten(len(receipts))
 
     # ------------------------------------------------------------------------------------------------------ following
@@ -221,26 +214,18 @@ class HostedModel:
                 model.remember(*shadow_key(receipt.id), own.id.encode())
                 self.decisions += 1
 
-    def _learn_too(self, pairs: Sequence[tuple[str, Any]]) -> None:
-        """Learn from the feedback of the champion, where the decision was followed."""
-        model = self.model
-        for name, label in pairs:
-            with self._shield(), model.hold():
-                own = model.recall(*shadow_key(name))
-                if own is None:
-                    self.missed += 1
-                    continue
-                model.learn_many([(own.decode(), label)])
-                self.feedback += 1
+    def _repeat(self, name: str, change: Callable[[str], object]) -> None:
+        """Do with one's own receipt what the champion has done with the one of this name."""
+        with self._shield(), self.model.hold():
+            own = self.model.recall(*shadow_key(name))
+            if own is None:
+                self.missed += 1
+            else:
+                change(own.decode())
 
-    def _forget_too(self, ids: Iterable[str]) -> None:
-        """Forget what the champion forgets, where the decision was followed."""
-        model = self.model
-        for name in ids:
-            with self._shield(), model.hold():
-                own = model.recall(*shadow_key(name))
-                if own is not None:
-                    model.forget(own.decode())
+    def _learn_own(self, label: Any, receipt: str) -> None:
+        self.model.learn(receipt, label)
+        self.feedback += 1
 
     async def _commit_if_possible(self) -> None:
         with self._shield():
@@ -287,7 +272,7 @@ class HostedModel:
         """Say what the model is, and how well it does."""
         model, graph = self.model, self.model.graph
         pending, pending_bytes, pending_age = model.pending_limits
-        report, _ = await self._read_monitor()
+        report, _ = await self.read_monitor()
         reveals = [graph.reveals(action) for action in graph.actions]
         return schemas.ModelInfo(
             name=self.name,
@@ -315,17 +300,16 @@ class HostedModel:
 
     async def estimate(self) -> schemas.Estimates:
         """Return the monitor's report with its curve, for the page."""
-        report, curve = await self._read_monitor()
+        report, curve = await self.read_monitor()
         return schemas.Estimates(
             self.name, self.model.rounds, self.model.waiting, report, curve, self.activity.last(ACTIVITY)
         )
 
-    async def report(self) -> dict[str, Any]:
-        """Return the monitor's report, not older than a second."""
-        return (await self._read_monitor())[0]
+    async def read_monitor(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Return the report and the curve, not older than a second.
 
-    async def _read_monitor(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Return the report and the curve, computed in a thread: the monitor is a copy, so that nothing waits."""
+        They are computed in a thread: the monitor is a copy, so that nothing waits.
+        """
         async with self._estimating:
             known = self._estimates
             if known is None or time.monotonic() - known[0] > ESTIMATES_AGE:
@@ -339,8 +323,7 @@ class HostedModel:
         """What is wrong with storing what the model does, in one sentence: a commit that failed, or its journal."""
         if self.commits.failure is not None:
             return self.commits.failure
-        trouble = self.model.trouble
-        return None if trouble is None else trouble.sentence
+        return None if self.model.trouble is None else self.model.trouble.sentence
 
     @property
     def is_storing(self) -> bool:
@@ -438,24 +421,20 @@ def _as_arrays(x: schemas.Vector) -> Any:
         return x.indices, x.values
 
 
-def _join_sparse(rows: Sequence[schemas.Vector]) -> csr_array | None:
+def _join_sparse(rows: Sequence[Any]) -> csr_array | None:
     """Return sparse rows as a matrix, which is quicker than many arrays; None where one is dense, or wrong: the library
     says what is wrong with a single row.
     """
-    sizes = []
-    for row in rows:
-        if type(row) is not schemas.Sparse or len(row.indices) != len(row.values):
-            return None
-        sizes.append(len(row.indices))
+    if not all(type(row) is schemas.Sparse and len(row.indices) == len(row.values) for row in rows):
+        return None
     try:
-        indices = np.array(list(chain.from_iterable(row.indices for row in rows)), np.int32)  # type: ignore[union-attr]
+        indices = np.array(list(chain.from_iterable(row.indices for row in rows)), np.int32)
     except OverflowError:
         return None
     if indices.size and indices.min() < 0:
         return None
-    values = np.array(list(chain.from_iterable(row.values for row in rows)), np.float64)  # type: ignore[union-attr]
-    ends = np.zeros(len(rows) + 1, np.int32)
-    np.cumsum(sizes, out=ends[1:])
+    values = np.array(list(chain.from_iterable(row.values for row in rows)), np.float64)
+    ends = np.cumsum([0, *(len(row.indices) for row in rows)], dtype=np.int32)
     return csr_array((values, indices, ends), shape=(len(rows), int(indices.max(initial=0)) + 1))
 
 

@@ -10,18 +10,12 @@ import base64
 import hashlib
 import json
 import re
-from typing import Any, NamedTuple
+from typing import Any
+
+from starlette.responses import Response
 
 
-class Page(NamedTuple):
-    """A page, its type, and the headers that it is sent with."""
-
-    content: bytes
-    media_type: str
-    headers: dict[str, str]
-
-
-def render_pages(description: dict[str, Any]) -> dict[str, Page]:
+def render_pages(description: dict[str, Any]) -> dict[str, Response]:
     """Return the pages by their path.
 
     >>> sorted(render_pages({"paths": {}, "info": {"version": "1"}, "components": {"schemas": {}}}))
@@ -40,7 +34,7 @@ def render_pages(description: dict[str, Any]) -> dict[str, Page]:
     }
 
 
-def _make_page(text: str) -> Page:
+def _make_page(text: str) -> Response:
     """Return the page with a policy that lets it run its own script, and talk to this server, and nothing else."""
     found = [hashlib.sha256(script.encode()) for script in re.findall(r"<script>(.*?)</script>", text, re.DOTALL)]
     scripts = " ".join(f"'sha256-{base64.b64encode(each.digest()).decode()}'" for each in found) or "'none'"
@@ -54,4 +48,4 @@ def _make_page(text: str) -> Page:
         "Referrer-Policy": "no-referrer",
         "Cache-Control": "no-cache",
     }
-    return Page(text.encode(), "text/html", headers)
+    return Response(text, media_type="text/html", headers=headers)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 PATIENCE = 30
 """Seconds that requests may still take after the signal to stop."""
-BACKLOG = 2048
 
 
 class _Server(uvicorn.Server):
@@ -65,8 +64,6 @@ def serve(app: ASGIApp, listening: socket.socket, ready: Callable[[], Any]) -> N
         access_log=False,
         log_level="warning",
         server_header=False,
-        date_header=True,
-        backlog=BACKLOG,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=PATIENCE,
     )
