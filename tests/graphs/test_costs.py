@@ -223,17 +223,25 @@ def test_the_costs_of_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("costs", "message"),
     [
-        ('"high"', '"costs" is a string: write a list of [action, class, number]'),
-        ("[3]", "cost 1 is not of three parts: write it as [action, class, number]"),
-        ('[["a", "b", 1], ["a", "b"]]', "cost 2 is not of three parts: write it as [action, class, number]"),
-        ('[["a", 2.5, 1]]', "cost 1 holds a float: names may be strings, whole numbers, true, false or null"),
+        ('"high"', '"costs" must be a list, not a str'),
+        (
+            "[3]",
+            "cost 1 is a tuple of length 1: give each cost as (action, class, number), "
+            "and the rows of a matrix as lists",
+        ),
+        (
+            '[["a", "b", 1], ["a", "b"]]',
+            "cost 2 is a tuple of length 2: give each cost as (action, class, number), "
+            "and the rows of a matrix as lists",
+        ),
+        ('[["a", 2.5, 1]]', "cost 1: class 2.5 is a float: names may be str, int, bool or None"),
         ('[["a", "c", 1]]', "cost 1: there is no class 'c': choose one of 'a', 'b'"),
         ('[["a", "b", "x"]]', "the cost of 'a' at the label 'b' must be a number, not 'x'"),
         ('[["a", "b", true]]', "the cost of 'a' at the label 'b' must be a number, not True"),
         ('[["a", "b", 1e999]]', "the cost of 'a' at the label 'b' must be finite, not inf"),
         (
             '[["a", "b", NaN]]',
-            "NaN is neither a name nor a cost: names may be strings, whole numbers, true, false or null",
+            "the cost of 'a' at the label 'b' must be finite, not nan",
         ),
     ],
 )

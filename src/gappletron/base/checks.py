@@ -10,6 +10,7 @@ import math
 import numbers
 import operator
 import os
+import reprlib
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -89,7 +90,7 @@ def label(value: Any, name: str) -> Label:
     plain = value.item() if numpy is not None and isinstance(value, numpy.generic) else value
     if plain is None or type(plain) in (str, int, bool):
         return plain
-    raise UserError(f"{name} {value!r} is a {type(plain).__name__}: names may be str, int, bool or None")
+    raise UserError(f"{name} {reprlib.repr(value)} is a {type(plain).__name__}: names may be str, int, bool or None")
 
 
 def labels(values: Iterable[Any], name: str) -> tuple[Label, ...]:
