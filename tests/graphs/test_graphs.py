@@ -359,8 +359,7 @@ EYE = np.eye(3, dtype=int)
         (lambda: FeedbackGraph.from_edges(2, 7), "edges must be a list, not a int"),
         (
             lambda: FeedbackGraph.from_edges(3, [], actions=[0, 1]),
-            "there are only 2 actions where class 2 was expected: list the classes first, in order, then the extra "
-            "actions",
+            "action 3 is missing where class 2 was expected: list the classes first, in order, then the extra actions",
         ),
         (
             lambda: FeedbackGraph.from_networkx([[1]]),

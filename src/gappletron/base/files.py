@@ -71,9 +71,8 @@ def is_special(path: str | os.PathLike[str]) -> bool:
         found = Path(path).stat()
     except (OSError, ValueError):  # it is not there
         return False
-    if not stat.S_ISREG(found.st_mode):
-        return not stat.S_ISDIR(found.st_mode)
-    return _find_own_output(found) is not None
+    plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+    return not plain or _find_own_output(found) is not None
 
 
 def _find_own_output(found: os.stat_result) -> int | None:

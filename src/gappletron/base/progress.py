@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 SECONDS_BETWEEN_LINES = 5.0
-SECONDS_OF_SILENCE = 15.0
 
 Run: TypeAlias = tuple[str, int]
 """The sweep of a run, by its id, and its number of rounds."""
@@ -36,29 +34,16 @@ def progress(what: str, note: Callable[[], str] = str) -> Iterator[Callable[[int
             task = bar.add_task(what, total=None, note="")
             yield lambda done, total: bar.update(task, completed=done, total=total, note=note())
     else:
-        last = start = time.monotonic()
+        last = time.monotonic()
 
         def show(done: int, total: int | None) -> None:
             nonlocal last
             if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
                 last = time.monotonic()
-                behind = note()
-                print_line(
-                    f"{what}: {done:,}" + (f" of {total:,}" if total else "") + (f"; {behind}" if behind else "")
-                )
+                line = f"{what}: {done:,} of {total:,}" if total else f"{what}: {done:,}"
+                print_line("; ".join(filter(None, [line, note()])))
 
-        # Long work without progress of its own, such as compiling, is announced once.
-        def tell() -> None:
-            if last == start:
-                print_line(f"{what} ...")
-
-        silent = threading.Timer(SECONDS_OF_SILENCE, tell)
-        silent.daemon = True
-        silent.start()
-        try:
-            yield show
-        finally:
-            silent.cancel()
+        yield show
 
 
 def print_line(line: str) -> None:

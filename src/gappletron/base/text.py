@@ -19,15 +19,15 @@ MOST_CLASSES = 10_000
 LETTERS_SHOWN = 80
 
 
-def listing(items: Iterable[object], most: int = 8) -> str:
-    """Return the items as a phrase, each shortened, cut after `most` of them.
+def listing(items: Iterable[object], most: int = 8, letters: int = LETTERS_SHOWN) -> str:
+    """Return the items as a phrase, each shortened to so many letters, cut after `most` of them.
 
     >>> listing("abc"), listing(range(10), most=3)
     ("'a', 'b', 'c'", '0, 1, 2 and 7 more')
     """
     listed = list(items)
     more = len(listed) - most
-    shown = ", ".join(shorten(repr(item), LETTERS_SHOWN) for item in listed[:most])
+    shown = ", ".join(shorten(repr(item), letters) for item in listed[:most])
     return shown if more <= 0 else f"{shown} and {more} more"
 
 

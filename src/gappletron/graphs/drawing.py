@@ -187,11 +187,8 @@ def _block_means(visible: NDArray[np.bool_], block: int) -> NDArray[np.float64]:
            [1.  , 0.  ]])
     """
     rows, columns = (np.arange(0, size, block) for size in visible.shape)
-    means = np.empty((len(rows), len(columns)))
-    for place, start in enumerate(rows):
-        band = visible[start : start + block]
-        means[place] = np.add.reduceat(band.sum(axis=0), columns) / len(band)
-    return means / np.diff([*columns, visible.shape[1]])
+    sums = np.add.reduceat(np.add.reduceat(visible, rows, axis=0, dtype=np.float64), columns, axis=1)
+    return sums / np.outer(np.diff([*rows, len(visible)]), np.diff([*columns, visible.shape[1]]))
 
 
 def _label_matrix(graph: FeedbackGraph, ax: Axes, block: int, entries: list[Any], title: str) -> None:

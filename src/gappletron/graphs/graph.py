@@ -28,7 +28,6 @@ from gappletron.graphs.labels import (
     Positions,
     check_actions,
     check_classes,
-    check_enough,
     check_labels,
     check_list,
     check_size,
@@ -166,7 +165,7 @@ class FeedbackGraph:
             name=name,
             completed=tuple((int(i), int(given[i].argmin())) for i in nearly),
         )
-        self._put(_own_costs=self._make_costs(costs, None))
+        self._put(_own_costs=make_costs(costs, self._action_positions, self._class_positions))
         unseen = [names[y] for y in np.flatnonzero(~self.visible.any(axis=0))]
         if unseen:
             raise UserError(
@@ -178,8 +177,11 @@ class FeedbackGraph:
         else:
             members = _check_dominating_set(self, dominating_set)
             exact = len(members) == 1
-        given_set = dominating_set is not None
-        self._put(dominating_indices=members, dominating_set_is_exact=exact, dominating_set_is_given=given_set)
+        self._put(
+            dominating_indices=members,
+            dominating_set_is_exact=exact,
+            dominating_set_is_given=dominating_set is not None,
+        )
 
     def _put(self, **values: Any) -> None:
         """Set attributes, which the frozen class allows only so."""
@@ -290,13 +292,10 @@ class FeedbackGraph:
         (True, True)
         """
         base = None if costs is None else self._own_costs
-        return self._copy(_own_costs=self._make_costs(costs, base))
-
-    def _make_costs(self, costs: Any, base: Any) -> Any:
-        find_action, find_class = self._action_positions.find, self._class_positions.find
-        return make_costs(costs, (self.n_actions, self.n_classes), find_action, find_class, base)
+        return self._copy(_own_costs=make_costs(costs, self._action_positions, self._class_positions, base))
 
     def _copy(self, **changes: Any) -> FeedbackGraph:
+        """Return the same graph with other fields."""
         copy = object.__new__(FeedbackGraph)
         copy._put(**{field.name: getattr(self, field.name) for field in fields(FeedbackGraph)} | changes)
         return copy
@@ -363,12 +362,6 @@ class FeedbackGraph:
         """Whether the later graph can have come from this one by new classes and other edges: same extra actions."""
         K = self.n_classes
         return later.classes[:K] == self.classes and later.actions[later.n_classes :] == self.actions[K:]
-
-    def _restored(self, *, dominating_set_is_given: bool, dominating_set_is_exact: bool) -> FeedbackGraph:
-        """Return the same graph, read from a file with its dominating set: who chose it, and whether it is minimum."""
-        return self._copy(
-            dominating_set_is_given=bool(dominating_set_is_given), dominating_set_is_exact=bool(dominating_set_is_exact)
-        )
 
     @cached_property
     def _value(self) -> tuple[object, ...]:
@@ -595,9 +588,8 @@ def _add_notes(graph: FeedbackGraph, title: str) -> str:
     """Return the title, which actions reveal every label, unless none or all do, and whether there are costs."""
     names, parts = graph.revealing, [title]
     if 0 < len(names) < graph.n_actions:
-        shown = ", ".join(shorten(repr(name), LETTERS_IN_CAPTION) for name in names[:NAMES_IN_CAPTION])
-        more = f" and {len(names) - NAMES_IN_CAPTION} more" if len(names) > NAMES_IN_CAPTION else ""
-        parts.append(f"{shown}{more} reveal{'s' if len(names) == 1 else ''}")
+        shown = listing(names, NAMES_IN_CAPTION, LETTERS_IN_CAPTION)
+        parts.append(f"{shown} reveal{'s' if len(names) == 1 else ''}")
     return ", ".join([*parts, *(["with costs"] if graph.has_costs else [])])
 
 
@@ -640,7 +632,6 @@ def _check_matrix(visible: ArrayLike) -> NDArray[np.bool_]:
     if given.dtype.kind not in "biuf" or not ((given == 0) | (given == 1)).all():
         raise UserError("the matrix must hold only 0 and 1: write 1 where the action reveals the class")
     n_actions, n_classes = given.shape
-    check_enough(n_classes)
     if n_actions < n_classes:
         raise UserError(
             f"the matrix has {n_actions} rows for {n_classes} classes: give one row for each class, "

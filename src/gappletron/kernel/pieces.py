@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import typing
 from collections.abc import Callable
+from inspect import Parameter, Signature
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from numba.core import types
@@ -97,16 +97,6 @@ def _list_arguments(function: Callable[..., Any]) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount]
 
 
-def _list_annotated(body: dict[str, Any]) -> list[str]:
-    """Return the names that a class statement annotates, in their order."""
-    if sys.version_info >= (3, 14) and "__annotations__" not in body:
-        import annotationlib  # annotations are a function there, until somebody asks
-
-        annotate = annotationlib.get_annotate_from_class_namespace(body)
-        return list(annotationlib.call_annotate_function(annotate, annotationlib.Format.FORWARDREF)) if annotate else []
-    return list(body.get("__annotations__", {}))
-
-
 class PieceType(type):
     """Makes a class statement into a named tuple class, and refuses a piece that its family could not run."""
 
@@ -120,14 +110,14 @@ class PieceType(type):
                 public = next(cls.__name__ for cls in base.__mro__ if Piece in cls.__bases__)
                 raise UserError(f"{name} extends {base.__name__}, and a piece cannot be extended: extend {public}")
         body.update(__slots__=(), _final=not abstract)
-        if not abstract:
-            fields = tuple(field for field in _list_annotated(body) if not field.startswith("_"))
-            body.update(_field_defaults={field: body.pop(field) for field in fields if field in body})
-            body.update(
-                {field: property(functools.partial(_item, place), doc=field) for place, field in enumerate(fields)}
-            )
-            body.update(_fields=fields, __match_args__=fields)
         cls = super().__new__(mcs, name, bases, body)
+        if not abstract:
+            fields = tuple(field for field in inspect.get_annotations(cls) if not field.startswith("_"))
+            type.__setattr__(cls, "_fields", fields)
+            type.__setattr__(cls, "__match_args__", fields)
+            type.__setattr__(cls, "__signature__", Signature([_make_parameter(field, body) for field in fields]))
+            for place, field in enumerate(fields):
+                type.__setattr__(cls, field, property(functools.partial(_item, place), doc=field))
         family = {
             key: value
             for base in cls.__mro__[1:]
@@ -164,6 +154,10 @@ class PieceType(type):
         super().__init__(name, bases, body)
 
 
+def _make_parameter(field: str, body: dict[str, Any]) -> Parameter:
+    return Parameter(field, Parameter.POSITIONAL_OR_KEYWORD, default=body.get(field, Parameter.empty))
+
+
 def _item(place: int, piece: tuple[Any, ...]) -> Any:
     return tuple.__getitem__(piece, place)
 
@@ -187,26 +181,19 @@ class Piece(tuple, metaclass=PieceType):  # type: ignore[type-arg]
     __slots__ = ()
     _final: ClassVar[bool] = False
     _fields: ClassVar[tuple[str, ...]] = ()
-    _field_defaults: ClassVar[dict[str, Any]] = {}
+    __signature__: ClassVar[Signature]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if not cls._final:
             raise TypeError(f"{cls.__name__} is a family of pieces, not a piece: use one of its members")
-        if len(args) > len(cls._fields):
-            raise TypeError(f"{cls.__name__} takes {len(cls._fields)} arguments, not {len(args)}")
-        given = dict(zip(cls._fields, args, strict=False))
-        for key, value in kwargs.items():
-            if key not in cls._fields:
-                raise TypeError(f"{cls.__name__} has no argument {key!r}: it takes ({', '.join(cls._fields)})")
-            if key in given:
-                raise TypeError(f"{cls.__name__} got the argument {key!r} twice")
-            given[key] = value
-        values = {**cls._field_defaults, **given}
-        missing = [field for field in cls._fields if field not in values]
-        if missing:
-            raise TypeError(f"{cls.__name__} needs the argument {', '.join(missing)}")
+        try:
+            given = cls.__signature__.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{cls.__name__}({', '.join(cls._fields)}): {error}") from None
+        given.apply_defaults()
         kinds = _find_kinds(cls)
-        self = super().__new__(cls, (_normalise(values[f], kinds[f], f"{cls.__name__}'s {f}") for f in cls._fields))
+        values = (_normalise(value, kinds[f], f"{cls.__name__}'s {f}") for f, value in given.arguments.items())
+        self = super().__new__(cls, values)
         self.check()
         return self
 
