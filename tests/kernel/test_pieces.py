@@ -222,7 +222,9 @@ def test_a_piece_that_lacks_something_is_refused_before_compiling():
             def value(self, scores, greedy, y):
                 return 1.0
 
-    with pytest.raises(UserError, match=r"Other.value takes \(self, s, greedy, y\), but its family calls it with"):
+    with pytest.raises(
+        UserError, match=r"Other.value takes \(self, s, greedy, y\), but compiled methods of this name take"
+    ):
 
         class Other(Loss):
             def value(self, s, greedy, y):

@@ -69,11 +69,10 @@ def unknown(value: object, name: str, known: Sequence[object]) -> UserError:
     choices = listing(known, most=24)
     shown = shorten(repr(value), LETTERS_SHOWN)
     comparable = [item for item in known[:COMPARED_NAMES] if isinstance(item, str) and len(item) <= LETTERS_SHOWN]
-    if isinstance(value, str) and len(value) <= LETTERS_SHOWN:
-        near = difflib.get_close_matches(value, comparable, n=1)
-        if near:
-            return UserError(f"there is no {name} {shown}, did you mean {near[0]!r}? Choose one of {choices}")
-    return UserError(f"there is no {name} {shown}: choose one of {choices}")
+    short = isinstance(value, str) and len(value) <= LETTERS_SHOWN
+    near = difflib.get_close_matches(str(value), comparable, n=1) if short else []
+    hint = f", did you mean {near[0]!r}? Choose" if near else ": choose"
+    return UserError(f"there is no {name} {shown}{hint} one of {choices}")
 
 
 def quote(text: str) -> str:

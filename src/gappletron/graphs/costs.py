@@ -79,7 +79,7 @@ EVERY_CLASS = "*"
 def read_costs(text: str, actions: Sequence[Label], classes: Sequence[Label]) -> list[tuple[Label, Label, float]]:
     """Return the costs of a text ``ACTION,CLASS=NUMBER``, as (action, class, number); ``*`` for every class.
 
-    Names may contain commas and equals signs, as long as only one action and one class fit.
+    The class is what follows the last comma, so an action may have commas in its name; equals signs may be in both.
 
     >>> read_costs("spam,ham=10", ["ham", "spam"], ["ham", "spam"])
     [('spam', 'ham', 10.0)]
@@ -87,8 +87,8 @@ def read_costs(text: str, actions: Sequence[Label], classes: Sequence[Label]) ->
     [('query', 0, 0.1), ('query', 1, 0.1)]
     """
     names, equals, value = text.rpartition("=")
-    pieces = names.split(",")
-    if not equals or len(pieces) < 2:
+    action, comma, name = names.rpartition(",")
+    if not equals or not comma:
         raise UserError(f"expected ACTION,CLASS=NUMBER, not {quote(text)}: write for example spam,ham=10")
     try:
         cost = float(value)
@@ -97,22 +97,13 @@ def read_costs(text: str, actions: Sequence[Label], classes: Sequence[Label]) ->
             f"{quote(value)} in {quote(text)} is not a number: write for example {quote(names)[1:-1]}=10"
         ) from None
     by_action, by_class = _index_by_text(actions), {EVERY_CLASS: tuple(classes)} | _index_by_text(classes)
-    splits = [(",".join(pieces[:at]), ",".join(pieces[at:])) for at in range(1, len(pieces))]
-    for pairs in (splits, [(first.strip(), second.strip()) for first, second in splits]):
-        fitting = [pair for pair in pairs if pair[0] in by_action and pair[1] in by_class]
-        if len(fitting) > 1:
-            ways = " or ".join(f"{quote(first)} and {quote(second)}" for first, second in fitting[:2])
-            raise UserError(
-                f"{quote(text)} may mean the action and the class {ways}: write these costs in a graph file, as "
-                '"costs": [[action, class, number]]'
-            )
-        if fitting:
-            (action,), meant = by_action[fitting[0][0]], by_class[fitting[0][1]]
-            return [(action, name, cost) for name in meant]
-    known = next((pair for pair in splits if pair[0].strip() in by_action), None)
-    if known is None:
-        raise UserError(f"{quote(text)}: {unknown(splits[0][0].strip(), 'action', list(actions))}")
-    raise UserError(f"{quote(text)}: {unknown(known[1].strip(), 'class', list(classes))}")
+    meant = by_action.get(action) or by_action.get(action.strip())
+    if meant is None:
+        raise UserError(f"{quote(text)}: {unknown(action.strip(), 'action', list(actions))}")
+    seen = by_class.get(name) or by_class.get(name.strip())
+    if seen is None:
+        raise UserError(f"{quote(text)}: {unknown(name.strip(), 'class', list(classes))}")
+    return [(meant[0], each, cost) for each in seen]
 
 
 def _index_by_text(names: Sequence[Label]) -> dict[str, tuple[Label, ...]]:
@@ -121,7 +112,7 @@ def _index_by_text(names: Sequence[Label]) -> dict[str, tuple[Label, ...]]:
 
 
 def _check_iterable(costs: Any) -> Any:
-    """Return the entries of a mapping or the items of an iterable as a list; an array, or what becomes one, as it is."""
+    """Return the entries of a mapping or the items of an iterable as a list; what is or becomes an array unchanged."""
     if isinstance(costs, Mapping):
         for pair in costs:
             if not isinstance(pair, tuple) or len(pair) != 2:

@@ -24,14 +24,7 @@ from gappletron.base.errors import UserError
 from gappletron.base.text import listing, make_printable, quote, shorten, unknown
 from gappletron.graphs.costs import make_costs, zero_one
 from gappletron.graphs.cover import bound_size, find_dominating_set, is_dominating
-from gappletron.graphs.labels import (
-    Positions,
-    check_actions,
-    check_classes,
-    check_labels,
-    check_list,
-    check_size,
-)
+from gappletron.graphs.labels import Positions, check_actions, check_classes, check_labels, check_list, check_size
 from gappletron.graphs.presets import PRESETS
 
 if TYPE_CHECKING:
@@ -47,26 +40,27 @@ NAMES_IN_CAPTION, LETTERS_IN_CAPTION = 3, 20
 class GraphArrays(NamedTuple):
     """A graph for compiled code: C-contiguous and read-only arrays.
 
+    :param visible: N x K: playing the action (row) reveals whether the label is the class (column).
+    :param observers: K x N, the transpose, so that the observers of a class are contiguous.
+    :param revealing: N: the action reveals every label.
+    :param dominating: the members of the dominating set, ascending.
+    :param sole_observer: K: the only action that reveals the class; -1 where there are several.
+    :param costs: N x K: what the action (row) costs where the label is the class (column); empty where only mistakes
+        count. In compiled code use :func:`gappletron.learners.learner.cost_of`.
+    :param has_costs: whether there are other costs than 0 and 1.
+
     >>> FeedbackGraph.filtering(2).arrays.observers.astype(int)
     array([[1, 0],
            [1, 0]])
     """
 
     visible: NDArray[np.bool_]
-    """N x K: playing the action (row) reveals whether the label is the class (column)."""
     observers: NDArray[np.bool_]
-    """K x N, the transpose, so that the observers of a class are contiguous."""
     revealing: NDArray[np.bool_]
-    """N: the action reveals every label."""
     dominating: NDArray[np.int64]
-    """The members of the dominating set, ascending."""
     sole_observer: NDArray[np.int64]
-    """K: the only action that reveals the class; -1 where there are several."""
     costs: NDArray[np.float64]
-    """N x K: what the action (row) costs where the label is the class (column); empty where only mistakes count. In
-    compiled code use :func:`gappletron.learners.learner.cost_of`."""
     has_costs: bool
-    """Whether there are other costs than 0 and 1."""
 
 
 class Plan(NamedTuple):

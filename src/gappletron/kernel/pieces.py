@@ -71,17 +71,17 @@ package_pieces: dict[str, Any] = {}
 """The pieces that the package itself defines and that were imported so far, by the names of their classes."""
 
 
-def _declare(method: Callable[..., Any], family: str) -> None:
+def _declare(method: Callable[..., Any], name: str, owner: str) -> None:
     """Teach Numba that `piece.name(...)` is the method `name` of the piece's class; once for each name."""
-    name = method.__name__
+    arguments = method.__code__.co_varnames[: method.__code__.co_argcount]
     if name in _declared:
-        if _list_arguments(method) != _declared[name]:
+        if arguments != _declared[name]:
             raise UserError(
-                f"{family}.{name} takes ({', '.join(_list_arguments(method))}), but another family declares {name}"
-                f"({', '.join(_declared[name])}): choose another name, compiled methods are shared by all families"
+                f"{owner}.{name} takes ({', '.join(arguments)}), but compiled methods of this name take "
+                f"({', '.join(_declared[name])}) in all families: use those names, or choose another one for the method"
             )
         return
-    _declared[name] = _list_arguments(method)
+    _declared[name] = arguments
 
     def find(self: Any, *args: Any) -> Any:  # noqa: ARG001 - Numba passes the types of the arguments
         return getattr(self.instance_class, name, None)
@@ -90,11 +90,6 @@ def _declare(method: Callable[..., Any], family: str) -> None:
     # strict would also compare annotations, which may differ: a piece names its own state. The metaclass compares the
     # names.
     overload_method(CompiledPiece, name, strict=False, jit_options=INNER)(find)
-
-
-def _list_arguments(function: Callable[..., Any]) -> tuple[str, ...]:
-    code = function.__code__
-    return code.co_varnames[: code.co_argcount]
 
 
 class PieceType(type):
@@ -118,20 +113,9 @@ class PieceType(type):
             type.__setattr__(cls, "__signature__", Signature([_make_parameter(field, body) for field in fields]))
             for place, field in enumerate(fields):
                 type.__setattr__(cls, field, property(functools.partial(_item, place), doc=field))
-        family = {
-            key: value
-            for base in cls.__mro__[1:]
-            for key, value in vars(base).items()
-            if hasattr(value, "__compiled__")
-        }
         for key, value in vars(cls).items():
-            if hasattr(value, "__compiled__"):
-                _declare(value, name)
-            elif key in family and _list_arguments(value) != _list_arguments(family[key]):
-                raise UserError(
-                    f"{name}.{key} takes ({', '.join(_list_arguments(value))}), but its family calls it with "
-                    f"({', '.join(_list_arguments(family[key]))}): use those names"
-                )
+            if any(hasattr(vars(base).get(key), "__compiled__") for base in cls.__mro__):
+                _declare(value, key, name)
         if not abstract:
             missing = sorted(key for key in dir(cls) if getattr(getattr(cls, key, None), "__isabstractmethod__", False))
             if missing:
