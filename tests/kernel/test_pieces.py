@@ -149,7 +149,7 @@ def test_a_model_stays_compiled_or_interpreted_as_it_was_made(monkeypatch):
 
     monkeypatch.setattr("gappletron.kernel.compiling._specialised", remember)
     assert used(plain) == expected
-    assert asked == ["measured_rows"]  # of a batch: it knows nothing of the model
+    assert asked == ["measure_rows"]  # of a batch: it knows nothing of the model
 
 
 def test_pieces_are_immutable():
@@ -380,14 +380,14 @@ def test_no_entry_point_of_compiled_code_returns_a_named_tuple(tmp_path):
         "act",
         "learn",
         "advance",
-        "checked",
+        "check_vector",
         "many_greedy",
         "many_probabilities",
         "add_planes",
-        "measured_rows",
+        "measure_rows",
         "_generate",
-        "_normalized",
-        "_biased",
+        "_normalize",
+        "_write_biased",
         "_largest_norm",
         "_store",
     }
