@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import subprocess
 import sys
-import tempfile
 import textwrap
 import threading
 import time
 
-import pytest
-
-from gappletron.base import files
 from gappletron.base.files import check_writable, replacing
 
 WRITER = """
@@ -42,14 +37,23 @@ def parts(folder):
     return [name for name in names(folder) if name.endswith(".part")]
 
 
-def test_what_a_killed_writer_left_is_removed_by_the_next_and_what_another_writes_is_not(tmp_path):
+def let_age(path):
+    earlier = time.time() - 4_000
+    os.utime(path, (earlier, earlier), follow_symlinks=False)
+
+
+def test_what_a_killed_writer_left_is_removed_after_an_hour_and_what_another_writes_is_not(tmp_path):
     path, other = tmp_path / "model.npz", tmp_path / "other.npz"
-    killed, running, of_other = writer(path), writer(path), writer(other)
+    killed, of_other = writer(path), writer(other)
+    for process in (killed, of_other):
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    abandoned = list(tmp_path.iterdir())
+    running = writer(path)
+    for part in abandoned:
+        let_age(part)
     try:
-        killed.kill()
-        killed.wait()
-        of_other.kill()
-        of_other.wait()
         assert len(parts(tmp_path)) == 3
         with replacing(path) as file:
             file.write(b"whole")
@@ -59,13 +63,9 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_and_what_another_write
             file.write(b"other")
         assert len(parts(tmp_path)) == 1
     finally:
-        for process in (killed, running, of_other):
-            process.kill()
-            process.wait()
-            process.stdout.close()
-    with replacing(path) as file:
-        file.write(b"again")
-    assert names(tmp_path) == ["model.npz", "other.npz"]
+        running.kill()
+        running.wait()
+        running.stdout.close()
 
 
 def test_only_our_temporary_files_are_removed(tmp_path):
@@ -77,31 +77,12 @@ def test_only_our_temporary_files_are_removed(tmp_path):
     (tmp_path / ".model.npz.linklink.part").symlink_to(target)
     os.mkfifo(tmp_path / ".model.npz.pipepipe.part")
     (tmp_path / ".model.npz.abcdefgh.part").write_text("")
+    for path in tmp_path.iterdir():
+        let_age(path)
     with replacing(tmp_path / "model.npz") as file:
         file.write(b"whole")
     assert parts(tmp_path) == sorted([*kept, ".model.npz.linklink.part", ".model.npz.pipepipe.part"])
     assert target.read_text() == "kept"
-
-
-@pytest.mark.parametrize("lacking", ["module", "file system"])
-def test_without_locks_only_old_files_are_removed(tmp_path, monkeypatch, lacking):
-    if lacking == "module":
-        monkeypatch.setattr(files, "fcntl", None)
-    else:
-
-        def refuse(*_):
-            raise OSError(95, "Operation not supported")
-
-        monkeypatch.setattr(files.fcntl, "flock", refuse)
-    old, new = tmp_path / ".model.npz.abcdefgh.part", tmp_path / ".model.npz.ijklmnop.part"
-    old.write_text("")
-    new.write_text("")
-    yesterday = time.time() - 90_000
-    os.utime(old, (yesterday, yesterday))
-    with replacing(tmp_path / "model.npz") as file:
-        file.write(b"whole")
-    assert parts(tmp_path) == [new.name]
-    assert (tmp_path / "model.npz").read_bytes() == b"whole"
 
 
 def test_many_writers_of_one_file_do_not_disturb_each_other(tmp_path):
@@ -125,15 +106,6 @@ def test_many_writers_of_one_file_do_not_disturb_each_other(tmp_path):
     assert names(tmp_path) == ["model.npz"]
 
 
-def test_a_check_leaves_nothing_that_the_next_writer_does_not_remove(tmp_path, monkeypatch):
-    """Where the system has no nameless files, a kill in the middle of the check leaves an empty one."""
-    path = tmp_path / "model.npz"
-    check_writable(path)
+def test_a_check_leaves_nothing(tmp_path):
+    check_writable(tmp_path / "model.npz")
     assert names(tmp_path) == []
-    named = functools.partial(tempfile.NamedTemporaryFile, delete=False)
-    monkeypatch.setattr(tempfile, "TemporaryFile", named)
-    check_writable(path)
-    assert len(parts(tmp_path)) == 1
-    with replacing(path) as file:
-        file.write(b"whole")
-    assert names(tmp_path) == ["model.npz"]

@@ -58,7 +58,7 @@ def test_bars() -> None:
     from rich.progress import Progress
 
     with Progress("{task.description}", console=Console(quiet=True)) as bars:
-        told(progress._Bars(bars, lambda: None))
+        told(progress.SweepView(bars, lambda: None))
         _, *rows = bars.tasks
         assert [(row.description, row.total, row.completed, row.fields["runs"]) for row in rows] == [
             ("bandit", 100, 100, "2/2 runs"),

@@ -359,8 +359,7 @@ EYE = np.eye(3, dtype=int)
         (lambda: FeedbackGraph.from_edges(2, 7), "edges must be a list, not a int"),
         (
             lambda: FeedbackGraph.from_edges(3, [], actions=[0, 1]),
-            "there are only 2 actions where class 2 was expected: list the classes first, in order, then the extra "
-            "actions",
+            "action 3 is missing where class 2 was expected: list the classes first, in order, then the extra actions",
         ),
         (
             lambda: FeedbackGraph.from_networkx([[1]]),
@@ -601,8 +600,8 @@ def test_json_as_documented(tmp_path):
             "line 3, column 10 is not JSON (Expecting ':' delimiter): correct it there",
         ),
         (b"\xff\xfe{}", "byte 1 is not UTF-8: save the file as UTF-8"),
-        (b"[1, 2]", 'it holds a list: write an object with "classes" and "edges"'),
-        (b"null", 'it holds null: write an object with "classes" and "edges"'),
+        (b"[1, 2]", 'it holds no object: write an object with "classes" and "edges"'),
+        (b"null", 'it holds no object: write an object with "classes" and "edges"'),
         (b"{}", '"classes" is missing: a graph needs "classes" and "edges"'),
         (b'{"classes": [1, 2]}', '"edges" is missing: a graph needs "classes" and "edges"'),
         (
@@ -610,18 +609,18 @@ def test_json_as_documented(tmp_path):
             "there is no key 'weights': choose one of 'classes', 'actions', 'edges', 'name', 'dominating_set', 'costs'",
         ),
         (b'{"classes": [1, 2], "classes": [1, 2], "edges": []}', "the key 'classes' is given twice: keep one"),
-        (b'{"classes": 2, "edges": []}', '"classes" is a number: write a list of names'),
+        (b'{"classes": 2, "edges": []}', '"classes" must be a list, not a int'),
         (
             b'{"classes": [1, 2.0], "edges": []}',
-            'entry 2 of "classes" holds a float: names may be strings, whole numbers, true, false or null',
+            "class 2.0 is a float: names may be str, int, bool or None",
         ),
         (
             b'{"classes": [1, [2]], "edges": []}',
-            'entry 2 of "classes" holds a list: names may be strings, whole numbers, true, false or null',
+            "class [2] is a list: names may be str, int, bool or None",
         ),
         (
             b'{"classes": [1, NaN], "edges": []}',
-            "NaN is neither a name nor a cost: names may be strings, whole numbers, true, false or null",
+            "class nan is a float: names may be str, int, bool or None",
         ),
         (
             b'{"classes": ["a", "a"], "edges": []}',
@@ -632,18 +631,21 @@ def test_json_as_documented(tmp_path):
             b'{"classes": [1, 2], "actions": [2, 1], "edges": []}',
             "action 1 is 2 where class 1 was expected: list the classes first, in order, then the extra actions",
         ),
-        (b'{"classes": [1, 2], "edges": {}}', '"edges" is an object: write a list of [action, class] pairs'),
-        (b'{"classes": [1, 2], "edges": [[1, 1], [2]]}', "edge 2 is not a pair: write it as [action, class]"),
+        (b'{"classes": [1, 2], "edges": {}}', '"edges" must be a list, not a dict'),
+        (
+            b'{"classes": [1, 2], "edges": [[1, 1], [2]]}',
+            "edge 2 is not a pair of names: give each edge as (action, class)",
+        ),
         (
             b'{"classes": [1, 2], "edges": [[1, 1], [2, {}]]}',
-            "edge 2 holds an object: names may be strings, whole numbers, true, false or null",
+            "edge 2: class {} is a dict: names may be str, int, bool or None",
         ),
         (b'{"classes": [1, 2], "edges": [[1, 1], [2, true]]}', "edge 2: there is no class True: choose one of 1, 2"),
         (
             b'{"classes": [1, 2, 3], "edges": [[1, 1]]}',
             "no action observes the classes 2, 3: give some action an edge to each",
         ),
-        (b'{"classes": [1, 2], "edges": [[1, 1]], "name": 4}', '"name" is a number: write a string'),
+        (b'{"classes": [1, 2], "edges": [[1, 1]], "name": 4}', "the name of a graph must be a str, not int"),
         (
             b'{"classes": [1, 2, 3], "edges": [[1, 1], [2, 2], [3, 3]], "dominating_set": [1]}',
             "the dominating set [1] does not observe 2, 3: add actions that do, or omit dominating_set",
@@ -659,7 +661,7 @@ def test_json_as_documented(tmp_path):
         (b"[" * 100_000, "it is nested too deeply: a graph needs lists of names and of pairs, nothing deeper"),
         (
             b'{"classes": ' + b"[" * 600 + b"]" * 600 + b', "edges": []}',
-            'entry 1 of "classes" holds a list: names may be strings, whole numbers, true, false or null',
+            "class [[[[[[[...]]]]]]] is a list: names may be str, int, bool or None",
         ),
     ],
 )

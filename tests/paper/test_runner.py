@@ -25,7 +25,7 @@ from gappletron import FixedOGD, UserError, play
 from gappletron.base.progress import View, sweep_view
 from gappletron.kernel import compiling
 from gappletron.kernel.compiling import source_hash
-from gappletron.kernel.spelling import decode_piece, encode_piece, from_json, to_json
+from gappletron.kernel.spelling import decode_piece, encode_piece, to_json
 from gappletron.paper import runner
 from gappletron.paper.figures.catalogue import select_tasks
 from gappletron.paper.reproduce import reproduce
@@ -113,7 +113,7 @@ def test_the_stored_parameters_are_the_learner(figure):
         outcome = dataclasses.replace(result_for(task).outcome, parameters=parameters)
         assert Result(task, outcome).learner == tune_learner(task)
     endless = FixedOGD(rate=0.5)
-    assert decode_piece(from_json(json.loads(json.dumps(to_json(encode_piece(endless)), allow_nan=False)))) == endless
+    assert decode_piece(json.loads(json.dumps(to_json(encode_piece(endless)), allow_nan=False))) == endless
 
 
 def test_the_table_has_its_columns_and_is_sorted(undisturbed):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
+import glob
 import os
-import re
 import secrets
 import stat
 import sys
@@ -27,7 +28,7 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-SECONDS_OF_A_DAY = 86_400
+SECONDS_UNTIL_ABANDONED = 3_600
 
 
 @contextlib.contextmanager
@@ -35,8 +36,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a binary file that takes the place of `path` when the block ends well; otherwise what was there stays.
 
     An error, a kill or a full disk inside the block leaves the old file as it was. What is no plain file (a pipe, a
-    device) is written to directly, and a link is followed. Temporary files that killed processes left behind are
-    removed first.
+    device) is written to directly, and a link is followed. Temporary files that killed processes left behind an hour
+    ago or earlier are removed first.
     """
     try:
         if is_special(path):
@@ -45,18 +46,19 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             return
         target = _resolve(path)
         _remove_parts(target)
-        descriptor, part = _make_part(target)
+        # Not readable for more people than the file that it replaces; a new file gets what the system allows.
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666
+        # Only a rename within one file system is atomic.
+        part = target.parent / f".{target.name[:40]}.{secrets.token_hex(4)}.part"
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with open(part, "xb", opener=functools.partial(os.open, mode=mode | stat.S_IWUSR)) as file:
                 yield file
                 file.flush()
                 synchronise(file.fileno())
-                if fcntl is None:  # Windows does not rename open files; elsewhere the lock is held until the end
-                    file.close()
-                if target.exists():  # a file that was there keeps its permissions
-                    part.chmod(stat.S_IMODE(target.stat().st_mode))
-                part.replace(target)
-                synchronise_folder(target.parent)
+            if target.exists():  # a file that was there keeps its permissions
+                part.chmod(mode)
+            part.replace(target)
+            synchronise_folder(target.parent)
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
@@ -69,9 +71,8 @@ def is_special(path: str | os.PathLike[str]) -> bool:
         found = Path(path).stat()
     except (OSError, ValueError):  # it is not there
         return False
-    if not stat.S_ISREG(found.st_mode):
-        return not stat.S_ISDIR(found.st_mode)
-    return _find_own_output(found) is not None
+    plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+    return not plain or _find_own_output(found) is not None
 
 
 def _find_own_output(found: os.stat_result) -> int | None:
@@ -145,71 +146,13 @@ def make_folder(folder: Path) -> None:
         synchronise_folder(each.parent)
 
 
-def _part_names(target: Path) -> tuple[str, str]:
-    """Return the start and the end of the names of temporary files for `target`."""
-    return f".{target.name[:40]}.", ".part"
-
-
-def _make_part(target: Path) -> tuple[int, Path]:
-    """Make a temporary file, locked while it is written, in the target's folder.
-
-    Only a rename within one file system is atomic.
-    """
-    prefix, suffix = _part_names(target)
-    # Not readable for more people than the file that it replaces; a new file gets what the system allows.
-    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666
-    while True:
-        part = target.parent / f"{prefix}{secrets.token_hex(4)}{suffix}"
-        try:
-            descriptor = os.open(
-                part, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode | stat.S_IWUSR
-            )
-        except FileExistsError:
-            continue
-        _lock(descriptor, wait=True)
-        with contextlib.suppress(FileNotFoundError):  # another writer may have removed it before it was locked
-            if os.path.samestat(os.fstat(descriptor), part.lstat()):
-                return descriptor, part
-        os.close(descriptor)
-
-
 def _remove_parts(target: Path) -> None:
-    """Remove the temporary files for `target` that no process is writing any more."""
-    prefix, suffix = _part_names(target)
-    pattern = re.compile(f"{re.escape(prefix)}[a-z0-9_]{{8}}{re.escape(suffix)}")
-    parts = []
-    with contextlib.suppress(OSError):  # a folder may be writable and not readable
-        parts = [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
-    for part in parts:
+    """Remove the temporary files for `target` that nobody has written to for an hour."""
+    for part in target.parent.glob(f".{glob.escape(target.name[:40])}.????????.part"):
         with contextlib.suppress(OSError):  # it is gone already, or it is not ours
-            if stat.S_ISREG(part.lstat().st_mode):
-                _remove_if_abandoned(part)
-
-
-def _remove_if_abandoned(part: Path) -> None:
-    """Remove a temporary file if no process holds its lock, or, without locks, if it is older than a day."""
-    descriptor = os.open(part, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    try:
-        locked = _lock(descriptor, wait=False)
-        if locked is None:
-            locked = time.time() - os.fstat(descriptor).st_mtime > SECONDS_OF_A_DAY
-        if locked:
-            part.unlink()  # with the lock held: nobody can begin to write to it
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, *, wait: bool) -> bool | None:
-    """Lock an open file until it is closed; False if another process has the lock, None where there are no locks."""
-    if fcntl is None:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return None
-    return True
+            found = part.lstat()
+            if stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime > SECONDS_UNTIL_ABANDONED:
+                part.unlink()
 
 
 def lock_file(path: Path) -> int | None:
@@ -218,14 +161,17 @@ def lock_file(path: Path) -> int | None:
     None where the system has no such locks; a BlockingIOError where another process, or another descriptor of this one,
     has the lock.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    locked = _lock(descriptor, wait=False)
-    if locked:
-        return descriptor
-    os.close(descriptor)
-    if locked is None:
+    if fcntl is None:
         return None
-    raise BlockingIOError
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            raise
+        return None  # a file system without locks
+    return descriptor
 
 
 def unlock_file(descriptor: int) -> None:
@@ -252,11 +198,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
             raise cannot_write(path, f"there is no folder {str(target.parent)!r}")
         if target.exists() and not os.access(target, os.W_OK):
             raise cannot_write(path, "permission denied")
-        if target.is_file() or not target.exists():
-            prefix, suffix = _part_names(target)
-            # As `replacing` will: permissions do not tell all. What a kill leaves behind has a name that it removes.
-            with tempfile.TemporaryFile(dir=target.parent, prefix=prefix, suffix=suffix):
-                pass
+        tempfile.TemporaryFile(dir=target.parent).close()  # as `replacing` will: permissions do not tell all
     except OSError as error:
         raise cannot_write(path, error.strerror or str(error)) from None
 
@@ -265,10 +207,7 @@ def _resolve(path: str | os.PathLike[str]) -> Path:
     """Return where a path leads, links followed."""
     if "\0" in os.fspath(path):
         raise cannot_write(path, "it holds a NUL character")
-    try:
-        target = Path(path).resolve()
-    except RuntimeError:  # before Python 3.13, which returns a link instead
-        raise cannot_write(path, "its links lead in a circle") from None
+    target = Path(os.path.realpath(path))
     if target.is_symlink():
         raise cannot_write(path, "its links lead in a circle")
     return target

@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
 SECONDS_BETWEEN_LINES = 5.0
-SECONDS_OF_SILENCE = 15.0
 
 Run: TypeAlias = tuple[str, int]
 """The sweep of a run, by its id, and its number of rounds."""
@@ -36,29 +34,16 @@ def progress(what: str, note: Callable[[], str] = str) -> Iterator[Callable[[int
             task = bar.add_task(what, total=None, note="")
             yield lambda done, total: bar.update(task, completed=done, total=total, note=note())
     else:
-        last = start = time.monotonic()
+        last = time.monotonic()
 
         def show(done: int, total: int | None) -> None:
             nonlocal last
             if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
                 last = time.monotonic()
-                behind = note()
-                print_line(
-                    f"{what}: {done:,}" + (f" of {total:,}" if total else "") + (f"; {behind}" if behind else "")
-                )
+                line = f"{what}: {done:,} of {total:,}" if total else f"{what}: {done:,}"
+                print_line("; ".join(filter(None, [line, note()])))
 
-        # Long work without progress of its own, such as compiling, is announced once.
-        def tell() -> None:
-            if last == start:
-                print_line(f"{what} ...")
-
-        silent = threading.Timer(SECONDS_OF_SILENCE, tell)
-        silent.daemon = True
-        silent.start()
-        try:
-            yield show
-        finally:
-            silent.cancel()
+        yield show
 
 
 def print_line(line: str) -> None:
@@ -114,105 +99,60 @@ def sweep_view(check: Callable[[], None]) -> Iterator[View]:
 
     `check` is called after every run; it may raise to end the sweep.
     """
-    if sys.stderr.isatty():
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[runs]}"),
-            TextColumn("elapsed"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=console(stderr=True), speed_estimate_period=120.0) as bars:
-            yield _Bars(bars, check)
-    else:
-        yield _Lines(check)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[runs]}"),
+        TextColumn("elapsed"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    shown: dict[str, Any] = {"console": console(stderr=True), "disable": not sys.stderr.isatty()}
+    with Progress(*columns, speed_estimate_period=120.0, **shown) as bars:
+        yield SweepView(bars, check)
 
 
-def _skipped(figures: Sequence[str]) -> str:
-    return f"{', '.join(figures)}: no runs with so few rounds, skipped"
-
-
-def _removed(ids: Sequence[str]) -> str:
-    shown = ascii(ids[0])
-    more = f" and {len(ids) - 1:,} more" if len(ids) > 1 else ""
-    return f"damaged rows of the stored runs are removed, and run again where needed: {shown[:120]}{more}"
-
-
-def _stored_already(stored: int, runs: int) -> str:
-    return f"{stored:,} of {runs:,} runs are already stored"
-
-
-class _Lines(View):
-    """A line every few seconds. The time left is estimated from the rounds played, because runs differ in length."""
-
-    def __init__(self, check: Callable[[], None]) -> None:
-        self.last, self.check = time.monotonic(), check
-
-    def _is_time(self) -> bool:
-        now = time.monotonic()
-        if now - self.last < SECONDS_BETWEEN_LINES:
-            return False
-        self.last = now
-        return True
-
-    def compiling(self, done: int, total: int) -> None:
-        if self._is_time():
-            print_line(f"compiling: {done} of {total} loops")
-
-    def left_out(self, figures: Sequence[str]) -> None:
-        if figures:
-            print_line(_skipped(figures))
-
-    def damaged(self, ids: Sequence[str]) -> None:
-        if ids:
-            print_line(_removed(ids))
-
-    def begun(self, runs: Sequence[Run], missing: Sequence[Run]) -> None:
-        self.runs, self.done = len(runs), len(runs) - len(missing)
-        self.rounds, self.played = sum(rounds for _, rounds in missing), 0
-        self.start = time.monotonic()
-        if self.done:
-            print_line(_stored_already(self.done, self.runs))
-
-    def finished(self, sweep: str, rounds: int) -> None:
-        self.check()
-        self.done += 1
-        self.played += rounds
-        if self._is_time():
-            left = (time.monotonic() - self.start) * (self.rounds / self.played - 1.0)
-            print_line(f"{self.done:,} of {self.runs:,} runs, about {_duration(left)} left")
-
-    def drawing(self, figure: str) -> None:
-        if self._is_time():
-            print_line(f"drawing {figure}")
-
-
-class _Bars(View):
-    """One bar per sweep and one for all, measured in rounds."""
+class SweepView(View):
+    """One bar per sweep and one for all, measured in rounds; a line every few seconds where the bars are disabled."""
 
     def __init__(self, bars: Progress, check: Callable[[], None]) -> None:
-        self.bars, self.check = bars, check
+        self.bars, self.check, self.last = bars, check, time.monotonic()
         self.loops = bars.add_task("compiling", total=None, runs="")
+
+    def _say(self, line: str) -> None:
+        if self.bars.disable:
+            print_line(line)
+        else:
+            self.bars.console.print(line)
+
+    def _say_if_due(self, line: str) -> None:
+        """Print a line where there are no bars, if the last one was printed some seconds ago."""
+        if self.bars.disable and time.monotonic() - self.last >= SECONDS_BETWEEN_LINES:
+            self.last = time.monotonic()
+            print_line(line)
 
     def compiling(self, done: int, total: int) -> None:
         self.bars.update(self.loops, completed=done, total=total, runs=f"{done}/{total} loops")
+        self._say_if_due(f"compiling: {done} of {total} loops")
 
     def left_out(self, figures: Sequence[str]) -> None:
         if figures:
-            self.bars.console.print(_skipped(figures))
+            self._say(f"{', '.join(figures)}: no runs with so few rounds, skipped")
 
     def damaged(self, ids: Sequence[str]) -> None:
         if ids:
-            self.bars.console.print(_removed(ids), markup=False)
+            more = f" and {len(ids) - 1:,} more" if len(ids) > 1 else ""
+            first = ascii(ids[0])[:120]
+            self._say(f"damaged rows of the stored runs are removed, and run again where needed: {first}{more}")
 
     def begun(self, runs: Sequence[Run], missing: Sequence[Run]) -> None:
+        self.start = time.monotonic()
         self.bars.update(self.loops, visible=False)
         if len(missing) < len(runs):
-            self.bars.console.print(_stored_already(len(runs) - len(missing), len(runs)))
+            self._say(f"{len(runs) - len(missing):,} of {len(runs):,} runs are already stored")
         self.rows: dict[str, TaskID] = {}
         self.counts: dict[str, list[int]] = {}
         for name in [*dict.fromkeys(sweep for sweep, _ in runs), "all"]:
@@ -228,6 +168,10 @@ class _Bars(View):
         for name in (sweep, "all"):
             self.counts[name][0] += 1
             self.bars.update(self.rows[name], advance=rounds, runs=self._runs(name))
+        done, total = self.counts["all"]
+        # The time left is estimated from the rounds played, because runs differ in length.
+        left = (time.monotonic() - self.start) * (100.0 / self.bars.tasks[-1].percentage - 1.0)
+        self._say_if_due(f"{done:,} of {total:,} runs, about {_duration(left)} left")
 
     def _runs(self, name: str) -> str:
         done, total = self.counts[name]
@@ -235,6 +179,7 @@ class _Bars(View):
 
     def drawing(self, figure: str) -> None:
         self.bars.update(self.rows["all"], description=f"drawing {figure}")
+        self._say_if_due(f"drawing {figure}")
 
 
 def _duration(seconds: float) -> str:

@@ -81,60 +81,42 @@ VALID = tuple(signal.valid_signals())
 """All signals of the system; to ask for them takes longer than all the rest of holding them back."""
 
 
-class Held:
-    """Signals that wait from :meth:`begin` to :meth:`end`, if Python handles them."""
-
-    def __init__(self) -> None:
-        self.arrived: list[int] = []
-        self.before: dict[int, Any] = {}
-
-    def begin(self) -> None:
-        """Note signals instead of handling them; only the main thread handles signals."""
-        if threading.current_thread() is threading.main_thread():
-            handled = [number for number in VALID if callable(signal.getsignal(number))]
-            _handle(handled, lambda number, _frame: self.arrived.append(number), self.before)
-
-    def end(self) -> None:
-        """Set the handlers again, and call those whose signals have arrived.
-
-        What the main thread has begun is not for others to end.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            return
-        handlers = dict(self.before)
-        try:
-            _restore(self.before)
-        finally:
-            self._deliver(handlers)
-
-    def _deliver(self, handlers: dict[int, Any]) -> None:
-        """Call each handler once, also when another raises.
-
-        The handlers themselves: a signal that is raised again would be told twice to an event loop that listens.
-        """
-        raised: list[BaseException] = []  # emptied by raising: a frame that holds its error waits for the collector
-        for number in dict.fromkeys(self.arrived):
-            try:
-                handlers[number](number, sys._getframe())
-            except BaseException as error:
-                raised[:] = [error]
-        self.arrived.clear()
-        if raised:
-            raise raised.pop()
-
-
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
     """Deliver the signals that arrive inside the block when it has ended, if Python handles them.
 
     Inside the callbacks of LLVM an exception would be lost, and Numba would fail later.
     """
-    held = Held()
+    if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
+        yield
+        return
+    arrived: list[int] = []
+    before: dict[int, Any] = {}
     try:
-        held.begin()
+        handled = [number for number in VALID if callable(signal.getsignal(number))]
+        _handle(handled, lambda number, _frame: arrived.append(number), before)
         yield
     finally:
-        held.end()
+        handlers = dict(before)
+        try:
+            _restore(before)
+        finally:
+            _deliver(arrived, handlers)
+
+
+def _deliver(arrived: list[int], handlers: dict[int, Any]) -> None:
+    """Call each handler once, also when another raises.
+
+    The handlers themselves: a signal that is raised again would be told twice to an event loop that listens.
+    """
+    raised: list[BaseException] = []  # emptied by raising: a frame that holds its error waits for the collector
+    for number in dict.fromkeys(arrived):
+        try:
+            handlers[number](number, sys._getframe())
+        except BaseException as error:
+            raised[:] = [error]
+    if raised:
+        raise raised.pop()
 
 
 def _handle(numbers: Iterable[int], handler: Any, before: dict[int, Any]) -> None:

@@ -19,15 +19,15 @@ MOST_CLASSES = 10_000
 LETTERS_SHOWN = 80
 
 
-def listing(items: Iterable[object], most: int = 8) -> str:
-    """Return the items as a phrase, each shortened, cut after `most` of them.
+def listing(items: Iterable[object], most: int = 8, letters: int = LETTERS_SHOWN) -> str:
+    """Return the items as a phrase, each shortened to so many letters, cut after `most` of them.
 
     >>> listing("abc"), listing(range(10), most=3)
     ("'a', 'b', 'c'", '0, 1, 2 and 7 more')
     """
     listed = list(items)
     more = len(listed) - most
-    shown = ", ".join(shorten(repr(item), LETTERS_SHOWN) for item in listed[:most])
+    shown = ", ".join(shorten(repr(item), letters) for item in listed[:most])
     return shown if more <= 0 else f"{shown} and {more} more"
 
 
@@ -69,11 +69,10 @@ def unknown(value: object, name: str, known: Sequence[object]) -> UserError:
     choices = listing(known, most=24)
     shown = shorten(repr(value), LETTERS_SHOWN)
     comparable = [item for item in known[:COMPARED_NAMES] if isinstance(item, str) and len(item) <= LETTERS_SHOWN]
-    if isinstance(value, str) and len(value) <= LETTERS_SHOWN:
-        near = difflib.get_close_matches(value, comparable, n=1)
-        if near:
-            return UserError(f"there is no {name} {shown}, did you mean {near[0]!r}? Choose one of {choices}")
-    return UserError(f"there is no {name} {shown}: choose one of {choices}")
+    short = isinstance(value, str) and len(value) <= LETTERS_SHOWN
+    near = difflib.get_close_matches(str(value), comparable, n=1) if short else []
+    hint = f", did you mean {near[0]!r}? Choose" if near else ": choose"
+    return UserError(f"there is no {name} {shown}{hint} one of {choices}")
 
 
 def quote(text: str) -> str:

@@ -6,9 +6,8 @@ extra action costs 1 at every label.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +15,9 @@ from numpy.typing import NDArray
 from gappletron.base.checks import Label, number
 from gappletron.base.errors import UserError
 from gappletron.base.text import quote, unknown
+from gappletron.graphs.labels import Positions
 
 LARGEST_COST = 1e6
-
-_shared: WeakValueDictionary[tuple[int, int], NDArray[np.float64]] = WeakValueDictionary()
-"""The matrices of :func:`zero_one` that are in use: graphs of one size share theirs."""
 
 
 def zero_one(n_actions: int, n_classes: int) -> NDArray[np.float64]:
@@ -31,45 +28,32 @@ def zero_one(n_actions: int, n_classes: int) -> NDArray[np.float64]:
            [1., 0.],
            [1., 1.]])
     """
-    found = _shared.get((n_actions, n_classes))
-    if found is None:
-        found = np.ones((n_actions, n_classes))
-        np.fill_diagonal(found, 0.0)
-        found.flags.writeable = False
-        _shared[n_actions, n_classes] = found
-    return found
+    costs = np.ones((n_actions, n_classes))
+    np.fill_diagonal(costs, 0.0)
+    costs.flags.writeable = False
+    return costs
 
 
 def make_costs(
-    costs: Any,
-    shape: tuple[int, int],
-    find_action: Callable[[Any, str], int],
-    find_class: Callable[[Any, str], int],
-    base: NDArray[np.float64] | None = None,
+    costs: Any, actions: Positions, classes: Positions, base: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64] | None:
     """Return the matrix of costs that a user means, or None where it is that of :func:`zero_one`.
 
     :param costs: a matrix, a mapping {(action, class): number}, an iterable of tuples (action, class, number), or None.
-    :param shape: the number of actions, and of classes.
-    :param find_action, find_class: return the position of a name; an error begins with the place that they are given.
+    :param actions, classes: the rows and the columns of the matrix.
     :param base: what single entries change; by default 0 and 1.
 
-    >>> find = lambda name, where: ["ham", "spam"].index(name)
-    >>> make_costs({("spam", "ham"): 10}, (2, 2), find, find)
+    >>> names = Positions(["ham", "spam"], "class")
+    >>> make_costs({("spam", "ham"): 10}, names, names)
     array([[ 0.,  1.],
            [10.,  0.]])
     """
-    if costs is None:
-        made = base
-    elif isinstance(costs, Mapping):
-        entries = [_join_pair(pair, cost) for pair, cost in costs.items()]
-        made = _set_entries(entries, shape, find_action, find_class, base)
+    shape = len(actions.names), len(classes.names)
+    items = [] if costs is None else _check_iterable(costs)
+    if isinstance(items, list) and all(type(item) is tuple for item in items):
+        made = _set_entries(items, actions, classes, base) if items else base
     else:
-        items = _check_iterable(costs)
-        if isinstance(items, list) and all(type(item) is tuple for item in items):
-            made = _set_entries(items, shape, find_action, find_class, base)
-        else:
-            made = _check_matrix(items, shape)
+        made = _check_matrix(items, shape)
     if made is None or (made == zero_one(*shape)).all():
         return None
     made = np.array(made, dtype=np.float64, order="C") + 0.0  # no -0.0: equal costs have equal bytes
@@ -95,7 +79,7 @@ EVERY_CLASS = "*"
 def read_costs(text: str, actions: Sequence[Label], classes: Sequence[Label]) -> list[tuple[Label, Label, float]]:
     """Return the costs of a text ``ACTION,CLASS=NUMBER``, as (action, class, number); ``*`` for every class.
 
-    Names may contain commas and equals signs, as long as only one action and one class fit.
+    The class is what follows the last comma, so an action may have commas in its name; equals signs may be in both.
 
     >>> read_costs("spam,ham=10", ["ham", "spam"], ["ham", "spam"])
     [('spam', 'ham', 10.0)]
@@ -103,8 +87,8 @@ def read_costs(text: str, actions: Sequence[Label], classes: Sequence[Label]) ->
     [('query', 0, 0.1), ('query', 1, 0.1)]
     """
     names, equals, value = text.rpartition("=")
-    pieces = names.split(",")
-    if not equals or len(pieces) < 2:
+    action, comma, name = names.rpartition(",")
+    if not equals or not comma:
         raise UserError(f"expected ACTION,CLASS=NUMBER, not {quote(text)}: write for example spam,ham=10")
     try:
         cost = float(value)
@@ -112,25 +96,14 @@ def read_costs(text: str, actions: Sequence[Label], classes: Sequence[Label]) ->
         raise UserError(
             f"{quote(value)} in {quote(text)} is not a number: write for example {quote(names)[1:-1]}=10"
         ) from None
-    by_action, by_class = _index_by_text(actions), _index_by_text(classes)
-    if EVERY_CLASS not in by_class:
-        by_class[EVERY_CLASS] = tuple(classes)
-    splits = [(",".join(pieces[:at]), ",".join(pieces[at:])) for at in range(1, len(pieces))]
-    for pairs in (splits, [(first.strip(), second.strip()) for first, second in splits]):
-        fitting = [pair for pair in pairs if pair[0] in by_action and pair[1] in by_class]
-        if len(fitting) > 1:
-            ways = " or ".join(f"{quote(first)} and {quote(second)}" for first, second in fitting[:2])
-            raise UserError(
-                f"{quote(text)} may mean the action and the class {ways}: write these costs in a graph file, as "
-                '"costs": [[action, class, number]]'
-            )
-        if fitting:
-            (action,), meant = by_action[fitting[0][0]], by_class[fitting[0][1]]
-            return [(action, name, cost) for name in meant]
-    known = next((pair for pair in splits if pair[0].strip() in by_action), None)
-    if known is None:
-        raise UserError(f"{quote(text)}: {unknown(splits[0][0].strip(), 'action', list(actions))}")
-    raise UserError(f"{quote(text)}: {unknown(known[1].strip(), 'class', list(classes))}")
+    by_action, by_class = _index_by_text(actions), {EVERY_CLASS: tuple(classes)} | _index_by_text(classes)
+    meant = by_action.get(action) or by_action.get(action.strip())
+    if meant is None:
+        raise UserError(f"{quote(text)}: {unknown(action.strip(), 'action', list(actions))}")
+    seen = by_class.get(name) or by_class.get(name.strip())
+    if seen is None:
+        raise UserError(f"{quote(text)}: {unknown(name.strip(), 'class', list(classes))}")
+    return [(meant[0], each, cost) for each in seen]
 
 
 def _index_by_text(names: Sequence[Label]) -> dict[str, tuple[Label, ...]]:
@@ -139,7 +112,12 @@ def _index_by_text(names: Sequence[Label]) -> dict[str, tuple[Label, ...]]:
 
 
 def _check_iterable(costs: Any) -> Any:
-    """Return the items of an iterable as a list; an array, or what becomes one, as it is."""
+    """Return the entries of a mapping or the items of an iterable as a list; what is or becomes an array unchanged."""
+    if isinstance(costs, Mapping):
+        for pair in costs:
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise UserError(f"the costs have the key {pair!r}: write each key as a pair (action, class)")
+        return [(*pair, cost) for pair, cost in costs.items()]
     if hasattr(costs, "__array__"):
         return np.asarray(costs)
     if isinstance(costs, str | bytes | Set) or not isinstance(costs, Iterable):
@@ -148,12 +126,6 @@ def _check_iterable(costs: Any) -> Any:
             f"not a {type(costs).__name__}"
         )
     return list(costs)
-
-
-def _join_pair(pair: Any, cost: Any) -> tuple[Any, Any, Any]:
-    if not isinstance(pair, tuple) or len(pair) != 2:
-        raise UserError(f"the costs have the key {pair!r}: write each key as a pair (action, class)")
-    return (*pair, cost)
 
 
 def _check_matrix(given: Any, shape: tuple[int, int]) -> NDArray[np.float64]:
@@ -169,20 +141,16 @@ def _check_matrix(given: Any, shape: tuple[int, int]) -> NDArray[np.float64]:
     if array.dtype.kind not in "biuf":
         raise UserError(f"the matrix of costs must hold numbers only: {wanted}")
     made = array.astype(np.float64)
-    if not ((made >= 0.0) & (made <= LARGEST_COST)).all():  # also False for NaN
-        wrong = made[~((made >= 0.0) & (made <= LARGEST_COST))][0]
-        raise UserError(f"a cost is {wrong:g}: every cost must be a number from 0 to {LARGEST_COST:,.0f}")
+    wrong = made[~((made >= 0.0) & (made <= LARGEST_COST))]  # also NaN
+    if wrong.size:
+        raise UserError(f"a cost is {wrong[0]:g}: every cost must be a number from 0 to {LARGEST_COST:,.0f}")
     return made
 
 
 def _set_entries(
-    entries: list[tuple[Any, ...]],
-    shape: tuple[int, int],
-    find_action: Callable[[Any, str], int],
-    find_class: Callable[[Any, str], int],
-    base: NDArray[np.float64] | None,
+    entries: list[tuple[Any, ...]], actions: Positions, classes: Positions, base: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
-    made = (zero_one(*shape) if base is None else base).copy()
+    made = (zero_one(len(actions.names), len(classes.names)) if base is None else base).copy()
     seen: set[tuple[int, int]] = set()
     for count, entry in enumerate(entries, start=1):
         if len(entry) != 3:
@@ -191,7 +159,7 @@ def _set_entries(
                 "rows of a matrix as lists"
             )
         action, name, cost = entry
-        place = find_action(action, f"cost {count}"), find_class(name, f"cost {count}")
+        place = actions.find(action, f"cost {count}"), classes.find(name, f"cost {count}")
         where = f"the cost of {action!r} at the label {name!r}"
         if place in seen:
             raise UserError(f"{where} is given twice: keep one")

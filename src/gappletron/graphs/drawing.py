@@ -63,22 +63,16 @@ def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
     radius = min(0.17, 0.72 * math.sin(math.pi / n_classes))
     centres = _place_centres(graph)
     inside = max(map(len, captions)) <= 3 and radius > 0.1
-    for i, y in np.argwhere(visible).tolist():
-        colour, width = (_VERMILLION, 1.3) if i in graph.revealing_indices else (_GREY, 1.1)
-        bend = 0.16 if i < n_classes and visible[y, i] else 0.0
-        loop = i == y
-        path = _make_loop(centres[i], radius) if loop else _make_arrow(centres[i], centres[y], radius * 1.06, bend)
-        head = "-|>,head_length=5,head_width=2.6"
-        ax.add_patch(FancyArrowPatch(path=path, arrowstyle=head, color=colour, linewidth=width, zorder=1))
+    nodes: list[Any] = []
     for i, (x, y) in enumerate(centres.tolist()):
         fill = _ORANGE if i in graph.revealing_indices else "white"
         edge, line = (_BLUE, 3.2) if i in graph.dominating_indices else ("black", 1.0)
         looks: dict[str, Any] = {"facecolor": fill, "edgecolor": edge, "linewidth": line, "zorder": 3}
         if i < n_classes:
-            ax.add_patch(Circle((x, y), radius, **looks))
+            nodes.append(ax.add_patch(Circle((x, y), radius, **looks)))
         else:
             half = radius * 0.9 if graph.n_actions == n_classes + 1 else radius * 0.65
-            ax.add_patch(Rectangle((x - half, y - half), 2 * half, 2 * half, **looks))
+            nodes.append(ax.add_patch(Rectangle((x - half, y - half), 2 * half, 2 * half, **looks)))
         if inside:
             ax.text(x, y, captions[i], ha="center", va="center", zorder=4, parse_math=False)
         elif i < n_classes:
@@ -91,6 +85,14 @@ def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
             box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 2.0}
             low = y - half - radius * 0.22
             ax.text(x, low, captions[i], ha="center", va="top", zorder=2, parse_math=False, bbox=box)
+    for i, y in np.argwhere(visible).tolist():
+        colour, width = (_VERMILLION, 1.3) if i in graph.revealing_indices else (_GREY, 1.1)
+        # Bent, so that there and back do not coincide.
+        bend = 0.16 if i < n_classes and visible[y, i] else 0.0
+        way: dict[str, Any] = {"posA": centres[i], "posB": centres[y], "patchA": nodes[i], "patchB": nodes[y]}
+        course = {"path": _make_loop(centres[i], radius)} if i == y else way | {"connectionstyle": f"arc3,rad={bend}"}
+        head = "-|>,head_length=5,head_width=2.6"
+        ax.add_patch(FancyArrowPatch(**course, arrowstyle=head, color=colour, linewidth=width, zorder=1))
     reach = 1.0 + radius * 3.3
     high = reach + (0.0 if inside else 0.2)
     ax.set(xlim=(-reach, reach), ylim=(-high, high), aspect="equal")
@@ -109,16 +111,6 @@ def _place_centres(graph: FeedbackGraph) -> NDArray[np.float64]:
     angles = np.concatenate([np.arange(graph.n_classes) / graph.n_classes, (np.arange(extra) + 0.5) / max(extra, 1)])
     lengths = np.repeat([1.0, inner], [graph.n_classes, extra])
     return np.asarray(np.column_stack([np.sin(2 * np.pi * angles), np.cos(2 * np.pi * angles)]) * lengths[:, None])
-
-
-def _make_arrow(start: NDArray[np.float64], end: NDArray[np.float64], radius: float, bend: float) -> Any:
-    """A curve from the rim of one node to the rim of the other; bent, so that there and back do not coincide."""
-    from matplotlib.path import Path as Curve
-
-    along = end - start
-    middle = (start + end) / 2 + bend * np.array([along[1], -along[0]])
-    first, last = (middle - start) / np.linalg.norm(middle - start), (middle - end) / np.linalg.norm(middle - end)
-    return Curve([start + first * radius, middle, end + last * radius], [Curve.MOVETO, Curve.CURVE3, Curve.CURVE3])
 
 
 def _make_loop(centre: NDArray[np.float64], radius: float) -> Any:
@@ -187,11 +179,8 @@ def _block_means(visible: NDArray[np.bool_], block: int) -> NDArray[np.float64]:
            [1.  , 0.  ]])
     """
     rows, columns = (np.arange(0, size, block) for size in visible.shape)
-    means = np.empty((len(rows), len(columns)))
-    for place, start in enumerate(rows):
-        band = visible[start : start + block]
-        means[place] = np.add.reduceat(band.sum(axis=0), columns) / len(band)
-    return means / np.diff([*columns, visible.shape[1]])
+    sums = np.add.reduceat(np.add.reduceat(visible, rows, axis=0, dtype=np.float64), columns, axis=1)
+    return sums / np.outer(np.diff([*rows, len(visible)]), np.diff([*columns, visible.shape[1]]))
 
 
 def _label_matrix(graph: FeedbackGraph, ax: Axes, block: int, entries: list[Any], title: str) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -19,11 +20,11 @@ from gappletron.base.files import replacing
 from gappletron.base.text import shorten, unknown
 from gappletron.graphs.costs import list_changed
 from gappletron.graphs.graph import FeedbackGraph
+from gappletron.graphs.labels import check_list
 
 FILE_BYTES = 2**28
 FILE_ACTIONS = 20_000  # the matrix takes 0.4 GB
 FILE_KEYS = ("classes", "actions", "edges", "name", "dominating_set", "costs")
-KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
 
 
 def read_networkx(graph: Any) -> dict[str, Any]:
@@ -72,66 +73,26 @@ def _write_rows(rows: Iterable[list[Any]]) -> str:
 
 
 def read_graph(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the arguments of :meth:`FeedbackGraph.from_edges` that a file holds."""
-    try:
-        return {"name": Path(path).stem, **_check_document(_read_json(path))}
-    except RecursionError:
-        raise UserError("it is nested too deeply: a graph needs lists of names and of pairs, nothing deeper") from None
-
-
-def _check_document(document: object) -> dict[str, Any]:
+    """Return the arguments of :meth:`FeedbackGraph.from_edges` that a file holds; the names in it are checked there."""
+    document = _read_json(path)
     if not isinstance(document, dict):
-        raise UserError(f'it holds {_kind(document)}: write an object with "classes" and "edges"')
-    for key in document:
+        raise UserError('it holds no object: write an object with "classes" and "edges"')
+    for key, value in document.items():
         if key not in FILE_KEYS:
             raise unknown(shorten(key), "key", FILE_KEYS)
+        if key != "name":
+            check_list(value, f'"{key}"')
+        if key not in ("edges", "costs", "name") and len(value) > FILE_ACTIONS:
+            raise UserError(
+                f'"{key}" has {len(value):,} names: a graph in a file has at most {FILE_ACTIONS:,}, so make a larger '
+                "one in Python"
+            )
     for key in ("classes", "edges"):
         if key not in document:
             raise UserError(f'"{key}" is missing: a graph needs "classes" and "edges"')
-    if not isinstance(document.get("name", ""), str):
-        raise UserError(f'"name" is {_kind(document["name"])}: write a string')
-    for key in document.keys() & {"classes", "actions", "dominating_set"}:
-        _check_names(document[key], key)
-    _check_rows(document["edges"], "edges", "edge", "is not a pair", ["action", "class"])
     if "costs" in document:
-        _check_rows(document["costs"], "costs", "cost", "is not of three parts", ["action", "class", "number"])
-        document["costs"] = [tuple(cost) for cost in document["costs"]]
-    return document
-
-
-def _check_names(names: Any, key: str) -> None:
-    if not isinstance(names, list):
-        raise UserError(f'"{key}" is {_kind(names)}: write a list of names')
-    if len(names) > FILE_ACTIONS:
-        raise UserError(
-            f'"{key}" has {len(names):,} names: a graph in a file has at most {FILE_ACTIONS:,}, so make a larger one '
-            "in Python"
-        )
-    for place, item in enumerate(names, start=1):
-        _check_name(item, f'entry {place} of "{key}"')
-
-
-def _check_rows(rows: Any, key: str, what: str, wrong: str, parts: list[str]) -> None:
-    """Check a list of rows that begin with the names of an action and a class."""
-    wanted = f"[{', '.join(parts)}]"
-    if not isinstance(rows, list):
-        pairs = " pairs" if len(parts) == 2 else ""
-        raise UserError(f'"{key}" is {_kind(rows)}: write a list of {wanted}{pairs}')
-    for place, row in enumerate(rows, start=1):
-        if not isinstance(row, list) or len(row) != len(parts):
-            raise UserError(f"{what} {place} {wrong}: write it as {wanted}")
-        for name in row[:2]:
-            _check_name(name, f"{what} {place}")
-
-
-def _check_name(value: object, place: str) -> None:
-    if isinstance(value, list | dict | float):
-        what = "a float" if isinstance(value, float) else _kind(value)
-        raise UserError(f"{place} holds {what}: names may be strings, whole numbers, true, false or null")
-
-
-def _kind(value: object) -> str:
-    return KINDS.get(type(value), "null")
+        document["costs"] = [tuple(cost) if isinstance(cost, list) else (cost,) for cost in document["costs"]]
+    return {"name": Path(path).stem, **document}
 
 
 def _read_json(path: str | os.PathLike[str]) -> object:
@@ -144,15 +105,15 @@ def _read_json(path: str | os.PathLike[str]) -> object:
     if len(content) > FILE_BYTES:
         raise UserError(f"it is larger than {FILE_BYTES >> 20} MiB: a graph file must be smaller")
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(f"byte {error.start + 1} is not UTF-8: save the file as UTF-8") from None
-    try:
-        return json.loads(text, object_pairs_hook=_refuse_repeated, parse_constant=_refuse_constant)
+        return json.loads(content.decode("utf-8-sig"), object_pairs_hook=_refuse_repeated)
     except json.JSONDecodeError as error:
         raise UserError(
             f"line {error.lineno}, column {error.colno} is not JSON ({error.msg}): correct it there"
         ) from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"byte {error.start + 1} is not UTF-8: save the file as UTF-8") from None
+    except RecursionError:
+        raise UserError("it is nested too deeply: a graph needs lists of names and of pairs, nothing deeper") from None
     except UserError:
         raise
     except ValueError:
@@ -160,13 +121,8 @@ def _read_json(path: str | os.PathLike[str]) -> object:
 
 
 def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise UserError(f"the key {shorten(key)!r} is given twice: keep one")
-        found[key] = value
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise UserError(f"the key {shorten(key)!r} is given twice: keep one")
     return found
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise UserError(f"{name} is neither a name nor a cost: names may be strings, whole numbers, true, false or null")

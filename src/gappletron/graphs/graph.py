@@ -24,15 +24,7 @@ from gappletron.base.errors import UserError
 from gappletron.base.text import listing, make_printable, quote, shorten, unknown
 from gappletron.graphs.costs import make_costs, zero_one
 from gappletron.graphs.cover import bound_size, find_dominating_set, is_dominating
-from gappletron.graphs.labels import (
-    Positions,
-    check_actions,
-    check_classes,
-    check_enough,
-    check_labels,
-    check_list,
-    check_size,
-)
+from gappletron.graphs.labels import Positions, check_actions, check_classes, check_labels, check_list, check_size
 from gappletron.graphs.presets import PRESETS
 
 if TYPE_CHECKING:
@@ -48,26 +40,27 @@ NAMES_IN_CAPTION, LETTERS_IN_CAPTION = 3, 20
 class GraphArrays(NamedTuple):
     """A graph for compiled code: C-contiguous and read-only arrays.
 
+    :param visible: N x K: playing the action (row) reveals whether the label is the class (column).
+    :param observers: K x N, the transpose, so that the observers of a class are contiguous.
+    :param revealing: N: the action reveals every label.
+    :param dominating: the members of the dominating set, ascending.
+    :param sole_observer: K: the only action that reveals the class; -1 where there are several.
+    :param costs: N x K: what the action (row) costs where the label is the class (column); empty where only mistakes
+        count. In compiled code use :func:`gappletron.learners.learner.cost_of`.
+    :param has_costs: whether there are other costs than 0 and 1.
+
     >>> FeedbackGraph.filtering(2).arrays.observers.astype(int)
     array([[1, 0],
            [1, 0]])
     """
 
     visible: NDArray[np.bool_]
-    """N x K: playing the action (row) reveals whether the label is the class (column)."""
     observers: NDArray[np.bool_]
-    """K x N, the transpose, so that the observers of a class are contiguous."""
     revealing: NDArray[np.bool_]
-    """N: the action reveals every label."""
     dominating: NDArray[np.int64]
-    """The members of the dominating set, ascending."""
     sole_observer: NDArray[np.int64]
-    """K: the only action that reveals the class; -1 where there are several."""
     costs: NDArray[np.float64]
-    """N x K: what the action (row) costs where the label is the class (column); empty where only mistakes count. In
-    compiled code use :func:`gappletron.learners.learner.cost_of`."""
     has_costs: bool
-    """Whether there are other costs than 0 and 1."""
 
 
 class Plan(NamedTuple):
@@ -166,7 +159,7 @@ class FeedbackGraph:
             name=name,
             completed=tuple((int(i), int(given[i].argmin())) for i in nearly),
         )
-        self._put(_own_costs=self._make_costs(costs, None))
+        self._put(_own_costs=make_costs(costs, self._action_positions, self._class_positions))
         unseen = [names[y] for y in np.flatnonzero(~self.visible.any(axis=0))]
         if unseen:
             raise UserError(
@@ -178,8 +171,11 @@ class FeedbackGraph:
         else:
             members = _check_dominating_set(self, dominating_set)
             exact = len(members) == 1
-        given_set = dominating_set is not None
-        self._put(dominating_indices=members, dominating_set_is_exact=exact, dominating_set_is_given=given_set)
+        self._put(
+            dominating_indices=members,
+            dominating_set_is_exact=exact,
+            dominating_set_is_given=dominating_set is not None,
+        )
 
     def _put(self, **values: Any) -> None:
         """Set attributes, which the frozen class allows only so."""
@@ -290,13 +286,10 @@ class FeedbackGraph:
         (True, True)
         """
         base = None if costs is None else self._own_costs
-        return self._copy(_own_costs=self._make_costs(costs, base))
-
-    def _make_costs(self, costs: Any, base: Any) -> Any:
-        find_action, find_class = self._action_positions.find, self._class_positions.find
-        return make_costs(costs, (self.n_actions, self.n_classes), find_action, find_class, base)
+        return self._copy(_own_costs=make_costs(costs, self._action_positions, self._class_positions, base))
 
     def _copy(self, **changes: Any) -> FeedbackGraph:
+        """Return the same graph with other fields."""
         copy = object.__new__(FeedbackGraph)
         copy._put(**{field.name: getattr(self, field.name) for field in fields(FeedbackGraph)} | changes)
         return copy
@@ -363,12 +356,6 @@ class FeedbackGraph:
         """Whether the later graph can have come from this one by new classes and other edges: same extra actions."""
         K = self.n_classes
         return later.classes[:K] == self.classes and later.actions[later.n_classes :] == self.actions[K:]
-
-    def _restored(self, *, dominating_set_is_given: bool, dominating_set_is_exact: bool) -> FeedbackGraph:
-        """Return the same graph, read from a file with its dominating set: who chose it, and whether it is minimum."""
-        return self._copy(
-            dominating_set_is_given=bool(dominating_set_is_given), dominating_set_is_exact=bool(dominating_set_is_exact)
-        )
 
     @cached_property
     def _value(self) -> tuple[object, ...]:
@@ -595,9 +582,8 @@ def _add_notes(graph: FeedbackGraph, title: str) -> str:
     """Return the title, which actions reveal every label, unless none or all do, and whether there are costs."""
     names, parts = graph.revealing, [title]
     if 0 < len(names) < graph.n_actions:
-        shown = ", ".join(shorten(repr(name), LETTERS_IN_CAPTION) for name in names[:NAMES_IN_CAPTION])
-        more = f" and {len(names) - NAMES_IN_CAPTION} more" if len(names) > NAMES_IN_CAPTION else ""
-        parts.append(f"{shown}{more} reveal{'s' if len(names) == 1 else ''}")
+        shown = listing(names, NAMES_IN_CAPTION, LETTERS_IN_CAPTION)
+        parts.append(f"{shown} reveal{'s' if len(names) == 1 else ''}")
     return ", ".join([*parts, *(["with costs"] if graph.has_costs else [])])
 
 
@@ -640,7 +626,6 @@ def _check_matrix(visible: ArrayLike) -> NDArray[np.bool_]:
     if given.dtype.kind not in "biuf" or not ((given == 0) | (given == 1)).all():
         raise UserError("the matrix must hold only 0 and 1: write 1 where the action reveals the class")
     n_actions, n_classes = given.shape
-    check_enough(n_classes)
     if n_actions < n_classes:
         raise UserError(
             f"the matrix has {n_actions} rows for {n_classes} classes: give one row for each class, "

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import Label
+from gappletron.base.checks import Label, label
 from gappletron.base.errors import UserError
 from gappletron.graphs.cover import is_dominating
 from gappletron.graphs.graph import FeedbackGraph, close_edges
-from gappletron.graphs.labels import Positions, check_label, check_labels
+from gappletron.graphs.labels import Positions, check_labels
 
 
 def add_class(
@@ -23,7 +23,7 @@ def add_class(
     costs: Any,
 ) -> FeedbackGraph:
     """Return the graph with one more class: see :meth:`FeedbackGraph.with_class`."""
-    new = check_label(name, "class")
+    new = label(name, "class")
     if (type(new), new) in graph._action_positions.places:
         raise UserError(f"there is a class or an action {new!r} already: choose another name for the new class")
     K, N = graph.n_classes, graph.n_actions

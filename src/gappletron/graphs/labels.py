@@ -9,7 +9,7 @@ import numpy as np
 
 from gappletron.base.checks import Label, check_memory, label, labels, whole
 from gappletron.base.errors import UserError
-from gappletron.base.text import unknown
+from gappletron.base.text import listing, unknown
 
 
 class Positions:
@@ -27,7 +27,7 @@ class Positions:
         """Return the position of a name, or raise a UserError that may begin with where the name stands."""
         place = self.places.get((type(name), name)) if type(name) in (str, int) else None
         if place is None:  # not found at once: another type, or a name that there is not
-            plain = check_label(name, f"{where}: {self.kind}" if where else self.kind)
+            plain = label(name, f"{where}: {self.kind}" if where else self.kind)
             place = self.places.get((type(plain), plain))
             if place is None:
                 # Not kept in a variable: a frame that holds its error waits for the garbage collector.
@@ -37,17 +37,9 @@ class Positions:
         return place
 
 
-def check_label(value: Any, name: str) -> Label:
-    """Return a plain label that fits in a file."""
-    plain = label(value, name)
-    if type(plain) is int and not -(2**63) <= plain < 2**63:
-        raise UserError(f"{name}: a whole number that is a name must fit in 64 bits: write it as a string instead")
-    return plain
-
-
 def check_labels(values: Iterable[Any], what: str, name: str) -> tuple[Label, ...]:
     """Return distinct labels in the order given; `what` is the list, `name` one of them."""
-    return labels([check_label(value, name) for value in check_list(values, what)], name)
+    return labels(check_list(values, what), name)
 
 
 def check_list(values: object, what: str) -> list[Any]:
@@ -64,21 +56,15 @@ def check_classes(classes: int | Iterable[Any]) -> tuple[Label, ...]:
     if isinstance(classes, int | np.integer | np.bool_):
         n_classes = whole(classes, "the number of classes")
         check_size(n_classes, n_classes)
-        names: tuple[Label, ...] = tuple(range(n_classes))
-    else:
-        names = check_labels(classes, "classes", "class")
-        check_size(len(names), len(names))
-    check_enough(len(names))
-    return names
-
-
-def check_enough(n_classes: int) -> None:
-    """Check that there are at least two classes."""
-    if n_classes < 2:
+        classes = range(n_classes)
+    names = check_labels(classes, "classes", "class")
+    check_size(len(names), len(names))
+    if len(names) < 2:
         raise UserError(
-            f"a graph needs at least 2 classes, but {n_classes} {'was' if n_classes == 1 else 'were'} given: "
+            f"a graph needs at least 2 classes, but {len(names)} {'was' if len(names) == 1 else 'were'} given: "
             "name two or more"
         )
+    return names
 
 
 def check_size(n_actions: int, n_classes: int) -> None:
@@ -108,13 +94,10 @@ def check_actions(
             f"the matrix has {n_actions} rows but there are {len(names)} actions: give one row for each action"
         )
     for place, item in enumerate(classes):
-        if place >= len(names):
-            there = f"there are only {len(names)} actions"
-        elif type(names[place]) is not type(item) or names[place] != item:
-            there = f"action {place + 1} is {names[place]!r}"
-        else:
-            continue
-        raise UserError(
-            f"{there} where class {item!r} was expected: list the classes first, in order, then the extra actions"
-        )
+        found = names[place : place + 1]
+        if [*map(type, found)] != [type(item)] or found != (item,):
+            raise UserError(
+                f"action {place + 1} is {listing(found) or 'missing'} where class {item!r} was expected: list the "
+                "classes first, in order, then the extra actions"
+            )
     return names

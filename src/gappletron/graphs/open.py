@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import Label
+from gappletron.base.checks import Label, label
 from gappletron.base.errors import UserError
 from gappletron.base.text import check_settings, listing, split_settings, unknown
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.graphs.labels import check_classes, check_label
+from gappletron.graphs.labels import check_classes
 from gappletron.graphs.presets import PRESETS
 
 
@@ -101,7 +101,7 @@ def find_new_classes(stream_classes: Sequence[Label], graph: FeedbackGraph) -> l
 
 
 def _match_class(name: Any, classes: tuple[Label, ...]) -> Label:
-    plain = check_label(name, "revealing class")
+    plain = label(name, "revealing class")
     (place,) = _match([plain], classes)
     if place is None:
         raise unknown(plain, "class", classes)

@@ -24,11 +24,7 @@ def describe(graph: FeedbackGraph) -> str:
         + f", {graph.n_edges} edge{'s' if graph.n_edges > 1 else ''}.",
         "",
         "What each action reveals",
-        *(
-            f"  {what}: {listing(graph.actions[i] for i in members)}"
-            for what, members in _group_actions(graph)
-            if members
-        ),
+        *_describe_actions(graph),
     ]
     if graph.completed:
         lines += ["", *_describe_closure(graph)]
@@ -78,20 +74,18 @@ def _describe_size(graph: FeedbackGraph) -> str:
     return f"{how}, at most {graph.rho / graph.least_rho:.3g} times the minimum"
 
 
-def _group_actions(graph: FeedbackGraph) -> list[tuple[str, list[int]]]:
+def _describe_actions(graph: FeedbackGraph) -> list[str]:
     counts = graph.visible.sum(axis=1)
-    own = np.arange(graph.n_actions) < graph.n_classes
-    own[: graph.n_classes] = graph.visible[: graph.n_classes].diagonal()
-    everything, nothing = counts == graph.n_classes, counts == 0
-    itself = own & (counts == 1)
+    everything, nothing, itself = counts == graph.n_classes, counts == 0, counts == 1
+    itself[: graph.n_classes] &= graph.visible[: graph.n_classes].diagonal()
+    itself[graph.n_classes :] = False
     some = ~(everything | nothing | itself)
-    kinds = {
-        "every label": everything,
-        "only whether it is correct": itself,
-        "some classes": some,
-        "nothing": nothing,
-    }
-    return [(kind, np.flatnonzero(members).tolist()) for kind, members in kinds.items()]
+    kinds = {"every label": everything, "only whether it is correct": itself, "some classes": some, "nothing": nothing}
+    return [
+        f"  {kind}: {listing(graph.actions[i] for i in np.flatnonzero(members))}"
+        for kind, members in kinds.items()
+        if members.any()
+    ]
 
 
 def _describe_observability(graph: FeedbackGraph) -> list[str]:

@@ -36,8 +36,7 @@ COMPILED = ("kernel", "graphs", "data", "learners", "play")
 _interpreted: ContextVar[bool] = ContextVar("interpreted", default=False)
 
 
-@contextlib.contextmanager
-def interpreted() -> Iterator[None]:
+def interpreted() -> contextlib.AbstractContextManager[None]:
     """Run everything inside as plain Python: slow, but a debugger and a print work inside a piece.
 
     It holds for the current thread (or asynchronous task) alone, and for the models and runs that are made inside.
@@ -46,8 +45,7 @@ def interpreted() -> Iterator[None]:
     >>> with gappletron.interpreted():
     ...     history = gappletron.play(gappletron.named("gapsmh"), "synthetic:T=50", "bandit")
     """
-    with in_mode(True):
-        yield
+    return in_mode(True)
 
 
 def is_interpreted() -> bool:

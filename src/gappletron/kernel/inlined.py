@@ -70,30 +70,25 @@ class EntryLowering(NativeLowering):
         return True
 
 
-def _pipeline(state: Any, lowering: type[NativeLowering]) -> PassManager:
-    """Numba's passes, with another one for lowering."""
-    manager, build = PassManager("gappletron"), DefaultPassBuilder
-    for part in (build.define_untyped_pipeline, build.define_typed_pipeline, build.define_nopython_lowering_pipeline):
-        for step, about in part(state).passes:
-            manager.add_pass(lowering if step is NativeLowering else step, about)
-    manager.finalize()
-    return manager
-
-
 class InlinedCompiler(CompilerBase):
-    """For functions that only compiled code calls."""
+    """For functions that only compiled code calls: Numba's passes, with another one for lowering."""
+
+    lowering: type[NativeLowering] = InlinedLowering
 
     def define_pipelines(self) -> list[PassManager]:
         """Numba asks for them."""
-        return [_pipeline(self.state, InlinedLowering)]
+        manager, build = PassManager("gappletron"), DefaultPassBuilder
+        parts = (build.define_untyped_pipeline, build.define_typed_pipeline, build.define_nopython_lowering_pipeline)
+        for step, about in (step for part in parts for step in part(self.state).passes):
+            manager.add_pass(self.lowering if step is NativeLowering else step, about)
+        manager.finalize()
+        return [manager]
 
 
-class EntryCompiler(CompilerBase):
+class EntryCompiler(InlinedCompiler):
     """For functions that Python calls, and that call the others."""
 
-    def define_pipelines(self) -> list[PassManager]:
-        """Numba asks for them."""
-        return [_pipeline(self.state, EntryLowering)]
+    lowering = EntryLowering
 
 
 OPTIONS = {"error_model": "numpy", "_nrt": False, "forceinline": True}

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import typing
 from collections.abc import Callable
+from inspect import Parameter, Signature
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from numba.core import types
@@ -71,17 +71,17 @@ package_pieces: dict[str, Any] = {}
 """The pieces that the package itself defines and that were imported so far, by the names of their classes."""
 
 
-def _declare(method: Callable[..., Any], family: str) -> None:
+def _declare(method: Callable[..., Any], name: str, owner: str) -> None:
     """Teach Numba that `piece.name(...)` is the method `name` of the piece's class; once for each name."""
-    name = method.__name__
+    arguments = method.__code__.co_varnames[: method.__code__.co_argcount]
     if name in _declared:
-        if _list_arguments(method) != _declared[name]:
+        if arguments != _declared[name]:
             raise UserError(
-                f"{family}.{name} takes ({', '.join(_list_arguments(method))}), but another family declares {name}"
-                f"({', '.join(_declared[name])}): choose another name, compiled methods are shared by all families"
+                f"{owner}.{name} takes ({', '.join(arguments)}), but compiled methods of this name take "
+                f"({', '.join(_declared[name])}) in all families: use those names, or choose another one for the method"
             )
         return
-    _declared[name] = _list_arguments(method)
+    _declared[name] = arguments
 
     def find(self: Any, *args: Any) -> Any:  # noqa: ARG001 - Numba passes the types of the arguments
         return getattr(self.instance_class, name, None)
@@ -90,21 +90,6 @@ def _declare(method: Callable[..., Any], family: str) -> None:
     # strict would also compare annotations, which may differ: a piece names its own state. The metaclass compares the
     # names.
     overload_method(CompiledPiece, name, strict=False, jit_options=INNER)(find)
-
-
-def _list_arguments(function: Callable[..., Any]) -> tuple[str, ...]:
-    code = function.__code__
-    return code.co_varnames[: code.co_argcount]
-
-
-def _list_annotated(body: dict[str, Any]) -> list[str]:
-    """Return the names that a class statement annotates, in their order."""
-    if sys.version_info >= (3, 14) and "__annotations__" not in body:
-        import annotationlib  # annotations are a function there, until somebody asks
-
-        annotate = annotationlib.get_annotate_from_class_namespace(body)
-        return list(annotationlib.call_annotate_function(annotate, annotationlib.Format.FORWARDREF)) if annotate else []
-    return list(body.get("__annotations__", {}))
 
 
 class PieceType(type):
@@ -120,28 +105,17 @@ class PieceType(type):
                 public = next(cls.__name__ for cls in base.__mro__ if Piece in cls.__bases__)
                 raise UserError(f"{name} extends {base.__name__}, and a piece cannot be extended: extend {public}")
         body.update(__slots__=(), _final=not abstract)
-        if not abstract:
-            fields = tuple(field for field in _list_annotated(body) if not field.startswith("_"))
-            body.update(_field_defaults={field: body.pop(field) for field in fields if field in body})
-            body.update(
-                {field: property(functools.partial(_item, place), doc=field) for place, field in enumerate(fields)}
-            )
-            body.update(_fields=fields, __match_args__=fields)
         cls = super().__new__(mcs, name, bases, body)
-        family = {
-            key: value
-            for base in cls.__mro__[1:]
-            for key, value in vars(base).items()
-            if hasattr(value, "__compiled__")
-        }
+        if not abstract:
+            fields = tuple(field for field in inspect.get_annotations(cls) if not field.startswith("_"))
+            type.__setattr__(cls, "_fields", fields)
+            type.__setattr__(cls, "__match_args__", fields)
+            type.__setattr__(cls, "__signature__", Signature([_make_parameter(field, body) for field in fields]))
+            for place, field in enumerate(fields):
+                type.__setattr__(cls, field, property(functools.partial(_item, place), doc=field))
         for key, value in vars(cls).items():
-            if hasattr(value, "__compiled__"):
-                _declare(value, name)
-            elif key in family and _list_arguments(value) != _list_arguments(family[key]):
-                raise UserError(
-                    f"{name}.{key} takes ({', '.join(_list_arguments(value))}), but its family calls it with "
-                    f"({', '.join(_list_arguments(family[key]))}): use those names"
-                )
+            if any(hasattr(vars(base).get(key), "__compiled__") for base in cls.__mro__):
+                _declare(value, key, name)
         if not abstract:
             missing = sorted(key for key in dir(cls) if getattr(getattr(cls, key, None), "__isabstractmethod__", False))
             if missing:
@@ -162,6 +136,10 @@ class PieceType(type):
 
     def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], abstract: bool = False) -> None:
         super().__init__(name, bases, body)
+
+
+def _make_parameter(field: str, body: dict[str, Any]) -> Parameter:
+    return Parameter(field, Parameter.POSITIONAL_OR_KEYWORD, default=body.get(field, Parameter.empty))
 
 
 def _item(place: int, piece: tuple[Any, ...]) -> Any:
@@ -187,26 +165,19 @@ class Piece(tuple, metaclass=PieceType):  # type: ignore[type-arg]
     __slots__ = ()
     _final: ClassVar[bool] = False
     _fields: ClassVar[tuple[str, ...]] = ()
-    _field_defaults: ClassVar[dict[str, Any]] = {}
+    __signature__: ClassVar[Signature]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if not cls._final:
             raise TypeError(f"{cls.__name__} is a family of pieces, not a piece: use one of its members")
-        if len(args) > len(cls._fields):
-            raise TypeError(f"{cls.__name__} takes {len(cls._fields)} arguments, not {len(args)}")
-        given = dict(zip(cls._fields, args, strict=False))
-        for key, value in kwargs.items():
-            if key not in cls._fields:
-                raise TypeError(f"{cls.__name__} has no argument {key!r}: it takes ({', '.join(cls._fields)})")
-            if key in given:
-                raise TypeError(f"{cls.__name__} got the argument {key!r} twice")
-            given[key] = value
-        values = {**cls._field_defaults, **given}
-        missing = [field for field in cls._fields if field not in values]
-        if missing:
-            raise TypeError(f"{cls.__name__} needs the argument {', '.join(missing)}")
+        try:
+            given = cls.__signature__.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{cls.__name__}({', '.join(cls._fields)}): {error}") from None
+        given.apply_defaults()
         kinds = _find_kinds(cls)
-        self = super().__new__(cls, (_normalise(values[f], kinds[f], f"{cls.__name__}'s {f}") for f in cls._fields))
+        values = (_normalise(value, kinds[f], f"{cls.__name__}'s {f}") for f, value in given.arguments.items())
+        self = super().__new__(cls, values)
         self.check()
         return self
 

@@ -50,12 +50,8 @@ def _list_numbers(piece: Piece) -> list[str]:
     return [
         name
         for field, value in piece._asdict().items()
-        for name in (_list_numbers(value) if _is_piece(value) else [field] if isinstance(value, float) else [])
+        for name in (_list_numbers(value) if isinstance(value, Piece) else [field] if isinstance(value, float) else [])
     ]
-
-
-def _is_piece(value: Any) -> bool:
-    return isinstance(value, tuple)  # a piece is a tuple of numbers and other pieces
 
 
 def encode_piece(piece: Piece) -> dict[str, Any]:
@@ -65,7 +61,7 @@ def encode_piece(piece: Piece) -> dict[str, Any]:
     >>> encode_piece(FixedOGD(rate=2))
     {'piece': 'FixedOGD', 'rate': 2.0, 'radius': inf}
     """
-    plain = {key: encode_piece(value) if _is_piece(value) else value for key, value in piece._asdict().items()}
+    plain = {key: encode_piece(value) if isinstance(value, Piece) else value for key, value in piece._asdict().items()}
     return {"piece": type(piece).__name__, **plain}
 
 
@@ -80,19 +76,10 @@ def to_json(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def from_json(value: Any) -> Any:
-    """Return what :func:`to_json` was given: the texts that it wrote for infinite numbers are numbers again.
-
-    >>> from_json({"piece": "FixedOGD", "radius": "inf", "rate": 0.5})
-    {'piece': 'FixedOGD', 'radius': inf, 'rate': 0.5}
-    """
-    if isinstance(value, dict):
-        return {key: from_json(entry) for key, entry in value.items()}
-    return float(value) if value in ("inf", "-inf") else value
-
-
 def decode_piece(data: dict[str, Any], own: tuple[type[Piece], ...] = ()) -> Any:
     """Return the piece that :func:`encode_piece` wrote; `own` are classes from outside the package that may be in it.
+
+    An infinite number may be the text that :func:`to_json` makes of it.
 
     >>> decode_piece({'piece': 'FixedOGD', 'rate': 2.0, 'radius': 3.0})
     FixedOGD(rate=2.0, radius=3.0)
@@ -101,13 +88,10 @@ def decode_piece(data: dict[str, Any], own: tuple[type[Piece], ...] = ()) -> Any
     name = data["piece"]
     if name not in known:
         raise UserError(f"it uses the piece {name!r}, which is not part of gappletron: pass its class in pieces=")
-    return known[name](
-        **{
-            key: decode_piece(value, own) if isinstance(value, dict) else value
-            for key, value in data.items()
-            if key != "piece"
-        }
-    )
+    values = {key: decode_piece(value, own) if isinstance(value, dict) else value for key, value in data.items()}
+    values = {key: float(value) if value in ("inf", "-inf") else value for key, value in values.items()}
+    del values["piece"]
+    return known[name](**values)
 
 
 def piece_classes(value: Any) -> tuple[type[Piece], ...]:
@@ -119,6 +103,6 @@ def piece_classes(value: Any) -> tuple[type[Piece], ...]:
     >>> piece_classes("auto")
     ()
     """
-    if not _is_piece(value):
+    if not isinstance(value, Piece):
         return ()
     return (type(value), *(cls for part in value for cls in piece_classes(part)))

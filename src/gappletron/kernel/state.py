@@ -67,11 +67,8 @@ class Field:
             raise UserError(f"a field with the axes {self.axes} has no diagonal: repeat its axes in the same order")
 
     def __repr__(self) -> str:
-        options = [f"fill={self.fill!r}"] if self.fill else []
-        options += [
-            f"{name}={value!r}" for name in ("diagonal", "least", "above") if (value := getattr(self, name)) is not None
-        ]
-        options += [] if self.finite else ["finite=False"]
+        defaults = {"fill": 0.0, "diagonal": None, "least": None, "above": None, "finite": True}
+        options = [f"{name}={value!r}" for name in defaults if (value := getattr(self, name)) != defaults[name]]
         return f"{type(self).__name__}({', '.join([*map(repr, self.axes), *options])})"
 
     def problem(self, values: NDArray[Any]) -> str | None:
@@ -116,13 +113,9 @@ class Sizes(NamedTuple):
         """The number of actions that are not classes."""
         return self.actions - self.classes
 
-    def length(self, axis: str | int) -> int:
-        """Return the length of a named axis; a fixed length is itself."""
-        return axis if isinstance(axis, int) else getattr(self, axis)
-
     def shape(self, field: Field) -> tuple[int, ...]:
         """Return the shape of a field, without padding."""
-        return tuple(self.length(axis) for axis in field.axes)
+        return tuple(axis if isinstance(axis, int) else getattr(self, axis) for axis in field.axes)
 
     def padded_shape(self, field: Field) -> tuple[int, ...]:
         """Return the shape of a field as it is allocated: a last axis of classes is a whole number of vectors."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gappletron.data.stream import Stream
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.spelling import decode_piece, from_json
+from gappletron.kernel.spelling import decode_piece
 from gappletron.learners.learner import Learner
 from gappletron.paper.evidence import Series
 
@@ -154,7 +154,7 @@ class Result:
         import gappletron.learners.registry
         import gappletron.paper.remarks  # noqa: F401 - both make their classes known
 
-        return decode_piece(from_json(json.loads(self.outcome.parameters)))
+        return decode_piece(json.loads(self.outcome.parameters))
 
     @property
     def curve(self) -> list[tuple[int, int]]:

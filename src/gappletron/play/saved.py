@@ -267,7 +267,7 @@ def graph_of(about: dict[str, Any], arrays: Arrays, suffix: str = "") -> Feedbac
     if not all(type(flag) is bool for flag in flags.values()):
         raise UserError("what is said of a graph's dominating set is not true or false: the file is damaged")
     graph = FeedbackGraph(edges, classes, actions, name=about["name"], dominating_set=members, costs=costs)
-    return graph._restored(**flags)
+    return graph._copy(**flags)
 
 
 def graph_document(graph: FeedbackGraph) -> dict[str, Any]:
