@@ -115,10 +115,10 @@ class Categorical(ColumnType):
         return [hash_categories(*text_buffers(column), column_seed(name), hasher.features)]
 
 
-class Undeclared(ColumnType):
+class Undeclared(Numeric):
     """By the values: numbers are numbers; of a text, the whole is a category and its words are features."""
 
-    kind = None
+    kind = None  # type: ignore[assignment]
 
     def add_value(self, cells: Cells, name: str, value: Any) -> None:
         if isinstance(value, numbers.Real | np.bool_ | decimal.Decimal):
@@ -128,9 +128,6 @@ class Undeclared(ColumnType):
         if not isinstance(value, DATES):
             cells.add_category(name, text)
         cells.add_text(name, text)
-
-    def encode_numbers(self, hasher: Hasher, name: str, column: Any) -> list[Entries]:
-        return _encode_doubles(hasher, name, to_doubles(column))
 
     def encode_texts(self, hasher: Hasher, name: str, column: Any) -> list[Entries]:
         words = hasher.hash_column(to_strings(column), column_seed(name))
@@ -185,10 +182,8 @@ class Cells:
         simple = type(value)
         if (simple is float or simple is int) and (kind is None or kind == NUMERIC):
             self.add_number(name, value)  # the usual case first: asking for abstract classes takes longer than hashing
-        elif simple is str and value and kind == TEXT:
-            self.add_text(name, value)
-        elif simple is str and value and kind == CATEGORICAL:
-            self.add_category(name, value)
+        elif simple is str and value:
+            COLUMN_TYPES[kind].add_value(self, name, value)
         elif isinstance(value, Mapping):
             _check_depth(name, depth)
             for inner, part in value.items():
