@@ -11,7 +11,7 @@ from scipy import stats
 
 from gappletron import FeedbackGraph, UserError, named, names, play, tuned
 from gappletron.data import adversarial
-from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments, root_for
+from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments
 from gappletron.data.open import open_stream
 from gappletron.data.stream import CHUNK, FirstRounds
 from gappletron.paper.adversary import GRAPH, quietest_after_fresh, quietest_segment
@@ -78,12 +78,6 @@ def test_the_comparator_of_the_segments_loses_nothing(turned, norm):
         U[turned + 1, 1] = 2.0
     assert np.linalg.norm(U) == norm
     assert {smooth_hinge(U, x, y) for x, y in rounds_of(stream)} == {0.0}
-
-
-def test_root_for():
-    for T in range(2, 500):
-        assert 2 * root_for(T) ** 2 <= T < 2 * (root_for(T) + 1) ** 2
-    assert root_for(2 * 10**16) == 10**8
 
 
 # ----------------------------------------------------------------------------------------- full information: what it is
@@ -186,7 +180,6 @@ def test_large_streams_are_made_at_once():
         (lambda: Segments(2**30), "the root R must be at most 1073741823, not 1073741824"),
         (lambda: Segments(8, 16), "the turned segment, counted from 0, must be at most 15, not 16"),
         (lambda: Segments(8, -1), "the turned segment, counted from 0, must be at least 0, not -1"),
-        (lambda: root_for(1), "the number of rounds T must be at least 2, not 1"),
         (lambda: FreshFeatures(1, 2, 100), "the number of classes K must be at least 2, not 1"),
         (lambda: FreshFeatures(3, 1, 100), "the comparator's norm B must be at least 2, not 1"),
         (

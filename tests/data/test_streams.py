@@ -18,7 +18,7 @@ from gappletron.base.errors import UserError
 from gappletron.data import arrays, open, prepared, stream
 from gappletron.data.arrays import ArrayStream, load_digits
 from gappletron.data.open import open_stream
-from gappletron.data.stream import CHUNK, Chunk, FirstRounds, Stream, _largest_norm, _write_biased
+from gappletron.data.stream import CHUNK, Chunk, FirstRounds, Stream, _largest_norm
 from gappletron.data.svmlight import SvmlightFile
 from gappletron.data.synthetic import Synthetic
 from gappletron.data.transform import _normalize, transform
@@ -500,7 +500,6 @@ def test_kernels_are_compiled_for_one_set_of_types(tmp_path, monkeypatch):
     compiled = [(kernel.py_func, len(kernel.signatures)) for kernel in compiling.entry_points]
     for function, dispatchers in (
         (_largest_norm, 1),
-        (_write_biased, 1),
         (_normalize, 2),
     ):  # one for each normalization
         assert [count for found, count in compiled if found is function] == [1] * dispatchers

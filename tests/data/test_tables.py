@@ -194,8 +194,8 @@ def test_columns_without_a_header(write):
 WRONG = {
     "empty": ("", "mails.csv is empty"),
     "header alone": ("label,x\n", "has a header and no rows"),
-    "a field more": ("label,x\nham,1\nspam,1,2\n", r"row 2: a row has 3 fields and the header 2 \('spam,1,2'\)"),
-    "a field less": ("label,x\nham,1\nspam\n", "row 2: a row has 1 fields"),
+    "a field more": ("label,x\nham,1\nspam,1,2\n", "Row #2: Expected 2 columns, got 3: spam,1,2.*: quote fields"),
+    "a field less": ("label,x\nham,1\nspam\n", "Row #2: Expected 2 columns, got 1"),
     "a column twice": ("label,x,x\nham,1,2\n", "the column 'x' more than once"),
     "header twice": ("label,x\nham,1\nlabel,x\nspam,1\n", "row 2 repeats the header"),
     "one class": ("label,x\nham,1\nham,2\n", "only the label 'ham'"),
@@ -230,7 +230,7 @@ def test_wrong_files(name, write):
         ("a.vw", "1 2 3\n", "line 1 has no '|'"),
         ("a.vw", "1 | a:x\n", "'a:x' has a value or a weight that is no number"),
         ("a.vw", "| a\n1 | b\n", "line 1 has no label"),
-        ("a.parquet", "label,x\nham,1\n", "cannot be read as Parquet.*this looks like CSV with a header"),
+        ("a.parquet", "label,x\nham,1\n", "cannot be read as Parquet.*this looks like CSV: add"),
         ("a.parquet", b"PAR1" + b"\0" * 100 + b"PAR1", "cannot be read as Parquet"),
     ],
 )
@@ -244,10 +244,10 @@ def test_other_wrong_files(name, content, message, write):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("label\tmessage\nham\thello\n", "this looks like TSV with a header: add --label COLUMN"),
-        ("ham\thello there my old friend\n", "TSV without a header: add --columns"),
-        ("label,x\nham,1\n", "this looks like CSV with a header: add --label COLUMN"),
-        ("5.1,3.5,1.4,setosa\n", "CSV without a header"),
+        ("label\tmessage\nham\thello\n", "this looks like TSV: add --label COLUMN"),
+        ("ham\thello there my old friend\n", "TSV: add --label COLUMN, and --columns"),
+        ("label,x\nham,1\n", "this looks like CSV: add --label COLUMN"),
+        ("5.1,3.5,1.4,setosa\n", "looks like CSV: add"),
         ('{"label": "ham"}\n', "JSON lines: use --format jsonl --label COLUMN"),
         ("spam |words a b\n", "Vowpal Wabbit: use --format vw"),
         (b"PAR1\0\0", "Parquet: use --format parquet"),

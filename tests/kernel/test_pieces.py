@@ -376,7 +376,6 @@ def test_no_entry_point_of_compiled_code_returns_a_named_tuple(tmp_path):
     model.probabilities([[1.0, 0.5]])
     called = {dispatcher.py_func.__name__ for dispatcher in entry_points if dispatcher.signatures}
     wanted = {
-        "parse",
         "act",
         "learn",
         "advance",

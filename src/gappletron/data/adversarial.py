@@ -18,16 +18,6 @@ from gappletron.data.generated import GeneratedStream
 from gappletron.data.stream import CHUNK, MOST_FEATURES, Chunk, make_chunk
 
 
-def root_for(rounds: int) -> int:
-    """R = floor(sqrt(T / 2)): the largest R for which :class:`Segments` has at most so many rounds.
-
-    >>> from gappletron.data.adversarial import root_for
-    >>> root_for(10_000), 2 * root_for(10_000)**2
-    (70, 9800)
-    """
-    return math.isqrt(whole(rounds, "the number of rounds T", least=2) // 2)
-
-
 class Segments(GeneratedStream):
     """The stream of the filtering lower bound (Theorem "apple lower bound"): separable, and still root-T mistakes.
 

@@ -12,7 +12,6 @@ import csv
 import io
 import itertools
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from gappletron.base.errors import UserError
 from gappletron.base.text import listing, shorten, unknown
 from gappletron.data import sources
 from gappletron.data.records.arrow import bytes_to_texts
-from gappletron.data.records.values import decode, to_number
+from gappletron.data.records.values import decode
 from gappletron.data.sources import Progress, Source
 
 BLOCK_ROWS = 4096
@@ -166,19 +165,9 @@ def _explain_csv(name: str, error: str, rows: int, header: Header) -> UserError:
             f"{name}, after row {rows:,}: a row is longer than {sources.BLOCK >> 20} MiB, or a quotation mark "
             "is not closed: correct the row, or use JSON lines"
         )
-    found = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+): (.*)", error, re.DOTALL)
-    if found is None:
-        text = shorten(" ".join(error.split()), 120)
-        return UserError(f"{name} cannot be read after row {rows:,} ({text}): correct the file")
-    number, wanted, fields, text = found.groups()
-    where = f"{name}, row {number}" if number else f"{name}, after row {rows:,}"
-    quotes = (
-        "add --format csv if fields are quoted" if header.delimiter == "\t" else "quote fields that hold a delimiter"
-    )
-    return UserError(
-        f"{where}: a row has {fields} fields and the header {wanted} ({shorten(text, 60)!r}): {quotes}, or correct "
-        "the row"
-    )
+    text = shorten(" ".join(error.split()), 120)
+    quotes = "add --format csv if fields are quoted" if header.delimiter == "\t" else "quote fields with delimiters"
+    return UserError(f"{name} cannot be read after row {rows:,} ({text}): {quotes}, or correct the row")
 
 
 # ----------------------------------------------------------------------------------------------------- lines of a text
@@ -384,19 +373,13 @@ def looks_like(first: bytes) -> str:
     """Return what a file seems to be, by its first bytes, as the end of a sentence; empty where nothing is known.
 
     >>> looks_like(b"label\\tmessage\\nham\\thello there\\n")
-    'this looks like TSV with a header: add --label COLUMN'
+    'this looks like TSV: add --label COLUMN, and --columns with a name for each if there is no header'
     """
-    line, found = _first_line(first), recognise(first)
+    found = recognise(first)
     if found is None:
         return ""
-    if found.read not in (read_csv, read_tsv):
-        label = "" if found.read is read_vw else " --label COLUMN"
+    if found.name not in ("csv", "tsv"):
+        label = "" if found.name == "vw" else " --label COLUMN"
         return f"this looks like {found.title}: use --format {found.name}{label}"
-    delimiter = _find_delimiter(line)
-    fields = line.split(delimiter)
-    short = all(field.strip() and len(field) <= 40 and len(field.split()) <= 4 for field in fields)
-    if short and not any(to_number(field) is not None for field in fields):
-        header = "with a header: add --label COLUMN"
-    else:
-        header = "without a header: add --columns with a name for each, and --label COLUMN"
-    return f"this looks like {DELIMITERS[delimiter]} {header}"
+    title = DELIMITERS[_find_delimiter(_first_line(first))]
+    return f"this looks like {title}: add --label COLUMN, and --columns with a name for each if there is no header"

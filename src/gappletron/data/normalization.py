@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from gappletron.base.checks import number
 from gappletron.base.text import unknown
+from gappletron.data.stream import largest_size, squared_size
 from gappletron.kernel.numerics import LARGEST_VALUE, Row, is_followed
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout
@@ -237,31 +238,16 @@ def root_of_entries(values: Floats, start: int, stop: int) -> float:
 
 
 @helper
-def squared_size(values: Floats, start: int, stop: int) -> float:
-    """The sum of the squares of values[start:stop]."""
-    total = 0.0
-    for p in range(start, stop):
-        total += values[p] * values[p]
-    return total
-
-
-@helper
 def scale_to_unit(values: Any, start: int, stop: int) -> None:
     """Divide values[start:stop] by their Euclidean norm, also where the squares leave the range of doubles."""
-    total = 0.0
-    for i in range(start, stop):
-        value = float(values[i])
-        total += value * value
+    total = squared_size(values, start, stop)
     if not 1e-280 < total < 1e300:
-        largest = 0.0
-        for i in range(start, stop):
-            largest = max(largest, abs(float(values[i])))
+        largest = largest_size(values, start, stop)
         if largest == 0.0:
             return
-        total = 0.0
         for i in range(start, stop):
             values[i] = float(values[i]) / largest
-            total += float(values[i]) * float(values[i])
+        total = squared_size(values, start, stop)
     norm = math.sqrt(total)
     for i in range(start, stop):
         values[i] = float(values[i]) / norm

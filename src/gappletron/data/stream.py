@@ -123,22 +123,36 @@ def drop_zeros(
 
 
 @helper
+def squared_size(values: Any, start: int, stop: int) -> float:
+    """The sum of the squares of values[start:stop]."""
+    total = 0.0
+    for p in range(start, stop):
+        value = float(values[p])
+        total += value * value
+    return total
+
+
+@helper
+def largest_size(values: Any, start: int, stop: int) -> float:
+    """The largest absolute value of values[start:stop]."""
+    largest = 0.0
+    for p in range(start, stop):
+        largest = max(largest, abs(float(values[p])))
+    return largest
+
+
+@helper
 def euclidean(values: Any, start: int, stop: int) -> float:
     """The Euclidean norm of values[start:stop], also where the squares leave the range of doubles."""
-    total = 0.0
-    for i in range(start, stop):
-        value = float(values[i])
-        total += value * value
+    total = squared_size(values, start, stop)
     if 1e-280 < total < 1e300:
         return math.sqrt(total)
-    largest = 0.0
-    for i in range(start, stop):
-        largest = max(largest, abs(float(values[i])))
+    largest = largest_size(values, start, stop)
     if largest == 0.0:
         return 0.0
     total = 0.0
-    for i in range(start, stop):
-        scaled = float(values[i]) / largest
+    for p in range(start, stop):
+        scaled = float(values[p]) / largest
         total += scaled * scaled
     return largest * math.sqrt(total)
 
@@ -168,26 +182,14 @@ def check_norm(norm: float, name: str) -> float:
     return norm
 
 
-def _write_biased(chunk: Chunk, indices: NDArray[np.int32], values: NDArray[np.float64]) -> None:
-    """Write the rows to `indices` and `values`, each after a first feature with value 1."""
-    at = 0
-    for row in range(len(chunk.labels)):
-        indices[at] = 0
-        values[at] = 1.0
-        at += 1
-        for i in range(chunk.indptr[row], chunk.indptr[row + 1]):
-            indices[at] = chunk.indices[i] + 1
-            values[at] = chunk.values[i]
-            at += 1
-
-
 def add_bias(chunk: Chunk) -> Chunk:
     """Return a chunk whose rows have one more feature, the first, that is always 1."""
-    rounds = len(chunk.labels)
-    entries = int(chunk.indptr[-1] - chunk.indptr[0]) + rounds
-    indices, values = np.empty(entries, np.int32), np.empty(entries)
-    specialise(_write_biased, chunk)(chunk, indices, values)
-    return make_chunk(chunk.indptr - chunk.indptr[0] + np.arange(rounds + 1), indices, values, chunk.labels)
+    indptr = chunk.indptr + np.arange(chunk.indptr.size)
+    is_given = np.ones(indptr[-1], np.bool_)
+    is_given[indptr[:-1]] = False
+    indices, values = np.zeros(is_given.size, np.int32), np.ones(is_given.size)
+    indices[is_given], values[is_given] = chunk.indices + np.int32(1), chunk.values
+    return make_chunk(indptr, indices, values, chunk.labels)
 
 
 class Stream(abc.ABC):

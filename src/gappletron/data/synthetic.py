@@ -35,14 +35,6 @@ class Recipe(NamedTuple):
     words: NDArray[np.int64]  # the set of the unrelated bits that are on, empty between rounds
 
 
-class Draft(NamedTuple):
-    """The arrays that a chunk of rounds is written to; `indices` is long enough if each row were the longest."""
-
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.int32]
-    labels: NDArray[np.int64]
-
-
 @helper
 def below(rng: np.random.Generator, n: int) -> int:
     """A uniform integer from 0 to n - 1, from one draw.
@@ -59,8 +51,16 @@ def lowest(word: int) -> int:
     return int(np.float64(word & -word).view(np.int64) >> 52) - 1023
 
 
-def _generate(rng: np.random.Generator, recipe: Recipe, draft: Draft) -> int:
-    """Write one round to each row of the draft and return the number of indices written.
+def _generate(
+    rng: np.random.Generator,
+    recipe: Recipe,
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    labels: NDArray[np.int64],
+) -> int:
+    """Write one round to each row of a chunk and return the number of indices written.
+
+    `indices` is long enough if each row were the longest.
 
     A round takes the same number of draws whatever comes out, so streams that differ only in their noise have the same
     rows and the same labels before the noise.
@@ -69,7 +69,6 @@ def _generate(rng: np.random.Generator, recipe: Recipe, draft: Draft) -> int:
     unrelated = len(recipe.order)
     first = unrelated // 3  # 10 d' bits hold the keywords, the other 30 d' come after them
     keywords, starts, order, words = recipe.keywords, recipe.starts, recipe.order, recipe.words
-    indptr, indices, labels = draft
     # Unsigned, here and below: Numba then leaves out its check for indices that count from the end.
     entries = np.uint64(0)
     indptr[0] = 0
@@ -172,11 +171,11 @@ class Synthetic(GeneratedStream):
         ones = np.ones(most * width)  # every value is 1, so that all chunks may share them
         while left:
             rounds = min(most, left)
-            draft = Draft(
-                np.empty(rounds + 1, np.int64), np.empty(rounds * width, np.int32), np.empty(rounds, np.int64)
-            )
-            entries = specialise(_generate, rng, recipe, draft)(rng, recipe, draft)
-            yield make_chunk(draft.indptr, draft.indices[:entries], ones[:entries], draft.labels)
+            indptr, labels = np.empty(rounds + 1, np.int64), np.empty(rounds, np.int64)
+            indices = np.empty(rounds * width, np.int32)
+            arguments = (rng, recipe, indptr, indices, labels)
+            entries = specialise(_generate, *arguments)(*arguments)
+            yield make_chunk(indptr, indices[:entries], ones[:entries], labels)
             left -= rounds
 
     def _generators(self) -> tuple[np.random.Generator, np.random.Generator]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.data.records.values import is_record, plain_numbers
-from gappletron.kernel.compiling import entry
+from gappletron.kernel.compiling import entry, specialise
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.kernel.types import NO_VECTOR, Floats, Vector
 
@@ -100,7 +100,6 @@ class Checker:
     def __init__(self) -> None:
         narrow, wide, values = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0)
         self._narrow, self._wide = (entry(check_vector, indices, values, 1, narrow) for indices in (narrow, wide))
-        self._many: Any = None
 
     def vector(self, x: Any, features: int) -> Vector:
         """A feature vector as a user gives it, checked: see :meth:`gappletron.Online.act` for its forms."""
@@ -119,9 +118,8 @@ class Checker:
             return None
         indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
         values, squared = matrix.data.astype(np.float64), np.empty(indptr.size - 1)
-        if self._many is None:
-            self._many = entry(check_rows, indptr, indices, values, 1, squared)
-        is_fine = self._many(indptr, indices, values, features, squared)
+        arguments = (indptr, indices, values, features, squared)
+        is_fine = specialise(check_rows, *arguments)(*arguments)
         return Vectors(indptr, indices, values, squared) if is_fine else None
 
     def _check_arrays(self, indices: NDArray[Any], values: NDArray[Any], features: int) -> Vector | None:
@@ -170,11 +168,6 @@ class Checker:
         if problem == TOO_LARGE:
             raise _refuse_value(wide[position], values[position])
         return Vector(narrow, values, squared)
-
-    def squared_norm(self, indices: NDArray[np.int32], values: Floats, features: int) -> float | None:
-        """||x||^2 of a vector that was checked before and read from a file; None where it is damaged."""
-        problem, _, squared = self._narrow(indices, values, features, indices.copy())
-        return squared if problem == FINE else None
 
 
 def _refuse_index(index: Any, features: int) -> UserError:

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.data.normalization import Normalization, Room, squared_size
+from gappletron.data.normalization import Normalization, Room
+from gappletron.data.stream import squared_size
 from gappletron.graphs.graph import Plan
 from gappletron.kernel.numerics import UNSEEN_LABEL, Lanes, Row, lanes_for
 from gappletron.kernel.packed import Packed, unpacked

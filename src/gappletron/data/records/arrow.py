@@ -50,8 +50,6 @@ def to_plain(column: Any) -> Any:
 
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    if isinstance(column, pa.ChunkedArray):  # combine_chunks of some versions
-        column = pa.concat_arrays(column.chunks)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     return bytes_to_texts(column) if _is_binary(column.type) else column
@@ -97,10 +95,8 @@ def text_buffers(column: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         column = column.fill_null("")
     _, ends, data = column.buffers()
     offsets = np.frombuffer(ends, width)[column.offset : column.offset + len(column) + 1] if ends else np.zeros(1)
-    return (
-        np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8),
-        offsets.astype(np.int64),
-    )
+    # Read-only, as the one type of array that loops are compiled for.
+    return np.frombuffer(memoryview(data or b"").toreadonly(), np.uint8), offsets.astype(np.int64)
 
 
 def bytes_to_texts(column: Any) -> Any:

@@ -71,9 +71,9 @@ class Text(ColumnType):
         cells.add_text(name, to_text(value))
 
     def encode_texts(self, hasher: Hasher, name: str, column: Any) -> list[Entries]:
-        data, offsets = text_buffers(column)
-        words = hasher.hash_column(data, offsets, column_seed(name))
-        return [words, _mark_rows(category_feature(name, "", hasher.features), np.diff(offsets) == 0)]
+        texts = to_strings(column)
+        is_missing = np.array([not text for text in texts], np.bool_)
+        return [hasher.hash_column(texts, column_seed(name)), _mark_missing(hasher, name, is_missing)]
 
 
 class Numeric(ColumnType):
@@ -115,10 +115,10 @@ class Categorical(ColumnType):
         return [hash_categories(*text_buffers(column), column_seed(name), hasher.features)]
 
 
-class Undeclared(ColumnType):
+class Undeclared(Numeric):
     """By the values: numbers are numbers; of a text, the whole is a category and its words are features."""
 
-    kind = None
+    kind = None  # type: ignore[assignment]
 
     def add_value(self, cells: Cells, name: str, value: Any) -> None:
         if isinstance(value, numbers.Real | np.bool_ | decimal.Decimal):
@@ -129,13 +129,9 @@ class Undeclared(ColumnType):
             cells.add_category(name, text)
         cells.add_text(name, text)
 
-    def encode_numbers(self, hasher: Hasher, name: str, column: Any) -> list[Entries]:
-        return _encode_doubles(hasher, name, to_doubles(column))
-
     def encode_texts(self, hasher: Hasher, name: str, column: Any) -> list[Entries]:
-        data, offsets = text_buffers(column)
-        words = hasher.hash_column(data, offsets, column_seed(name))
-        return [words, hash_categories(data, offsets, column_seed(name), hasher.features)]
+        words = hasher.hash_column(to_strings(column), column_seed(name))
+        return [words, hash_categories(*text_buffers(column), column_seed(name), hasher.features)]
 
 
 class Dropped(ColumnType):
@@ -186,10 +182,8 @@ class Cells:
         simple = type(value)
         if (simple is float or simple is int) and (kind is None or kind == NUMERIC):
             self.add_number(name, value)  # the usual case first: asking for abstract classes takes longer than hashing
-        elif simple is str and value and kind == TEXT:
-            self.add_text(name, value)
-        elif simple is str and value and kind == CATEGORICAL:
-            self.add_category(name, value)
+        elif simple is str and value:
+            COLUMN_TYPES[kind].add_value(self, name, value)
         elif isinstance(value, Mapping):
             _check_depth(name, depth)
             for inner, part in value.items():
@@ -288,7 +282,7 @@ def encode_column(kinds: Mapping[str, str | None], hasher: Hasher, name: str, co
         return []
     column = to_plain(column)
     if pa.types.is_null(column.type):
-        return [_mark_rows(category_feature(name, "", hasher.features), np.ones(len(column), np.bool_))]
+        return [_mark_missing(hasher, name, np.ones(len(column), np.bool_))]
     if is_number(column.type):
         return column_type.encode_numbers(hasher, name, column)
     if is_text(column.type):
@@ -307,15 +301,14 @@ def _encode_doubles(hasher: Hasher, name: str, numbers: Floats) -> list[Entries]
     found = numbers[present]
     index = number_feature(name, hasher.features)
     parts = [Entries(present.astype(np.int64), np.full(found.size, index, np.int32), found)]
-    if missing.any():
-        parts.append(_mark_rows(category_feature(name, "", hasher.features), missing))
-    return parts
+    return [*parts, _mark_missing(hasher, name, missing)] if missing.any() else parts
 
 
-def _mark_rows(entry: tuple[int, float], rows: NDArray[np.bool_]) -> Entries:
-    """Return one entry in each of the rows that are marked."""
+def _mark_missing(hasher: Hasher, name: str, rows: NDArray[np.bool_]) -> Entries:
+    """Return the feature of a missing value in each of the rows that are marked."""
+    index, value = category_feature(name, "", hasher.features)
     count = int(np.count_nonzero(rows))
-    return Entries(rows.astype(np.int64), np.full(count, entry[0], np.int32), np.full(count, entry[1]))
+    return Entries(rows.astype(np.int64), np.full(count, index, np.int32), np.full(count, value))
 
 
 def _encode_values(kinds: Mapping[str, str | None], hasher: Hasher, name: str, values: list[Any]) -> Entries:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import itertools
 import unicodedata
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from gappletron.kernel.compiling import entry, specialise
 from gappletron.kernel.pieces import helper
 
 Bytes = NDArray[np.uint8]
+Codes = NDArray[np.uint32]
+"""The characters of texts, one number each."""
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Indices = NDArray[np.int32]
@@ -119,42 +121,6 @@ def sign(h: int) -> float:
 
 
 @helper
-def follows(data: Bytes, p: int, stop: int, count: int) -> bool:
-    """Whether `count` bytes that continue a UTF-8 character stand after position p."""
-    if p + count >= stop:
-        return False
-    for q in range(p + 1, p + 1 + count):  # noqa: SIM110 - compiled code has no generators
-        if int(data[q]) & 0xC0 != 0x80:
-            return False
-    return True
-
-
-@helper
-def length_at(data: Bytes, p: int, stop: int) -> int:
-    """The number of bytes of the character at p; 1 where the bytes are not UTF-8."""
-    first = int(data[p])
-    if 0xC2 <= first <= 0xDF and follows(data, p, stop, 1):
-        return 2
-    if 0xE0 <= first <= 0xEF and follows(data, p, stop, 2):
-        return 3
-    if 0xF0 <= first <= 0xF4 and follows(data, p, stop, 3):
-        return 4
-    return 1
-
-
-@helper
-def code_at(data: Bytes, p: int, length: int) -> int:
-    """The character at p."""
-    first = int(data[p])
-    if length == 1:
-        return first
-    code = first & (0x7F >> length)
-    for q in range(p + 1, p + length):
-        code = code << 6 | int(data[q]) & 0x3F
-    return code
-
-
-@helper
 def write_code(words: Bytes, at: int, code: int) -> int:
     """Write a character as UTF-8; where the next one goes."""
     if code < 0x80:
@@ -176,16 +142,13 @@ def write_code(words: Bytes, at: int, code: int) -> int:
 
 
 @helper
-def cut(data: Bytes, start: int, stop: int, alphabet: Ints, words: Bytes, ends: Ints) -> int:
+def cut(data: Codes, start: int, stop: int, alphabet: Ints, words: Bytes, ends: Ints) -> int:
     """Write the tokens of a text, each followed by a space, and where each ends; the number of tokens."""
-    tokens, at, begin = 0, 0, 0
-    p = start
-    while p < stop:
-        length = length_at(data, p, stop)
-        code = code_at(data, p, length)
-        p += length
+    tokens, at, begin, last = 0, 0, 0, 0
+    for p in range(start, stop + 1):
+        code = int(data[p]) if p < stop else SPACE
         kind = alphabet[code] if code < ONE_PLANE else -code
-        if kind <= 0 and at > begin:  # the end of a word
+        if at > begin and (kind <= 0 or last < 0):
             ends[tokens] = at
             tokens += 1
             words[at] = SPACE
@@ -193,28 +156,13 @@ def cut(data: Bytes, start: int, stop: int, alphabet: Ints, words: Bytes, ends: 
             begin = at
         if kind != 0:
             at = write_code(words, at, abs(kind))
-        if kind < 0:
-            ends[tokens] = at
-            tokens += 1
-            words[at] = SPACE
-            at += 1
-            begin = at
-    if at > begin:
-        ends[tokens] = at
-        tokens += 1
+        last = kind
     return tokens
-
-
-def _read_only(data: Bytes) -> Bytes:
-    """The same bytes as the one type of array that loops are compiled for."""
-    view = data.view()
-    view.flags.writeable = False
-    return view
 
 
 @helper
 def hash_text(
-    data: Bytes,
+    data: Codes,
     start: int,
     stop: int,
     seed: int,
@@ -273,14 +221,17 @@ class Texts(NamedTuple):
     counts: Ints
     seeds: Ints
     offsets: Ints
-    data: Bytes
+    data: Codes
 
 
 def pack_texts(counts: Ints, seeds: list[int], texts: list[str]) -> Texts:
     """Return these texts with their seeds, of which each row has so many."""
-    parts = [to_bytes(text) for text in texts]
-    offsets = np.array([0, *itertools.accumulate(map(len, parts))], np.int64)
-    return Texts(counts, np.array(seeds, np.int64), offsets, np.frombuffer(b"".join(parts), np.uint8))
+    offsets = np.array([0, *itertools.accumulate(map(len, texts))], np.int64)
+    return Texts(counts, np.array(seeds, np.int64), offsets, _to_codes(texts))
+
+
+def _to_codes(texts: list[str]) -> Codes:
+    return np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
 def _hash_rows(
@@ -307,7 +258,7 @@ def _hash_rows(
 
 
 def _hash_row(
-    data: Bytes, spans: Ints, hashing: Hashing, room: Room, indices: Indices, values: Floats, filled: int
+    data: Codes, spans: Ints, hashing: Hashing, room: Room, indices: Indices, values: Floats, filled: int
 ) -> tuple[int, float]:
     texts = spans.size // 2
     start = 0
@@ -324,7 +275,7 @@ class Hasher:
 
     def __init__(self, features: int, ngrams: int) -> None:
         self.features, self.ngrams = features, ngrams
-        data, spans = np.frombuffer(b"", np.uint8), np.zeros(0, np.int64)
+        data, spans = _to_codes([]), np.zeros(0, np.int64)
         row = np.zeros(0, np.int32), np.zeros(0)
         # Without a dispatcher, and without named tuples to unpack, a call takes some microseconds.
         self._hash_row = entry(_hash_row, data, spans, (1, 1), _make_room(0), *row, 0)
@@ -338,9 +289,8 @@ class Hasher:
         >>> Hasher(2**18, 1).hash_row([7], [2.5], [0], ["Free entry! free"])
         (array([     7, 138484, 156782, 253893], dtype=int32), array([2.5, 1. , 2. , 1. ]), 12.25)
         """
-        parts, count = [to_bytes(text) for text in texts], len(indices)
-        data = np.frombuffer(b"".join(parts), np.uint8)
-        spans = np.array([*seeds, *map(len, parts)], np.int64)
+        data, count = _to_codes(texts), len(indices)
+        spans = np.array([*seeds, *map(len, texts)], np.int64)
         most = count + data.size * self.ngrams
         row, weights = np.empty(most, np.int32), np.empty(most)
         if count:
@@ -360,30 +310,29 @@ class Hasher:
         (array([138484, 156782, 253893,      7], dtype=int32), array([1. , 2. , 1. , 2.5]))
         """
         rows, offsets = cells.counts.size, texts.offsets
-        most = cells.indices.size + int(offsets[-1] - offsets[0]) * self.ngrams
+        most = cells.indices.size + texts.data.size * self.ngrams
         room = _make_room(int(np.diff(offsets).max(initial=0)))
         out, squared = Entries(np.empty(rows, np.int64), np.empty(most, np.int32), np.empty(most)), np.empty(rows)
         arguments = (cells, texts, (self.ngrams, self.features), room, merges, out, squared)
         filled = specialise(_hash_rows, *arguments)(*arguments)
         return Entries(out.counts, out.indices[:filled], out.values[:filled]), squared
 
-    def hash_column(self, data: Bytes, offsets: Ints, seed: int) -> Entries:
-        """Return the words and n-grams of a column of texts; row i is ``data[offsets[i]:offsets[i + 1]]``.
+    def hash_column(self, texts: list[str], seed: int) -> Entries:
+        """Return the words and n-grams of a column of texts.
 
-        >>> Hasher(2**18, 1).hash_column(np.frombuffer(b"Free entry!", np.uint8), np.array([0, 5, 11]), 0).counts
+        >>> Hasher(2**18, 1).hash_column(["Free", " entry!"], 0).counts
         array([1, 2])
         """
-        rows = len(offsets) - 1
+        rows = len(texts)
         none = Entries(np.zeros(rows, np.int64), np.zeros(0, np.int32), np.zeros(0))
-        texts = Texts(np.ones(rows, np.int64), np.full(rows, seed, np.int64), offsets, _read_only(data))
-        return self.hash_rows(none, texts, merges=False)[0]
+        return self.hash_rows(none, pack_texts(np.ones(rows, np.int64), [seed] * rows, texts), merges=False)[0]
 
 
 def _make_room(longest: int) -> Room:
-    """Return the alphabet, and room for the tokens of a text with so many bytes: in lower case a character may have one
-    byte more, and every token has a space behind it.
+    """Return the alphabet, and room for the tokens of a text with so many characters: each has at most four bytes, and
+    every token has a space behind it.
     """
-    return alphabet(), np.empty(3 * longest + 8, np.uint8), np.empty(longest + 1, np.int64)
+    return alphabet(), np.empty(5 * longest + 8, np.uint8), np.empty(longest + 1, np.int64)
 
 
 def _hash_categories(data: Bytes, offsets: Ints, seed: int, features: int, out: Entries) -> None:
@@ -401,7 +350,7 @@ def hash_categories(data: Bytes, offsets: Ints, seed: int, features: int) -> Ent
     """
     rows = len(offsets) - 1
     out = Entries(np.empty(rows, np.int64), np.empty(rows, np.int32), np.empty(rows))
-    arguments = (_read_only(data), offsets, seed, features, out)
+    arguments = (data, offsets, seed, features, out)
     specialise(_hash_categories, *arguments)(*arguments)
     return out
 
@@ -446,17 +395,6 @@ def to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _append(part: Entries, ends: Ints, indices: Indices, values: Floats) -> None:
-    p = 0
-    for row in range(part.counts.size):
-        at = ends[row]
-        for q in range(part.counts[row]):
-            indices[at + q] = part.indices[p + q]
-            values[at + q] = part.values[p + q]
-        ends[row] = at + part.counts[row]
-        p += part.counts[row]
-
-
 def _merge_rows(indptr: Ints, indices: Indices, values: Floats, squared: Floats) -> None:
     at = 0
     start = indptr[0]
@@ -474,16 +412,13 @@ def merge_parts(parts: list[Entries], rows: int) -> tuple[Ints, Indices, Floats,
     >>> merge_parts([Entries(np.array([3]), np.array([9, 2, 9], np.int32), np.array([1.0, 4.0, 1.0]))], 1)[1:3]
     (array([2, 9], dtype=int32), array([4., 2.]))
     """
-    counts = np.zeros(rows, np.int64)
-    for part in parts:
-        counts += part.counts
-    indptr = to_indptr(counts)
+    indptr = to_indptr(sum((part.counts for part in parts), np.zeros(rows, np.int64)))
     ends = indptr[:-1].copy()
     indices, values, squared = np.empty(indptr[-1], np.int32), np.empty(indptr[-1]), np.empty(rows)
-    arguments: tuple[Any, ...]
     for part in parts:
-        arguments = (part, ends, indices, values)
-        specialise(_append, *arguments)(*arguments)
+        places = np.arange(part.indices.size) + np.repeat(ends - to_indptr(part.counts)[:-1], part.counts)
+        indices[places], values[places] = part.indices, part.values
+        ends += part.counts
     arguments = (indptr, indices, values, squared)
     specialise(_merge_rows, *arguments)(*arguments)
     return indptr, indices[: indptr[-1]], values[: indptr[-1]], squared
