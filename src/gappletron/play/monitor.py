@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from gappletron.base import files
 from gappletron.base.checks import Label, number
@@ -246,7 +246,7 @@ class Monitor:
         return self._rates(q, SLOTS, math.log(2.0 / number(alpha, "alpha", above=0.0, most=0.5)))
 
     def _count(self, which: int, slots: int) -> int:
-        return int(watch.count_slots(self._state.tuple, which, slots))
+        return int(self._state.tuple.counts[:slots, which].sum())
 
     def _rates(self, q: int, slots: int, level: float, classes: dict[Label, ClassRates] | None = None) -> Rates:
         """Return the error, and the cost where there is one, of the policy or the greedy class over the first slots."""
@@ -355,11 +355,8 @@ class Monitor:
         return figure
 
 
-@overload
-def _ratio(part: float, whole: float) -> float | None: ...
-@overload
-def _ratio(part: float, whole: float, otherwise: float) -> float: ...
-def _ratio(part: float, whole: float, otherwise: float | None = None) -> float | None:
+def _ratio(part: float, whole: float, otherwise: Any = None) -> Any:
+    """Return a part of a whole, or something else where the whole is 0."""
     return part / whole if whole > 0.0 else otherwise
 
 
