@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from gappletron.base.checks import Label, number
 from gappletron.base.errors import UserError
 from gappletron.base.text import quote, unknown
-from gappletron.graphs.labels import Positions
 
 LARGEST_COST = 1e6
 
@@ -35,7 +34,7 @@ def zero_one(n_actions: int, n_classes: int) -> NDArray[np.float64]:
 
 
 def make_costs(
-    costs: Any, actions: Positions, classes: Positions, base: NDArray[np.float64] | None = None
+    costs: Any, actions: Any, classes: Any, base: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64] | None:
     """Return the matrix of costs that a user means, or None where it is that of :func:`zero_one`.
 
@@ -43,6 +42,7 @@ def make_costs(
     :param actions, classes: the rows and the columns of the matrix.
     :param base: what single entries change; by default 0 and 1.
 
+    >>> from gappletron.graphs.labels import Positions
     >>> names = Positions(["ham", "spam"], "class")
     >>> make_costs({("spam", "ham"): 10}, names, names)
     array([[ 0.,  1.],
@@ -148,7 +148,7 @@ def _check_matrix(given: Any, shape: tuple[int, int]) -> NDArray[np.float64]:
 
 
 def _set_entries(
-    entries: list[tuple[Any, ...]], actions: Positions, classes: Positions, base: NDArray[np.float64] | None
+    entries: list[tuple[Any, ...]], actions: Any, classes: Any, base: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
     made = (zero_one(len(actions.names), len(classes.names)) if base is None else base).copy()
     seen: set[tuple[int, int]] = set()

@@ -18,10 +18,12 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from numpy.typing import NDArray
 
+from gappletron.base.checks import whole
 from gappletron.base.errors import Unavailable, UserError
 from gappletron.base.signals import held_back
 from gappletron.graphs.graph import FeedbackGraph
@@ -49,7 +51,8 @@ MOST_GRAPHS = 1024
 """So many graphs are remembered as logged."""
 
 
-class Policy(NamedTuple):
+@dataclass(frozen=True)
+class Policy:
     """How a journal is written.
 
     `durability`: ``"disk"`` (a call that has returned survives a power failure) or ``"os"`` (it survives the end of the
@@ -60,6 +63,13 @@ class Policy(NamedTuple):
     durability: str = "disk"
     snapshot_every: int = 100_000
     keep_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.durability not in DURABILITIES:
+            raise UserError(f"durability={self.durability!r} is not known: choose 'disk' or 'os'")
+        whole(self.snapshot_every, "snapshot_every", least=1)
+        if self.keep_rows is not None:
+            whole(self.keep_rows, "keep_rows", least=0)
 
 
 class Snapshot(NamedTuple):
@@ -159,8 +169,6 @@ class Journal:
     """
 
     def __init__(self, store: Store, policy: Policy) -> None:
-        if policy.durability not in DURABILITIES:
-            raise UserError(f"durability={policy.durability!r} is not known: choose 'disk' or 'os'")
         self.store, self.policy = store, policy
         self._versions: dict[FeedbackGraph, int] = {}
         self._open: list[AnyEntry] = []

@@ -223,7 +223,7 @@ class Online:
         self, vector: Vector, graph: FeedbackGraph | None, now: float, followed: tuple[int, Any] | None = None
     ) -> Receipt:
         receipt = transitions.decide(self._contents, vector, graph, now, self._access.journal, followed)
-        if self._receipts.may_be_overdue:
+        if not self._receipts.is_settled or self._receipts.age is not None:
             transitions.expire_overdue(self._contents, now, self._access.journal)
         return receipt
 
@@ -421,11 +421,7 @@ class Online:
             stand for them. By default all are kept.
         :param pieces: classes of your own that the learner is made of.
         """
-        policy = Policy(
-            durability,
-            whole(snapshot_every, "snapshot_every", least=1),
-            None if keep_rows is None else whole(keep_rows, "keep_rows", least=0),
-        )
+        policy = Policy(durability, snapshot_every, keep_rows)
         named = {"learner": learner, "graph": graph, "features": features}
         given = {name: value for name, value in named.items() if value is not None} | options
         begun = _copy_start(start, given)

@@ -299,11 +299,6 @@ class Receipts:
         while len(self.expired) > self.limit:
             self.expired.popitem(last=False)
 
-    @property
-    def may_be_overdue(self) -> bool:
-        """Whether :meth:`find_overdue` need be asked."""
-        return len(self.pending) > self.limit or self.nbytes > self.limit_bytes or self.age is not None
-
     def find_overdue(self, now: float) -> Receipt | None:
         """Return the oldest receipt where too many wait, or for too long; None where none must expire."""
         oldest = next(iter(self.pending.values()), None)

@@ -242,13 +242,6 @@ class Player:
 
         Learners for bandit feedback, and `label-efficient-perceptron`, learn from the action that was drawn: they
         cannot be taught, and say so.
-
-        >>> from gappletron import FeedbackGraph, Player, Synthetic
-        >>> player = Player("auto", FeedbackGraph.filtering(3), features=40)
-        >>> for chunk in Synthetic(classes=3, features=40, noise=0, rounds=1000).chunks():
-        ...     player.teach(chunk)
-        >>> player.rounds, bool(player.weights.any())
-        (0, True)
         """
         self._check_teachable()
         engine, checked = self._engine, chunks.check(self, chunk)
