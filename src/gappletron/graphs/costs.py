@@ -39,7 +39,7 @@ def make_costs(
     """Return the matrix of costs that a user means, or None where it is that of :func:`zero_one`.
 
     :param costs: a matrix, a mapping {(action, class): number}, an iterable of tuples (action, class, number), or None.
-    :param actions, classes: the rows and the columns of the matrix.
+    :param actions, classes: the :class:`gappletron.graphs.labels.Positions` of the rows and columns of the matrix.
     :param base: what single entries change; by default 0 and 1.
 
     >>> from gappletron.graphs.labels import Positions
