@@ -385,7 +385,6 @@ def test_no_entry_point_of_compiled_code_returns_a_named_tuple(tmp_path):
         "measure_rows",
         "_generate",
         "_normalize",
-        "_write_biased",
         "_largest_norm",
         "_store",
     }

@@ -30,7 +30,7 @@ class ArrayRows:
     """The rows of a dense array-like or of any scipy.sparse matrix, checked as they are cut into chunks."""
 
     def __init__(self, X: Any) -> None:
-        self._rows: Any = _read_sparse(X) if _is_sparse(X) else _read_dense(X)
+        self._rows: Any = _read_sparse(X) if hasattr(X, "tocsr") else _read_dense(X)
         self.count, features = self._rows.shape
         if self.count == 0 or features == 0:
             raise UserError(f"X has the shape {self._rows.shape}: a stream needs at least one row and one column")
@@ -133,15 +133,6 @@ def load_digits() -> ArrayStream:
 
 
 # ----------------------------------------------------------------------------------------------------------------- rows
-
-
-def _is_sparse(X: Any) -> bool:
-    # scipy.sparse costs a tenth of a second to import; an array-like never needs it.
-    if not any(base.__module__.startswith("scipy.sparse") for base in type(X).__mro__):
-        return False
-    import scipy.sparse
-
-    return bool(scipy.sparse.issparse(X))
 
 
 def _as_doubles(values: NDArray[Any]) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.data.arrays import ArrayRows
-from gappletron.data.stream import Chunk, Stream, Wrapped, add_bias, check_chunk, check_stream, make_chunk
+from gappletron.data.stream import Chunk, Stream, Wrapped, add_bias, check_chunk, check_stream, make_chunk, squared_size
 from gappletron.data.vectors import Vectors
 from gappletron.kernel.compiling import specialise
 from gappletron.kernel.numerics import LARGEST_VALUE
@@ -48,31 +48,21 @@ def measure(chunk: Chunk, where: str, first: int = 0) -> Prepared:
     Its rows are numbered from `first` in messages.
     """
     squared = np.empty(len(chunk.labels))
-    largest, highest = specialise(measure_rows, chunk, squared)(chunk, squared)
-    if not largest <= LARGEST_VALUE:
+    specialise(measure_rows, chunk, squared)(chunk, squared)
+    if not np.abs(chunk.values).max(initial=0.0) <= LARGEST_VALUE:  # so NaN is found as well
         entry = int(np.argmin(np.abs(chunk.values) <= LARGEST_VALUE))
         row = int(np.searchsorted(chunk.indptr, entry, side="right")) - 1
         raise UserError(
             f"{where} has the value {chunk.values[entry]:g} in row {first + row + 1}, and values must be at most "
             f"{LARGEST_VALUE:g} in size: scale the rows, for example to unit norm (normalize='unit', --normalize unit)"
         )
-    return Prepared(chunk, squared, int(highest) + 1, int(chunk.labels.max(initial=-1)) + 1)
+    return Prepared(chunk, squared, int(chunk.indices.max(initial=-1)) + 1, int(chunk.labels.max(initial=-1)) + 1)
 
 
-def measure_rows(chunk: Chunk, out: Floats) -> tuple[float, int]:
-    """Write ||x_t||^2 of every row of a chunk; return the largest absolute value and the highest index."""
-    largest = 0.0
-    highest = -1
+def measure_rows(chunk: Chunk, out: Floats) -> None:
+    """Write ||x_t||^2 of every row of a chunk."""
     for t in range(out.size):
-        total = 0.0
-        for p in range(chunk.indptr[t], chunk.indptr[t + 1]):
-            value = chunk.values[p]
-            total += value * value
-            if not abs(value) <= largest:  # so NaN is found as well
-                largest = abs(value)
-            highest = max(highest, chunk.indices[p])
-        out[t] = total
-    return largest, highest
+        out[t] = squared_size(chunk.values, chunk.indptr[t], chunk.indptr[t + 1])
 
 
 def prepare_chunks(stream: Stream) -> Iterator[Prepared]:

@@ -324,9 +324,7 @@ def _name_class(value: float) -> Label:
 
 def _name_classes(found: Iterable[float]) -> tuple[Label, ...]:
     values = tuple(found)
-    if all(value.is_integer() for value in values):
-        return tuple(int(value) for value in values)
-    return tuple(repr(value) for value in values)
+    return tuple(map(int if all(value.is_integer() for value in values) else repr, values))
 
 
 def _read_class(name: Any) -> float:

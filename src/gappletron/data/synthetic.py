@@ -208,9 +208,4 @@ def _keyword_sets(rng: np.random.Generator, classes: int, scale: int) -> tuple[N
             j = i + below(rng, 10 * scale - i)
             order[i], order[j] = order[j], order[i]
         sets.setdefault(tuple(sorted(order[:size])))
-    return tuple(_read_only(np.array(one, np.int32)) for one in sets)
-
-
-def _read_only(array: NDArray[np.int32]) -> NDArray[np.int32]:
-    array.setflags(write=False)
-    return array
+    return tuple(np.array(one, np.int32) for one in sets)
