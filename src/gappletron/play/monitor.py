@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from gappletron.base import files
 from gappletron.base.checks import Label, number
@@ -355,11 +355,8 @@ class Monitor:
         return figure
 
 
-@overload
-def _ratio(part: float, whole: float) -> float | None: ...
-@overload
-def _ratio(part: float, whole: float, otherwise: float) -> float: ...
-def _ratio(part: float, whole: float, otherwise: float | None = None) -> float | None:
+def _ratio(part: float, whole: float, otherwise: Any = None) -> Any:
+    """Return a part of a whole, or something else where the whole is 0."""
     return part / whole if whole > 0.0 else otherwise
 
 

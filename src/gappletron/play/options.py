@@ -46,16 +46,10 @@ def _check_bias(value: Any, name: str) -> Any:
     return value
 
 
-def _check_propensity(value: Any, name: str) -> float:
-    return number(value, name, least=0.0, most=1.0)
+def _check_limit(value: Any, name: str) -> Any:
+    from gappletron.play.limits import Limits
 
-
-def _check_budget(value: Any, name: str) -> Any:
-    from gappletron.play.limits import Budget
-
-    if value is not None and not isinstance(value, Budget):
-        raise UserError(f"{value!r} is not a budget: give Budget(50, per=1000), or None")
-    return value
+    return getattr(Limits(**{name: value}), name)
 
 
 def _check_count(value: Any, name: str) -> int:
@@ -107,9 +101,9 @@ class PlayerOptions:
         _check_monitor,
     )
     min_propensity: float = option(
-        0.0, "Every label is shown with at least this probability, at most 1 / rho.", _check_propensity, may_change=True
+        0.0, "Every label is shown with at least this probability, at most 1 / rho.", _check_limit, may_change=True
     )
-    budget: Budget | None = option(None, "What exploration may cost in a window.", _check_budget, may_change=True)
+    budget: Budget | None = option(None, "What exploration may cost in a window.", _check_limit, may_change=True)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

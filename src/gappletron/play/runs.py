@@ -23,23 +23,11 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.graphs.open import find_new_classes, match_classes, open_graph
 from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
-from gappletron.learners.registry import check_can_play, find_learner
+from gappletron.learners.registry import find_learner
 from gappletron.play.history import Histories, History, curve_of
 from gappletron.play.options import PlayerOptions, takes_options
 from gappletron.play.player import Player
-from gappletron.play.rounds import (
-    BLIND,
-    COSTS,
-    EXPLORED,
-    LABELS_SEEN,
-    LOSSES,
-    MISTAKES,
-    RATES,
-    Counts,
-    Losses,
-    Tally,
-    new_tally,
-)
+from gappletron.play.rounds import Counts, Losses, new_tally
 
 Graphs = FeedbackGraph | str | Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph]
 
@@ -124,33 +112,22 @@ class Runs:
         jobs: int | None = None,
         **options: Any,
     ) -> None:
-        chosen = PlayerOptions.parse(options)
-        self.repeats = _repeat_numbers(repeats)
-        self.seed = chosen.seed
-        self.jobs = _check_jobs(jobs)
-        self.learners = _name_learners(learners)
-        stream = open_stream(stream)
-        self.stream: Stream = stream if rounds is None else FirstRounds(stream, rounds)
-        self.graph, self._changing = _graph_and_changes(graph, self.stream, revealing)
-        for learner in self.learners.values():
-            check_can_play(learner, self.graph)
-        self._positions = match_classes(self.stream.classes, self.graph)
-        marks = marked_rounds(curve, self.stream.rounds)
         if type(losses) is not bool:
             raise UserError(f"losses must be True or False, not {losses!r}")
-        record = Losses() if losses else Counts()
+        self.repeats, self.jobs = _repeat_numbers(repeats), _check_jobs(jobs)
+        self.learners = _name_learners(learners)
+        opened = open_stream(stream)
+        self.stream: Stream = opened if rounds is None else FirstRounds(opened, rounds)
+        self.graph, self._changing = _graph_and_changes(graph, self.stream, revealing)
+        self._positions = match_classes(self.stream.classes, self.graph)
+        marks = marked_rounds(curve, self.stream.rounds)
+        seed, rows = PlayerOptions.parse(options).seed, _kind_of_rows(self.stream)
 
         def new_run(name: str, repeat: int) -> _Run:
-            player = Player(
-                self.learners[name],
-                self.graph,
-                self.stream.features,
-                repeat=repeat,
-                rows=_kind_of_rows(self.stream),
-                **options,
-            )
-            tally = new_tally(marks, self.graph.n_actions, self.graph.n_classes)
-            return _Run(name, repeat, self.seed, player, tally, record)
+            player = self.learners[name]
+            if not isinstance(player, Player):
+                player = Player(player, self.graph, self.stream.features, repeat=repeat, rows=rows, **options)
+            return _Run(name, repeat, seed, player, marks, losses)
 
         first = {name: new_run(name, self.repeats[0]) for name in self.learners}
         check_memory(
@@ -163,7 +140,8 @@ class Runs:
             for name in self.learners
             for repeat in self.repeats
         ]
-        self._losses = losses
+        for run in self._runs:  # or loaded from the cache, before anything is timed
+            run.player._engine.compile_chunks(run.record)
         self._has_costs = self.graph.has_costs
         self._begun = False
 
@@ -177,19 +155,10 @@ class Runs:
         ...     player.rounds
         500
         """
-        runs = cls.__new__(cls)
-        runs.repeats, runs.seed, runs.jobs = (0,), 0, _check_jobs(jobs)
-        runs.learners = {player.learner.name: player.learner}
-        runs.stream = open_stream(stream)
-        runs._changing = None
-        for name in find_new_classes(runs.stream.classes, player.graph):
+        opened = open_stream(stream)
+        for name in find_new_classes(opened.classes, player.graph):
             player.add_class(name)
-        runs.graph = player.graph
-        runs._positions = match_classes(runs.stream.classes, runs.graph)
-        tally = new_tally(marked_rounds("log", runs.stream.rounds), runs.graph.n_actions, runs.graph.n_classes)
-        runs._runs = [_Run(player.learner.name, 0, 0, player, tally, Counts())]
-        runs._losses, runs._has_costs, runs._begun = False, runs.graph.has_costs, False
-        return runs
+        return cls({player.learner.name: player}, opened, player.graph, jobs=jobs)
 
     @property
     def rounds(self) -> int | None:
@@ -217,7 +186,8 @@ class Runs:
                 ready = chunk if self._positions is None else chunk.relabelled(self._positions)
                 rounds = len(ready.chunk.labels)
                 graphs = self._graphs_of(played, rounds)
-                self._has_costs |= any(graph.has_costs for graph in _distinct(graphs or ()))
+                # What is no graph is refused when it is played.
+                self._has_costs |= any(getattr(graph, "has_costs", False) for graph in graphs or ())
                 list(each(functools.partial(_Run.play, chunk=ready, graphs=graphs), self._runs))
                 played += rounds
                 yield played
@@ -247,7 +217,7 @@ class Runs:
     def histories(self) -> Histories:
         """What happened up to now."""
         title = f"{make_printable(self.stream.name)}, {self.graph.caption}"
-        return Histories([run.history(self._losses, self._has_costs) for run in self._runs], title)
+        return Histories([run.history(self._has_costs) for run in self._runs], title)
 
     def weights(self, name: str | None = None, repeat: int = 0) -> Floats:
         """W of one run as it is now, features x classes, with a bias first; by default of the first learner."""
@@ -258,18 +228,12 @@ class _Run:
     """One learner with one seed: a player, its totals, and the time it took."""
 
     def __init__(
-        self, name: str, repeat: int, seed: int, player: Player, tally: Tally, record: Counts | Losses
+        self, name: str, repeat: int, seed: int, player: Player, marks: NDArray[np.int64], losses: bool
     ) -> None:
-        self.name, self.repeat, self.seed, self.player, self.tally, self.record = (
-            name,
-            repeat,
-            seed,
-            player,
-            tally,
-            record,
-        )
+        self.name, self.repeat, self.seed, self.player, self.losses = name, repeat, seed, player, losses
+        self.tally = new_tally(marks, *player.graph.visible.shape)
+        self.record = Losses() if losses else Counts()
         self.seconds = 0.0
-        player._engine.compile_chunks(record)  # or loaded from the cache, before anything is timed
 
     @property
     def nbytes(self) -> int:
@@ -295,26 +259,29 @@ class _Run:
         self.player.advance(chunk, self.tally, record=self.record, graphs=graphs)
         self.seconds += time.perf_counter() - start
 
-    def history(self, losses: bool, has_costs: bool) -> History:
+    def history(self, has_costs: bool) -> History:
         """What happened up to now."""
-        counts, sums = self.tally.counts, self.tally.sums
+        mistakes, labels_seen, explored, blind_rounds = self.tally.counts.tolist()
+        rate_sum, loss_sum, cost = self.tally.sums.tolist()
+        confusion = self.tally.confusion.copy()
+        confusion.flags.writeable = False
         return History(
             name=self.name,
             learner=self.player.learner,
             repeat=self.repeat,
             seed=self.seed,
             rounds=int(self.tally.played[0]),
-            mistakes=int(counts[MISTAKES]),
-            labels_seen=int(counts[LABELS_SEEN]),
-            explored=int(counts[EXPLORED]),
-            blind_rounds=int(counts[BLIND]),
-            rate_sum=float(sums[RATES]),
-            loss_sum=float(sums[LOSSES]) if losses else None,
+            mistakes=mistakes,
+            labels_seen=labels_seen,
+            explored=explored,
+            blind_rounds=blind_rounds,
+            rate_sum=rate_sum,
+            loss_sum=loss_sum if self.losses else None,
             seconds=self.seconds,
-            curve=curve_of(self.tally, losses),
+            curve=curve_of(self.tally, self.losses),
             graph=self.player.graph,
-            confusion=_frozen(self.tally.confusion.copy()),
-            cost=float(sums[COSTS]),
+            confusion=confusion,
+            cost=cost,
             has_costs=has_costs,
         )
 
@@ -327,11 +294,6 @@ def _threads(jobs: int) -> Iterator[Callable[..., Iterable[None]]]:
     else:
         with ThreadPoolExecutor(jobs) as pool:
             yield pool.map
-
-
-def _distinct(graphs: Sequence[Any]) -> Iterable[FeedbackGraph]:
-    """The graphs of some rounds, each once; what is none is refused when it is played."""
-    return (graph for graph in {id(graph): graph for graph in graphs}.values() if isinstance(graph, FeedbackGraph))
 
 
 def _check_jobs(given: int | None) -> int:
@@ -348,11 +310,6 @@ def _repeat_numbers(repeats: int | Sequence[int]) -> tuple[int, ...]:
             f"the repeats {shorten(str(list(numbers)))} are no set of runs: name at least one, and each once"
         )
     return numbers
-
-
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    array.flags.writeable = False
-    return array
 
 
 def _graph_and_changes(
@@ -384,29 +341,25 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _name_learners(
-    learners: Learners,
-) -> dict[str, Learner]:
+def _name_learners(learners: Learners | Mapping[str, Player]) -> dict[str, Any]:
+    """Return the learners, or the players that go on, by their names."""
     if isinstance(learners, Mapping):
-        given = [(str(name), find_learner(learner)) for name, learner in learners.items()]
+        named = [(str(name), learner) for name, learner in learners.items()]
     else:
-        several = (
-            [learners] if isinstance(learners, Learner | str) or not isinstance(learners, Iterable) else list(learners)
-        )
-        pieces = [find_learner(learner) for learner in several]
+        is_one = isinstance(learners, Learner | str) or not isinstance(learners, Iterable)
+        several: list[Any] = [learners] if is_one else list(learners)
         # A name is called as it was given, so that "banditron" and "banditron:gamma=0.1" can be told apart.
-        names = [
-            learner if isinstance(learner, str) else piece.name for learner, piece in zip(several, pieces, strict=True)
+        names = [learner if isinstance(learner, str) else find_learner(learner).name for learner in several]
+        named = [
+            (name if names.count(name) == 1 else repr(find_learner(learner)), learner)
+            for name, learner in zip(names, several, strict=True)
         ]
-        given = [
-            (name if names.count(name) == 1 else repr(piece), piece) for name, piece in zip(names, pieces, strict=True)
-        ]
-    result = dict(given)
+    result = {name: given if isinstance(given, Player) else find_learner(given) for name, given in named}
     if not result:
         raise UserError("no learner was given: name at least one")
-    if len(result) < len(given):
+    if len(result) < len(named):
         raise UserError(
-            f"the same learner was given twice ({listing(name for name, _ in given)}): "
+            f"the same learner was given twice ({listing(name for name, _ in named)}): "
             "name it once, and ask for more repeats"
         )
     return result
@@ -414,19 +367,14 @@ def _name_learners(
 
 def marked_rounds(curve: str | Sequence[int], rounds: int | None) -> NDArray[np.int64]:
     """The rounds at which totals are kept: sorted, counted from 1."""
-    if isinstance(curve, str):
-        if curve == "log":
-            decades = np.log10(rounds) if rounds else 15.0
-            marks = np.unique(np.round(np.logspace(0.0, decades, 1 + int(MARKS_A_DECADE * decades))).astype(np.int64))
-        elif curve == "every":
-            if rounds is None:
-                raise UserError("this stream's length is unknown, so not every round can be kept: give rounds=")
-            check_memory(64 * rounds, f"a curve of {rounds} rounds", "keep the rounds of 'log', or name some")
-            marks = np.arange(1, rounds + 1, dtype=np.int64)
-        else:
-            raise UserError(f"there is no curve {curve!r}: choose 'log', 'every', or give the rounds")
-    elif not isinstance(curve, Iterable):
-        raise UserError(f"{curve!r} is not a curve: choose 'log', 'every', or give the rounds")
-    else:
-        marks = np.unique(np.array([whole(mark, "a round of the curve", least=1) for mark in curve], dtype=np.int64))
-    return _frozen(marks)
+    if isinstance(curve, Iterable) and not isinstance(curve, str):
+        return np.unique(np.array([whole(mark, "a round of the curve", least=1) for mark in curve], dtype=np.int64))
+    if curve == "log":
+        decades = np.log10(rounds) if rounds else 15.0
+        return np.unique(np.round(np.logspace(0.0, decades, 1 + int(MARKS_A_DECADE * decades))).astype(np.int64))
+    if curve != "every":
+        raise UserError(f"there is no curve {curve!r}: choose 'log', 'every', or give the rounds")
+    if rounds is None:
+        raise UserError("this stream's length is unknown, so not every round can be kept: give rounds=")
+    check_memory(64 * rounds, f"a curve of {rounds} rounds", "keep the rounds of 'log', or name some")
+    return np.arange(1, rounds + 1, dtype=np.int64)
