@@ -342,12 +342,11 @@ def test_the_cache_is_hit_and_every_change_is_noticed(tmp_path):
 
 
 def test_code_with_a_piece_from_outside_is_not_cached(tmp_path, monkeypatch):
-    from gappletron.data.normalization import AsGiven
     from gappletron.kernel.compiling import specialise
-    from gappletron.play.rounds import decide, new_clock, new_desk
+    from gappletron.play.rounds import decide
 
     graph, x = FeedbackGraph.bandit(2), row_of([1.0], 2)
-    desk = new_desk(2, 2, new_clock(), AsGiven(), (), 0)
+    desk = gappletron.Player("gapsmh", graph, 1)._engine.own.desk
     ours, theirs = Gappletron(), Gappletron(make_loss(1.0)())
     kernels = [
         specialise(decide, learner, state_of(learner, 1, 2).tuple, learner.plan(graph), x, desk)

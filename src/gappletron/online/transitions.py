@@ -44,23 +44,17 @@ def decide(
     if player.feature_limit is not None and vector.indices.size:
         player.check_graph(graph)  # nothing grows for a call that is refused
         _make_room(model, vector.indices.item(-1), journal)
+    action, probabilities = (None, None) if followed is None else followed
     played = False
     while not played:  # again where a signal handler has played a round in between
         serial = player._engine.clock.item(PLAYED)
-        turn = (
-            player.new_turn(vector, graph)
-            if followed is None
-            else player.new_following_turn(vector, followed[1], graph)
-        )
+        turn = player.new_turn(vector, graph, probabilities)
         receipt = Receipt(receipts.session.name, serial, turn, now)
         receipts.begin(receipt)
         if journal is not None:
             version = journal.version_of(turn.graph)
             journal.add(DecisionEntry(receipt, vector, version, followed is not None))
-        if followed is None:
-            played = player.draw(turn, vector, serial)
-        else:
-            played = player.draw_following(turn, vector, followed[0], serial)
+        played = player.draw(turn, vector, serial, action)
         if not played:
             del receipts.pending[serial]
     receipts.add(receipt)

@@ -194,7 +194,12 @@ def mean_evidence(successes: float, rounds: float, mean: float, sign: float) -> 
 
 @helper
 def bound_mean(successes: float, rounds: float, level: float, sign: float) -> float:
-    """Return the end, below (sign 1) or above (sign -1), of the means that the evidence leaves possible."""
+    """Return a bound, below (sign 1) or above (sign -1), on the mean of the conditional probabilities of events,
+    `successes` of which happened: the end of the means that the evidence leaves possible.
+
+    >>> [round(bound_mean(50.0, 1000.0, math.log(20.0), sign), 4) for sign in (1.0, -1.0)]
+    [0.0306, 0.0767]
+    """
     far = 0.0 if sign > 0.0 else 1.0
     near = successes / rounds if rounds > 0.0 else far
     if mean_evidence(successes, rounds, far, sign) <= level:
@@ -206,26 +211,6 @@ def bound_mean(successes: float, rounds: float, level: float, sign: float) -> fl
         else:
             near = middle
     return far
-
-
-@helper
-def mean_at_least(successes: float, rounds: float, level: float) -> float:
-    """Return a lower bound on the mean of the conditional probabilities of events, `successes` of which happened.
-
-    >>> round(mean_at_least(50.0, 1000.0, math.log(20.0)), 4)
-    0.0306
-    """
-    return bound_mean(successes, rounds, level, 1.0)
-
-
-@helper
-def mean_at_most(successes: float, rounds: float, level: float) -> float:
-    """Return an upper bound, as :func:`mean_at_least`.
-
-    >>> round(mean_at_most(50.0, 1000.0, math.log(20.0)), 4)
-    0.0767
-    """
-    return bound_mean(successes, rounds, level, -1.0)
 
 
 # ------------------------------------------------------------------------------------------------ the bets on one value

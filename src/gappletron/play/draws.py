@@ -58,14 +58,9 @@ class Draws:
 
 def check_random_state(state: Any) -> dict[str, Any]:
     """Return the state of a PCG64 generator, checked: NumPy copies its numbers without another look."""
-    numbers = state["state"]
-    for value, bits in (
-        (numbers["state"], 128),
-        (numbers["inc"], 128),
-        (state["has_uint32"], 1),
-        (state["uinteger"], 32),
-    ):
-        whole(value, "a number of the random state", most=2**bits - 1)
+    numbers = {**state, **state["state"]}
+    for name, bits in {"state": 128, "inc": 128, "has_uint32": 1, "uinteger": 32}.items():
+        whole(numbers[name], "a number of the random state", most=2**bits - 1)
     if state["bit_generator"] != "PCG64" or numbers["inc"] % 2 == 0:
         raise UserError("the random state is not one of PCG64: the file is damaged")
     return {"bit_generator": "PCG64", **{key: state[key] for key in ("state", "has_uint32", "uinteger")}}

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import functools
-from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from gappletron.data.prepared import Prepared
 from gappletron.data.stream import make_chunk
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.compiling import can_be_loaded, entry, in_mode, is_interpreted, same_types
+from gappletron.kernel.numerics import lanes_for
 from gappletron.kernel.packed import Packed, packed
 from gappletron.kernel.state import Sizes, State
 from gappletron.kernel.types import Floats
@@ -38,8 +38,6 @@ from gappletron.play.rounds import (
     many_greedy,
     many_label_probabilities,
     many_probabilities,
-    new_clock,
-    new_desk,
     new_tally,
     scale_rows,
 )
@@ -85,14 +83,9 @@ class Engine:
         watch: Watching,
         limits: Limits,
     ) -> None:
-        self.learner, self.normalization, self.bias, self.watch, self.limits = (
-            learner,
-            normalization,
-            bias,
-            watch,
-            limits,
-        )
-        self.clock, self.now = new_clock(), np.zeros(1)
+        self.learner, self.normalization, self.bias = learner, normalization, bias
+        self.watch, self.limits = watch, limits
+        self.clock, self.now = np.zeros(1, np.int64), np.zeros(1)
         # Kept: machine code and packed arguments must not be mixed with plain ones.
         self.interpreted = is_interpreted()
         self.scales = State(normalization.declare(), Sizes(width, 1, 1))
@@ -122,19 +115,27 @@ class Engine:
         """Take over a graph of the size of the states, and forget what was derived from others."""
         self.graph = graph
         self.bare_size = record_size(graph.n_classes, graph.n_actions)
-        normalization = Copied() if self.bias and self.normalization == AS_GIVEN else self.normalization
-        desk = new_desk(graph.n_classes, graph.n_actions, self.clock, normalization, self.scales.tuple, int(self.bias))
-        self.desk = desk._replace(
+        lanes = lanes_for(graph.n_classes)
+        self.desk = Desk(
+            scores=np.zeros(lanes.padded(graph.n_classes))[: graph.n_classes],
+            probabilities=np.zeros(graph.n_actions),
+            clock=self.clock,
+            lanes=lanes,
+            normalization=Copied() if self.bias and self.normalization == AS_GIVEN else self.normalization,
+            scales=self.scales.tuple,
+            bias=int(self.bias),
             now=self.now,
             limits=self.limits.piece(),
             limited=self.limited.tuple,
+            bounds=(),
             watch=self.watch,
             watched=self.watched.tuple,
+            sight=(),
         )
         self.needs_time = not (isinstance(self.watch, NoWatch) and isinstance(self.desk.limits, NoLimits))
         """Whether anything depends on the time of a round."""
         self._kernels: dict[Any, Any] = {}
-        self._seats: OrderedDict[FeedbackGraph, Seat] = OrderedDict()
+        self._other_seat = functools.lru_cache(MOST_SEATS)(self._new_seat)
         self.own = Seat(self, graph, self.learner.plan(graph))
         self.act: Any = None
         self.learn: Any = None
@@ -142,11 +143,10 @@ class Engine:
 
     def seat(self, graph: FeedbackGraph) -> Seat:
         """Return what rounds on a graph need; that of the last 64 graphs is kept."""
-        if graph is self.graph:
-            return self.own
-        if graph in self._seats:
-            self._seats.move_to_end(graph)
-            return self._seats[graph]
+        return self.own if graph is self.graph else self._other_seat(graph)
+
+    def _new_seat(self, graph: FeedbackGraph) -> Seat:
+        """Return what rounds need on a graph other than the player's own."""
         if not graph.may_precede(self.graph):
             raise UserError(f"the graph {graph.name!r} is not one that this player had: learn from its own turns")
         check_can_play(self.learner, graph)
@@ -156,10 +156,7 @@ class Engine:
                 f"{self.learner.name} makes a table of another type for the graph {graph.name!r}, and compiled code "
                 "expects the same types for every graph"
             )
-        seat = self._seats[graph] = Seat(self, graph, plan)
-        if len(self._seats) > MOST_SEATS:
-            self._seats.popitem(last=False)
-        return seat
+        return Seat(self, graph, plan)
 
     def full_plan(self) -> Plan:
         """Return the plan of the same graph with every label shown by every action."""
@@ -175,7 +172,7 @@ class Engine:
 
     def compile_rounds(self) -> None:
         """Compile, or load from the cache, what single rounds need."""
-        record = np.zeros(self.record_size(0))
+        record = np.zeros(self.bare_size + row_size(int(self.bias)))
         with in_mode(self.interpreted):
             self.act = entry(act, self.own.pack, *NO_ROW, 0.5, 0, record)
             self.learn = entry(learn, self.own.pack, record, -1)
@@ -213,10 +210,6 @@ class Engine:
     def new_tally(self) -> Tally:
         """Return totals for rounds that nobody counts."""
         return new_tally(NO_MARKS, self.graph.n_actions, self.graph.n_classes)
-
-    def record_size(self, entries: int) -> int:
-        """Return the numbers in the record of a round whose row, without a bias, has so many entries."""
-        return self.bare_size + int(row_size(entries + self.bias))
 
     @property
     def copies_rows(self) -> bool:

@@ -246,7 +246,7 @@ class Monitor:
         return self._rates(q, SLOTS, math.log(2.0 / number(alpha, "alpha", above=0.0, most=0.5)))
 
     def _count(self, which: int, slots: int) -> int:
-        return int(watch.count_slots(self._state.tuple, which, slots))
+        return int(self._state.tuple.counts[:slots, which].sum())
 
     def _rates(self, q: int, slots: int, level: float, classes: dict[Label, ClassRates] | None = None) -> Rates:
         """Return the error, and the cost where there is one, of the policy or the greedy class over the first slots."""

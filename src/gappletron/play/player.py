@@ -39,17 +39,7 @@ from gappletron.play.draws import Draws
 from gappletron.play.engine import Engine
 from gappletron.play.limits import Limits
 from gappletron.play.options import PlayerOptions, takes_options
-from gappletron.play.rounds import (
-    Counts,
-    Losses,
-    Rows,
-    Tally,
-    act_rows,
-    advance,
-    follow,
-    learn_rows,
-    teach,
-)
+from gappletron.play.rounds import Counts, Losses, Rows, Tally, act_rows, advance, follow, learn_rows, teach
 from gappletron.play.turns import HEAD, Turn, Turns, row_size
 from gappletron.play.watch import NoWatch, Watching, watch_of
 
@@ -330,29 +320,42 @@ class Player:
             pass  # a signal handler has played a round in between
         return turn
 
-    def new_turn(self, vector: Vector, graph: FeedbackGraph | None = None) -> Turn:
-        """Return a turn for a checked vector, whose action :meth:`draw` will draw. Only the number of features may
-        change.
+    def new_turn(self, vector: Vector, graph: FeedbackGraph | None = None, probabilities: Any = None) -> Turn:
+        """Return a turn for a checked vector, whose action :meth:`draw` will draw, or take over from another's decision
+        with these probabilities. Only the number of features may change.
         """
+        given = None if probabilities is None else chunks.check_distribution(probabilities, self.graph.n_actions)
         here = self.check_graph(graph)
         if self.feature_limit is not None and vector.indices.size:
             self.make_room(vector.indices.item(-1))
         engine = self._engine
         entries = vector.values.size + engine.bias
         record = np.zeros(engine.bare_size + entries + (entries + 1) // 2)
+        if given is not None:
+            record = np.concatenate([record, np.zeros(given.size)])
+            record[HEAD : HEAD + given.size] = given
         return Turn(here, engine.state.sizes.features, record)
 
-    def draw(self, turn: Turn, vector: Vector, at: int) -> bool:
-        """Draw the action of a new turn as round number `at`; False, and nothing is changed, where that was played.
+    def draw(self, turn: Turn, vector: Vector, at: int, action: int | None = None, greedy: int | None = None) -> bool:
+        """Draw the action of a new turn as round number `at`, or take over another's action and perhaps its greedy
+        class; False, and nothing is changed, where that round was played.
 
         The state and the turn's record change in one call of compiled code: where a signal handler raises, the status
         of the turn tells whether the round was played.
         """
         engine = self._engine
-        if engine.act is None:
-            engine.compile_rounds()
         seat = engine.own if turn.graph is engine.graph else engine.seat(turn.graph)
-        played: bool = engine.act(seat.pack, *vector, self._draws.draw(at), at, turn.record)
+        played: bool
+        if action is None:
+            if engine.act is None:
+                engine.compile_rounds()
+            played = engine.act(seat.pack, *vector, self._draws.draw(at), at, turn.record)
+            return played
+        action = whole(action, "the position of an action", most=self.graph.n_actions - 1)
+        if turn.record[HEAD + action] <= 0.0:
+            raise UserError(f"the action {action} has the probability 0: give the probabilities that it was drawn with")
+        wanted = -1 if greedy is None else whole(greedy, "the position of a class", most=self.graph.n_classes - 1)
+        played = engine.call(follow, seat.pack, vector, action, wanted, at, turn.record)
         return played
 
     def draw_many(self, rows: Vectors, graph: FeedbackGraph | None = None) -> Turns:
@@ -370,7 +373,7 @@ class Player:
         pack = engine.seat(here).pack
         while True:  # again where a signal handler has played a round in between
             at = self.rounds
-            if engine.call(act_rows, pack, *rows, self._draws.draw_many(at, n), at, ends, records):
+            if engine.call(act_rows, pack, rows, self._draws.draw_many(at, n), at, ends, records):
                 return Turns(here, engine.state.sizes.features, at, ends, records)
 
     def follow(
@@ -392,28 +395,10 @@ class Player:
         :param greedy: the position of the greedy class of that decision, where it is to stand for the learner's own.
         """
         vector = self.check(x)
-        turn = self.new_following_turn(vector, probabilities, graph)
-        while not self.draw_following(turn, vector, action, self.rounds, greedy):
+        turn = self.new_turn(vector, graph, probabilities)
+        while not self.draw(turn, vector, self.rounds, action, greedy):
             pass  # a signal handler has played a round in between
         return turn
-
-    def new_following_turn(self, vector: Vector, probabilities: Any, graph: FeedbackGraph | None = None) -> Turn:
-        """Return a turn for another's decision, which :meth:`draw_following` will take over."""
-        given = chunks.check_distribution(probabilities, self.graph.n_actions)
-        turn = self.new_turn(vector, graph)
-        turn.record = np.concatenate([turn.record, np.zeros(given.size)])
-        turn.record[HEAD : HEAD + given.size] = given
-        return turn
-
-    def draw_following(self, turn: Turn, vector: Vector, action: int, at: int, greedy: int | None = None) -> bool:
-        """Take over another's action as round number `at`; False, and nothing is changed, where that was played."""
-        action = whole(action, "the position of an action", most=self.graph.n_actions - 1)
-        if turn.record[HEAD + action] <= 0.0:
-            raise UserError(f"the action {action} has the probability 0: give the probabilities that it was drawn with")
-        wanted = -1 if greedy is None else whole(greedy, "the position of a class", most=self.graph.n_classes - 1)
-        engine = self._engine
-        played: bool = engine.call(follow, engine.seat(turn.graph).pack, *vector, action, wanted, at, turn.record)
-        return played
 
     def learn(self, turn: Turn, label: int) -> None:
         """Take in the feedback of a turn: the position of the label, or -1 where the graph did not reveal it.

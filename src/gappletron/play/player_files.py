@@ -69,11 +69,8 @@ def restore(
 ) -> None:
     """Make a new instance the player that :func:`describe` described, checked."""
     features = whole(header["features"], "features", least=1, most=MOST_FEATURES)
-    normalization, watch, bias = (
-        decode_piece(header["normalization"], pieces),
-        decode_piece(header["watch"], pieces),
-        header["bias"],
-    )
+    normalization, watch = (decode_piece(header[name], pieces) for name in ("normalization", "watch"))
+    bias = header["bias"]
     if not isinstance(normalization, Normalization) or not isinstance(watch, Watching) or type(bias) is not bool:
         raise UserError("the normalization, the bias or the watch is not one: the file is damaged")
     rounds = whole(header["rounds"], "the rounds", most=MOST_ROUNDS)
@@ -87,16 +84,7 @@ def restore(
     check_shapes(watch.declare(), sizes._replace(features=1), parts["watch"])
     check_saved(watch, parts["watch"], rounds)
     check_shapes(limits.piece().declare(), Sizes(1, 1, 1), parts["limits"])
-    player.__init__(
-        learner,
-        graph,
-        features,
-        normalize=normalization,
-        bias=bias,
-        monitor=watch,
-        min_propensity=limits.min_propensity,
-        budget=limits.budget,
-    )
+    player.__init__(learner, graph, features, normalize=normalization, bias=bias, monitor=watch, **vars(limits))
     engine = player._engine
     for prefix, state in engine.states.items():
         state.load(parts[prefix])

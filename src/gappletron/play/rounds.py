@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from gappletron.data.normalization import Normalization, Room
 from gappletron.data.stream import squared_size
 from gappletron.graphs.graph import Plan
-from gappletron.kernel.numerics import UNSEEN_LABEL, Lanes, Row, lanes_for
+from gappletron.kernel.numerics import UNSEEN_LABEL, Lanes, Row
 from gappletron.kernel.packed import Packed, unpacked
 from gappletron.kernel.pieces import Piece, compiled, helper
-from gappletron.kernel.types import Floats
+from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.learner import Decision, Learner, Round, cost_of
-from gappletron.play.limits import Limiting, NoLimits
+from gappletron.play.limits import Limiting
 from gappletron.play.turns import (
     ACTION,
     ENTRIES,
@@ -44,13 +44,12 @@ from gappletron.play.turns import (
     row_start,
 )
 from gappletron.play.values import Played
-from gappletron.play.watch import NoWatch, Watching
+from gappletron.play.watch import Watching
 
 MISTAKES, LABELS_SEEN, EXPLORED, BLIND = range(4)
 RATES, LOSSES, COSTS = range(3)
 PLAYED = 0
 """The place of the number of rounds in a clock."""
-NO_LIMITS, NO_WATCH = NoLimits(), NoWatch()
 
 
 class Desk(NamedTuple):
@@ -106,26 +105,6 @@ class Tally(NamedTuple):
     counts_at: NDArray[np.int64]
     sums_at: Floats
     confusion: NDArray[np.int64]
-
-
-def new_clock() -> NDArray[np.int64]:
-    """Return the clock of a player that has played no round."""
-    return np.zeros(1, np.int64)
-
-
-def new_desk(
-    classes: int,
-    actions: int,
-    clock: NDArray[np.int64],
-    normalization: Normalization,
-    scales: Any,
-    bias: int,
-) -> Desk:
-    """An empty desk for a graph of this size, without limits and without a watch."""
-    lanes: Any = lanes_for(classes)
-    scores = np.zeros(lanes.padded(classes))[:classes]
-    rest = (np.zeros(1), NO_LIMITS, (), (), NO_WATCH, (), ())
-    return Desk(scores, np.zeros(actions), clock, lanes, normalization, scales, bias, *rest)
 
 
 def new_tally(marks: NDArray[np.int64], actions: int, classes: int) -> Tally:
@@ -198,15 +177,7 @@ def decide(learner: Learner, state: Any, plan: Plan, x: Row, desk: Desk, at: int
     return decision
 
 
-def advance(
-    learner: Learner,
-    state: Any,
-    plan: Plan,
-    rows: Rows,
-    desk: Desk,
-    tally: Tally,
-    record: Record,
-) -> None:
+def advance(learner: Learner, state: Any, plan: Plan, rows: Rows, desk: Desk, tally: Tally, record: Record) -> None:
     """Play every round of a chunk."""
     first = desk.clock[PLAYED]
     desk.clock[PLAYED] = first + rows.labels.size
@@ -216,7 +187,7 @@ def advance(
         stop = rows.labels.size
         if mark < tally.marks.size:
             stop = min(stop, t + tally.marks[mark] - tally.played[0])
-        play_until(learner, state, plan, rows, t, stop, first, desk, tally, record)
+        play_until((learner, state, plan, desk), rows, t, stop, first, tally, record)
         tally.played[0] += stop - t
         t = stop
         if mark < tally.marks.size and tally.marks[mark] == tally.played[0]:
@@ -228,21 +199,11 @@ def advance(
 
 
 @helper
-def play_until(
-    learner: Learner,
-    state: Any,
-    plan: Plan,
-    rows: Rows,
-    start: int,
-    stop: int,
-    first: int,
-    desk: Desk,
-    tally: Tally,
-    record: Record,
-) -> None:
+def play_until(player: Any, rows: Rows, start: int, stop: int, first: int, tally: Tally, record: Record) -> None:
     """Play the rounds from `start` to `stop` of a chunk, whose first is round number `first`; the totals are kept in
     registers meanwhile.
     """
+    learner, state, plan, desk = player
     graph, own = plan.graph, desk.probabilities[:0]
     mistakes = seen = explored = blind = 0
     rates, losses, costs = tally.sums[RATES], tally.sums[LOSSES], tally.sums[COSTS]
@@ -308,64 +269,35 @@ def act(
     `player` is (learner, state, plan, desk). False, and nothing is changed, where the round was played by another call
     in the meantime (of a signal handler).
     """
-    learner, state, plan, desk = unpacked(player)
-    if desk.clock[PLAYED] != at:
+    parts = unpacked(player)
+    if parts[3].clock[PLAYED] != at:
         return False
-    decision = begin_round(learner, state, plan, desk, indices, values, squared, at, record)
-    for i in range(desk.probabilities.size):
-        record[HEAD + i] = desk.probabilities[i]
-    action = draw(desk.probabilities, u)
-    desk.limits.settle(desk.limited, desk.bounds, at, desk.now[0], decision.greedy, action)
-    end_decision(plan, desk, at, decision.greedy, action, record)
+    draw_action(parts, (indices, values, squared), u, at, record)
     return True
 
 
-def act_rows(
-    player: Packed,
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    values: Floats,
-    squared: Floats,
-    draws: Floats,
-    at: int,
-    ends: NDArray[np.int64],
-    records: Floats,
-) -> bool:
-    """As :func:`act`, for many rows, which are rounds number `at` and the following; the record of row t is the part of
-    `records` from `ends[t]` to `ends[t + 1]`.
+def act_rows(player: Packed, rows: Any, draws: Floats, at: int, ends: NDArray[np.int64], records: Floats) -> bool:
+    """As :func:`act`, for many rows (:class:`gappletron.data.vectors.Vectors`), which are rounds number `at` and the
+    following; the record of row t is the part of `records` from `ends[t]` to `ends[t + 1]`.
     """
-    learner, state, plan, desk = unpacked(player)
-    if desk.clock[PLAYED] != at:
+    parts = unpacked(player)
+    if parts[3].clock[PLAYED] != at:
         return False
     for t in range(draws.size):
-        x, row = indices[indptr[t] : indptr[t + 1]], values[indptr[t] : indptr[t + 1]]
-        record = records[ends[t] : ends[t + 1]]
-        decision = begin_round(learner, state, plan, desk, x, row, squared[t], at + t, record)
-        for i in range(desk.probabilities.size):
-            record[HEAD + i] = desk.probabilities[i]
-        action = draw(desk.probabilities, draws[t])
-        desk.limits.settle(desk.limited, desk.bounds, at + t, desk.now[0], decision.greedy, action)
-        end_decision(plan, desk, at + t, decision.greedy, action, record)
+        first, last = rows.indptr[t], rows.indptr[t + 1]
+        vector = (rows.indices[first:last], rows.values[first:last], rows.squared[t])
+        draw_action(parts, vector, draws[t], at + t, records[ends[t] : ends[t + 1]])
     return True
 
 
-def follow(
-    player: Packed,
-    indices: NDArray[np.int32],
-    values: Floats,
-    squared: float,
-    action: int,
-    greedy: int,
-    at: int,
-    record: Floats,
-) -> bool:
+def follow(player: Packed, vector: Vector, action: int, greedy: int, at: int, record: Floats) -> bool:
     """As :func:`act`, but the action, and the probabilities in the record, are those of another's decision; so is the
     greedy class, unless it is -1. The learner's own distribution is written down.
     """
     learner, state, plan, desk = unpacked(player)
     if desk.clock[PLAYED] != at:
         return False
-    decision = begin_round(learner, state, plan, desk, indices, values, squared, at, record)
+    decision = begin_round((learner, state, plan, desk), (vector.indices, vector.values, vector.squared), at, record)
     record[FOLLOWS] = 1.0
     start = own_start(record, desk.probabilities.size)
     for i in range(desk.probabilities.size):
@@ -376,18 +308,22 @@ def follow(
 
 
 @helper
-def begin_round(
-    learner: Learner,
-    state: Any,
-    plan: Plan,
-    desk: Desk,
-    indices: NDArray[np.int32],
-    values: Floats,
-    squared: float,
-    at: int,
-    record: Floats,
-) -> Decision:
+def draw_action(player: Any, vector: Any, u: float, at: int, record: Floats) -> None:
+    """Play the first half of round number `at`, which comes next."""
+    _, _, plan, desk = player
+    decision = begin_round(player, vector, at, record)
+    for i in range(desk.probabilities.size):
+        record[HEAD + i] = desk.probabilities[i]
+    action = draw(desk.probabilities, u)
+    desk.limits.settle(desk.limited, desk.bounds, at, desk.now[0], decision.greedy, action)
+    end_decision(plan, desk, at, decision.greedy, action, record)
+
+
+@helper
+def begin_round(player: Any, vector: Any, at: int, record: Floats) -> Decision:
     """From the row to the learner's own distribution; counts the round."""
+    learner, state, plan, desk = player
+    indices, values, squared = vector
     desk.watch.open_round(desk.watched, at, desk.now[0])
     bias, size = desk.bias, desk.bias + indices.size
     record[ENTRIES] = size

@@ -31,7 +31,7 @@ from gappletron.play.rounds import Counts, Losses, new_tally
 
 Graphs = FeedbackGraph | str | Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph]
 
-Learners = Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str]
+Learners = Learner | str | Sequence[Learner | str] | Mapping[str, Learner | str] | Mapping[str, Player]
 MARKS_A_DECADE = 24
 
 
@@ -179,7 +179,10 @@ class Runs:
             raise UserError("these runs were played already, and the learners have learned: make new ones")
         self._begun = True
         played = 0
-        with _threads(min(self.jobs, len(self._runs))) as each:
+        jobs = min(self.jobs, len(self._runs))
+        # One job is done in the calling thread: a pool costs as much as a short run.
+        with contextlib.nullcontext() if jobs == 1 else ThreadPoolExecutor(jobs) as pool:
+            each = map if pool is None else pool.map
             for chunk in prepare_chunks(self.stream):
                 if self.stream.is_open:
                     self._add_classes()
@@ -286,16 +289,6 @@ class _Run:
         )
 
 
-@contextlib.contextmanager
-def _threads(jobs: int) -> Iterator[Callable[..., Iterable[None]]]:
-    """`map` over so many threads. One job is done in the calling thread: a pool costs as much as a short run."""
-    if jobs == 1:
-        yield map
-    else:
-        with ThreadPoolExecutor(jobs) as pool:
-            yield pool.map
-
-
 def _check_jobs(given: int | None) -> int:
     """How many threads play."""
     return usable_cores() if given is None else whole(given, "jobs", least=1, most=4096)
@@ -341,7 +334,7 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _name_learners(learners: Learners | Mapping[str, Player]) -> dict[str, Any]:
+def _name_learners(learners: Learners) -> dict[str, Any]:
     """Return the learners, or the players that go on, by their names."""
     if isinstance(learners, Mapping):
         named = [(str(name), learner) for name, learner in learners.items()]

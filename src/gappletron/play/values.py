@@ -36,24 +36,18 @@ class Value(NamedTuple):
 
 
 @helper
-def expect(graph: Any, own: Floats, by_cost: bool, out: Floats) -> None:
-    """Fill `out` with the expected mistake, or cost, of the learner's own distribution at every label."""
-    for y in range(graph.visible.shape[1]):
-        if by_cost:
-            total = 0.0
-            for i in range(own.size):
-                total += own[i] * graph.costs[i, y]
-            out[y] = total
-        else:
-            out[y] = max(0.0, 1.0 - own[y])
-
-
-@helper
 def find_value(graph: Any, is_policy: bool, by_cost: bool, played: Played, expected: Floats) -> Value:
-    """Return what a quantity means in this round; `expected` is room for a number per class."""
-    by_expected = is_policy and played.own.size > 0
+    """Return what a quantity means in this round; `expected` is room for a number per class, the expected mistake or
+    cost of the learner's own distribution at each label.
+    """
+    own = played.own
+    by_expected = is_policy and own.size > 0
     if by_expected:
-        expect(graph, played.own, by_cost, expected)
+        for y in range(graph.visible.shape[1]):
+            expected[y] = 0.0 if by_cost else max(0.0, 1.0 - own[y])
+            if by_cost:
+                for i in range(own.size):
+                    expected[y] += own[i] * graph.costs[i, y]
     return Value(is_policy, by_expected, by_cost, expected)
 
 

@@ -36,12 +36,11 @@ from gappletron.play.confidence import (
     MUCH,
     Bets,
     bet,
+    bound_mean,
     first_stake,
     hidden_at_least,
     hidden_at_most,
     lose,
-    mean_at_least,
-    mean_at_most,
     opened_in,
 )
 from gappletron.play.values import Played, find_value, largest_x, predicted_share, range_at, value_at, weigh_hidden
@@ -309,28 +308,16 @@ def note_scale(scales: Floats, scale: float) -> None:
         scales[1] = max(scales[1], scale)
 
 
-@helper
-def copy(source: Floats, target: Floats) -> None:
-    """Copy the entries of one array to another."""
-    for i in range(source.size):
-        target[i] = source[i]
-
-
 @seldom
 def begin_costs(watched: Any) -> None:
     """Begin to keep costs apart. So far a cost was a mistake: what is known of one is known of the other."""
     watched.costly[0] = 1
+    for array in (watched.wealth, watched.logs):
+        array[:, 2 * POLICY_COST :] = array[:, : 2 * POLICY_COST]
+    for array in (watched.losses, watched.loss_logs, watched.opened, watched.sums):
+        array[:, POLICY_COST:] = array[:, :POLICY_COST]
+    watched.waiting[:, POLICY_COST:] = watched.waiting[:, :POLICY_COST]
     for slot in range(SLOTS):
-        for q in range(2):
-            mistakes, costs = quantity_bets(watched, q), quantity_bets(watched, POLICY_COST + q)
-            for side in (MUCH, LITTLE):
-                copy(mistakes.logs[slot, side], costs.logs[slot, side])
-                copy(mistakes.wealth[slot, side], costs.wealth[slot, side])
-            copy(mistakes.loss_logs[slot], costs.loss_logs[slot])
-            copy(mistakes.losses[slot], costs.losses[slot])
-            copy(mistakes.opened[slot], costs.opened[slot])
-            copy(watched.sums[slot, q], watched.sums[slot, POLICY_COST + q])
-            watched.waiting[slot, POLICY_COST + q] = watched.waiting[slot, q]
         if watched.counts[slot, DECIDED] > 0:
             for who in range(2):
                 note_scale(watched.scales[slot, who], 1.0)
@@ -350,19 +337,13 @@ def wait(watched: Any, sight: Any, graph: GraphArrays, slot: int, played: Played
         low, high = range_at(graph, value, action, played.greedy)
         if high > low:
             scale = find_scale(sight, graph, played.own, q % 2 == 0, q >= POLICY_COST)
-            watched.waiting[slot, q] += sign * count_units((high - low) / scale)
+            watched.waiting[slot, q] += sign * math.ceil((high - low) / scale * UNIT)
     for k in range(graph.visible.shape[1]):
         if not graph.visible[action, k]:
             for who in range(2):
                 share = predicted_share(k, played, who == GREEDY)
-                watched.class_waiting[k, who, MISSES] += sign * count_units(max(0.0, 1.0 - share))
-                watched.class_waiting[k, who, HITS] += sign * count_units(share)
-
-
-@helper
-def count_units(amount: float) -> int:
-    """Return the number of units, rounded up."""
-    return math.ceil(amount * UNIT)
+                watched.class_waiting[k, who, MISSES] += sign * math.ceil(max(0.0, 1.0 - share) * UNIT)
+                watched.class_waiting[k, who, HITS] += sign * math.ceil(share * UNIT)
 
 
 @seldom
@@ -490,15 +471,6 @@ def sum_slots(watched: Any, q: int, which: int, slots: int) -> float:
 
 
 @helper
-def count_slots(watched: Any, which: int, slots: int) -> int:
-    """Return one of the counts over the first slots."""
-    total = 0
-    for slot in range(slots):
-        total += watched.counts[slot, which]
-    return total
-
-
-@helper
 def bound_class_total(watched: Any, k: int, who: int, value: int, level: float) -> tuple[float, float]:
     """Return how many labels of class k were missed, or hit, in the judged rounds, at least and at most."""
     known = watched.class_sums[k, who, MISSED + value]
@@ -561,7 +533,7 @@ def draw_point(watched: Any, at: int, now: float, alpha: float) -> None:
 @helper
 def fill_point(watched: Any, point: int, at: int, now: float, alpha: float) -> None:
     """What is known before round `at`, as a point of the curve; what is not known is -1."""
-    judged, seen = count_slots(watched, JUDGED, SLOTS), count_slots(watched, SEEN, SLOTS)
+    judged, seen = watched.counts[:, JUDGED].sum(), watched.counts[:, SEEN].sum()
     watched.curve[point, 0] = at
     watched.curve[point, 1] = now
     for q in range(2):
@@ -572,7 +544,7 @@ def fill_point(watched: Any, point: int, at: int, now: float, alpha: float) -> N
         watched.curve[point, 4 + 4 * q] = high / judged if judged else 1.0
         watched.curve[point, 5 + 4 * q] = sum_slots(watched, q, AMONG_SEEN, SLOTS) / seen if seen else -1.0
     watched.curve[point, 10] = seen
-    watched.curve[point, 11] = count_slots(watched, EXPLORED, SLOTS)
+    watched.curve[point, 11] = watched.counts[:, EXPLORED].sum()
 
 
 @helper
@@ -582,8 +554,7 @@ def halve(watched: Any) -> None:
     kept = 0
     for point in range(watched.drawn[0]):
         if watched.curve[point, 0] % stride == 0.0:
-            for column in range(watched.curve.shape[1]):
-                watched.curve[kept, column] = watched.curve[point, column]
+            watched.curve[kept] = watched.curve[point]
             kept += 1
     watched.drawn[0] = kept
     watched.drawn[1] += 1
@@ -596,37 +567,22 @@ def end_block(watched: Any, at: int, alpha: float) -> None:
     if last - watched.place[FIRST_BLOCK] >= BLOCKS - 1:
         look_for_drift(watched, at, alpha)
     slot = (last + 1) % BLOCKS
-    for q in range(4):
-        bets = quantity_bets(watched, q)
-        for side in (MUCH, LITTLE):
-            drain_logs(bets.logs[slot, side], bets.wealth[slot, side], bets.logs[OLDER, side])
-        drain_logs(bets.loss_logs[slot], bets.losses[slot], bets.loss_logs[OLDER])
-        drain(bets.opened[slot], bets.opened[OLDER])
-        drain(watched.sums[slot, q], watched.sums[OLDER, q])
-    drain(watched.waiting[slot], watched.waiting[OLDER])
-    drain(watched.due[slot], watched.due[OLDER])
-    drain(watched.counts[slot], watched.counts[OLDER])
+    for logs, wealth in ((watched.logs, watched.wealth), (watched.loss_logs, watched.losses)):
+        for process in range(logs.shape[1]):
+            for j in range(BETS):
+                logs[OLDER, process, j] += logs[slot, process, j] + math.log(wealth[slot, process, j])
+        logs[slot] = 0.0
+        wealth[slot] = 1.0
+    for sums in (watched.opened, watched.sums):
+        sums[OLDER] += sums[slot]
+        sums[slot] = 0.0
+    for counts in (watched.waiting, watched.due, watched.counts):
+        counts[OLDER] += counts[slot]
+        counts[slot] = 0
     for who in range(2):
         for i in range(2):
             note_scale(watched.scales[OLDER, who], watched.scales[slot, who, i])
             watched.scales[slot, who, i] = 0.0
-
-
-@helper
-def drain(source: Any, target: Any) -> None:
-    """Move all that one array holds to another."""
-    for i in range(source.size):
-        target[i] += source[i]
-        source[i] = 0
-
-
-@helper
-def drain_logs(logs: Floats, wealth: Floats, target: Floats) -> None:
-    """Move the logarithms of a process to those of another, and let it start anew."""
-    for j in range(logs.size):
-        target[j] += logs[j] + math.log(wealth[j])
-        logs[j] = 0.0
-        wealth[j] = 1.0
 
 
 @helper
@@ -647,13 +603,13 @@ def look_for_drift(watched: Any, at: int, alpha: float) -> None:
     last = watched.place[BLOCK]
     start = last - (BLOCKS - 1) - watched.place[FIRST_BLOCK]
     level = math.log(4.0 / share_alpha(alpha, start))
-    rounds = 1.0 * count_slots(watched, DECIDED, BLOCKS)
-    unjudged = rounds - count_slots(watched, JUDGED, BLOCKS)
+    rounds = 1.0 * watched.counts[:BLOCKS, DECIDED].sum()
+    unjudged = rounds - watched.counts[:BLOCKS, JUDGED].sum()
     hidden = hidden_at_least(quantity_bets(watched, GREEDY_ERROR), BLOCKS, level, watched)
     least = sum_slots(watched, GREEDY_ERROR, KNOWN_LOW, BLOCKS) + hidden
     most = bound_total(watched, GREEDY_ERROR, BLOCKS, level)[1] + unjudged
-    low = mean_at_least(min(least, rounds), rounds, level)
-    high = mean_at_most(most, rounds, level)
+    low = bound_mean(min(least, rounds), rounds, level, 1.0)
+    high = bound_mean(most, rounds, level, -1.0)
 
     earlier, alarm, slot = watched.earlier, watched.alarm, last % BLOCKS
     if earlier[slot, 1] < alarm[BEST_HIGH] or (alarm[BEST_HIGH] < 0.0 and earlier[slot, 1] <= 1.0):
