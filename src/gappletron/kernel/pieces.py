@@ -13,7 +13,7 @@ import inspect
 import typing
 from collections.abc import Callable
 from inspect import Parameter, Signature
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
 
 from numba.core import types
 from numba.extending import models, overload, overload_method, register_jitable, register_model, typeof_impl
@@ -23,6 +23,12 @@ from gappletron.base.errors import UserError
 from gappletron.kernel.inlined import INNER
 
 F = TypeVar("F", bound="Callable[..., Any]")
+
+# Numbers with bounds, which are arguments of :func:`gappletron.base.checks.number`.
+Share = Annotated[float, {"least": 0.0, "most": 1.0}]
+Positive = Annotated[float, {"above": 0.0}]
+NotNegative = Annotated[float, {"least": 0.0}]
+PositiveOrInfinite = Annotated[float, {"above": 0.0, "finite": False}]
 
 helper: Callable[[F], F] = register_jitable(**INNER)
 """Marks a plain function that compiled methods call; interpreted, it is the function itself."""
@@ -151,9 +157,9 @@ class Piece(tuple, metaclass=PieceType):  # type: ignore[type-arg]
     """An immutable, picklable tuple of numbers and other pieces that prints itself.
 
     A family is declared with ``class Loss(Piece, abstract=True)``; a piece with ``class SmoothHinge(Loss)``, its fields
-    annotated ``float``, ``int``, ``bool`` or with a family of pieces. Numbers are normalised on every way of
-    construction, so that ``FixedOGD(1)`` and ``FixedOGD(1.0)`` are one compilation, and pieces of different classes are
-    never equal.
+    annotated ``float``, ``int``, ``bool``, a number with bounds such as ``Positive``, or with a family of pieces.
+    Numbers are normalised on every way of construction, so that ``FixedOGD(1)`` and ``FixedOGD(1.0)`` are one
+    compilation, and pieces of different classes are never equal.
 
     >>> from gappletron import FixedOGD
     >>> FixedOGD(rate=1)
@@ -242,15 +248,19 @@ def _typeof(piece: Piece, context: Any) -> CompiledPiece:
 
 @functools.cache
 def _find_kinds(cls: type[Piece]) -> dict[str, type]:
-    """Return the declared kind of each field: float, int, bool or a family of pieces."""
+    """Return the declared kind of each field: float (perhaps with bounds), int, bool or a family of pieces."""
     try:
-        hints = typing.get_type_hints(cls)
+        hints = typing.get_type_hints(cls, include_extras=True)
     except NameError:  # a name that only the class statement's function could see
         basic = {"float": float, "int": int, "bool": bool}
         hints = {f: basic.get(str(cls.__annotations__[f]), Piece) for f in cls._fields}
     for field in cls._fields:
         kind = hints[field]
-        if kind not in (float, int, bool) and not (isinstance(kind, type) and issubclass(kind, Piece)):
+        if (
+            typing.get_origin(kind) is not Annotated
+            and kind not in (float, int, bool)
+            and not (isinstance(kind, type) and issubclass(kind, Piece))
+        ):
             raise UserError(
                 f"{cls.__name__}.{field} is annotated {kind!r}: a piece holds float, int, bool or other pieces"
             )
@@ -258,6 +268,8 @@ def _find_kinds(cls: type[Piece]) -> dict[str, type]:
 
 
 def _normalise(value: Any, kind: type, name: str) -> Any:
+    if typing.get_origin(kind) is Annotated:
+        return number(value, name, **kind.__metadata__[0])  # type: ignore[attr-defined]
     if kind is float:
         return number(value, name, finite=False)
     if kind is int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gappletron.base.checks import number
 from gappletron.graphs.graph import Plan
 from gappletron.kernel.numerics import Row, argmax, margin
+from gappletron.kernel.pieces import Share
 from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.rule import mix_in_dominating
 from gappletron.learners.learner import Decision, Learner, Problem, Round, action_probability, propensity
@@ -38,14 +38,11 @@ class Banditron(BanditFeedback):
     500
     """
 
-    gamma: float = 0.05
+    gamma: Share = 0.05
 
     knows_classes = True
     new_class = "weights 0; exploration is uniform over the new K; gamma stays"
     reference = "Kakade, Shalev-Shwartz, Tewari: Efficient bandit algorithms for online multiclass prediction (2008)"
-
-    def check(self) -> None:
-        number(self.gamma, "Banditron's gamma", least=0.0, most=1.0)
 
     def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
@@ -84,16 +81,13 @@ class BanditronIW(Linear):
     500
     """
 
-    gamma: float = 0.05
+    gamma: Share = 0.05
 
     setting = "any graph"
     reference = (
         "Kakade, Shalev-Shwartz, Tewari: Efficient bandit algorithms for online multiclass prediction (2008), "
         "weighted as by van der Hoeven, Fusco, Cesa-Bianchi (2021)"
     )
-
-    def check(self) -> None:
-        number(self.gamma, "BanditronIW's gamma", least=0.0, most=1.0)
 
     def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gappletron.base.checks import number
 from gappletron.graphs.graph import Plan
 from gappletron.kernel.numerics import Row, argmax
+from gappletron.kernel.pieces import Positive, Share
 from gappletron.kernel.state import Field, Layout
 from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
@@ -37,8 +37,8 @@ class Exp3G(Learner):
     500
     """
 
-    gamma: float = 0.05
-    eta: float = 0.0025
+    gamma: Share = 0.05
+    eta: Positive = 0.0025
 
     setting = "any graph, ignores the features"
     reference = "Alon, Cesa-Bianchi, Dekel, Koren: Online learning with feedback graphs: beyond bandits (2015)"
@@ -47,10 +47,6 @@ class Exp3G(Learner):
     def name(self) -> str:
         """exp3-g."""
         return "exp3-g"
-
-    def check(self) -> None:
-        number(self.gamma, "Exp3G's gamma", least=0.0, most=1.0)
-        number(self.eta, "Exp3G's eta", above=0.0)
 
     def declare(self) -> Layout:
         """The estimated losses of the classes, added up; an extra action's are the number of rounds."""

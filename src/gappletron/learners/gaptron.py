@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gappletron.base.checks import number
 from gappletron.base.errors import UserError
 from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.kernel.pieces import Share
 from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.rule import Exploration
 from gappletron.learners.gappletron import WithLoss
 from gappletron.learners.learner import Learner, Problem
-from gappletron.learners.losses import Hinges, InBase2, Loss, Plane, SmoothHinge, hinge_plane
+from gappletron.learners.losses import Hinges, InBase2, Loss, SmoothHinge
 from gappletron.learners.optimizers import FixedOGD, Optimizer
 
 
@@ -70,14 +70,8 @@ class GaptronHinge(Hinges):
     def smoothness(self, classes: int, max_norm: float) -> float:
         return max_norm * max_norm / (1.0 - 1.0 / classes)
 
-    def gradient_bound(self, classes: int, max_norm: float) -> float:
-        return math.sqrt(2.0) * max_norm
-
     def gaptron_rate(self, classes: int, max_norm: float) -> float:
         return (1.0 - 1.0 / classes) / (classes * max_norm * max_norm)
-
-    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
-        return hinge_plane(scores, y, mu, out)
 
 
 class GaptronMix(Exploration):
@@ -87,10 +81,7 @@ class GaptronMix(Exploration):
     GaptronMix(gamma=0.2)
     """
 
-    gamma: float = 0.1
-
-    def check(self) -> None:
-        number(self.gamma, "GaptronMix's gamma", least=0.0, most=1.0)
+    gamma: Share = 0.1
 
     def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
         uniform = max(gap, self.gamma)

@@ -177,7 +177,7 @@ def hinge_plane(scores: Floats, y: int, mu: float, out: Floats) -> Plane:
 
 class Hinges(Loss, abstract=True):
     """Losses of the margin, whose gradient has two entries: y and its rival, the largest of the other scores. The gap
-    map is the loss of y*, which is at most 1.
+    map is the loss of y*, which is at most 1. By default the slope is at most 1, and the plane that of the hinge.
     """
 
     def gap_with(self, scores: Floats, greedy: int, work: Floats) -> float:
@@ -203,6 +203,12 @@ class Hinges(Loss, abstract=True):
     def gradient(self, scores: Floats, greedy: int, y: int, out: Floats) -> None:
         r = greedy if y != greedy else rival(scores, y)
         hinge_direction(y, r, self.slope(scores[y] - scores[r], y == greedy, scores.size), out)
+
+    def gradient_bound(self, classes: int, max_norm: float) -> float:
+        return math.sqrt(2.0) * max_norm
+
+    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
+        return hinge_plane(scores, y, mu, out)
 
     @abstractmethod
     @compiled
@@ -292,14 +298,8 @@ class Hinge(Hinges):
     def smoothness(self, classes: int, max_norm: float) -> float:
         return max_norm * max_norm / (1.0 - self.kappa)
 
-    def gradient_bound(self, classes: int, max_norm: float) -> float:
-        return math.sqrt(2.0) * max_norm
-
     def effective_classes(self, classes: int) -> float:
         return max(float(classes), (1.0 + self.kappa) / self.kappa)
-
-    def plane(self, scores: Floats, y: int, mu: float, out: Floats) -> Plane:
-        return hinge_plane(scores, y, mu, out)
 
 
 @helper
@@ -347,6 +347,12 @@ class Logistic(Loss, abstract=True):
     def gradient_with(self, scores: Floats, greedy: int, y: int, work: Floats, out: Floats) -> None:
         softmax_gradient(work, y, 1.0 / self.log_base(scores.size), out)
 
+    def smoothness(self, classes: int, max_norm: float) -> float:
+        return max_norm * max_norm / float(self.log_base(classes))
+
+    def gradient_bound(self, classes: int, max_norm: float) -> float:
+        return math.sqrt(2.0) * max_norm / float(self.log_base(classes))
+
 
 class LogisticBaseK(Logistic):
     """The paper's logistic loss, ``l(y) = -log_K softmax(s)_y``; its gap map is l(y*).
@@ -369,24 +375,12 @@ class LogisticBaseK(Logistic):
     def is_regular(self, classes: int) -> bool:
         return classes == 2
 
-    def smoothness(self, classes: int, max_norm: float) -> float:
-        return max_norm * max_norm / math.log(classes)
-
-    def gradient_bound(self, classes: int, max_norm: float) -> float:
-        return math.sqrt(2.0) * max_norm / math.log(classes)
-
 
 class InBase2(Logistic, abstract=True):
     """The logistic loss in base 2, ``l(y) = -log_2 softmax(s)_y``; its subclasses differ in the gap map."""
 
     def log_base(self, classes: int) -> float:
         return math.log(2.0)
-
-    def smoothness(self, classes: int, max_norm: float) -> float:
-        return max_norm * max_norm / math.log(2.0)
-
-    def gradient_bound(self, classes: int, max_norm: float) -> float:
-        return math.sqrt(2.0) * max_norm / math.log(2.0)
 
     def at_zero(self, classes: int) -> float:
         return math.log2(classes)

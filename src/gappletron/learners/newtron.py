@@ -9,11 +9,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gappletron.base.checks import number
 from gappletron.graphs.graph import Plan
 from gappletron.kernel.lanes import divide_rows, width_of
 from gappletron.kernel.numerics import Row, are_doubles, argmax, dot, sharpened_softmax, squared_norm
-from gappletron.kernel.pieces import compiled_by, helper
+from gappletron.kernel.pieces import Positive, Share, compiled_by, helper
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
 from gappletron.learners.full_matrix import inner, is_sound, scaled_identity, shorten, solve, take_step
@@ -118,21 +117,14 @@ class NewtonStep(BanditFeedback, abstract=True):
     exploration.
     """
 
-    gamma: float
-    alpha: float
-    beta: float
-    radius: float
+    gamma: Share
+    alpha: Positive
+    beta: Positive
+    radius: Positive
 
     knows_classes = True
     new_class = "weights 0 and the first precision; softmax, exploration and the 1/K of the gradient use the new K"
     reference = "Hazan, Kale: Newtron: an efficient bandit algorithm for online multiclass prediction (2011)"
-
-    def check(self) -> None:
-        name = type(self).__name__
-        number(self.gamma, f"{name}'s gamma", least=0.0, most=1.0)
-        number(self.alpha, f"{name}'s alpha", above=0.0)
-        number(self.beta, f"{name}'s beta", above=0.0)
-        number(self.radius, f"{name}'s radius", above=0.0)
 
     def scores(self, state: Any, x: Row, out: Floats) -> None:
         dot(state.weights, x, out)
@@ -140,15 +132,10 @@ class NewtonStep(BanditFeedback, abstract=True):
             out[k] *= state.scale[0]
 
     def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
-        greedy = argmax(scores)
-        K = out.size
-        total = 0.0
-        for k in range(K):
-            out[k] = math.exp(self.alpha * (scores[k] - scores[greedy]))
-            total += out[k]
-        for k in range(K):
-            out[k] = (1.0 - self.gamma) * (out[k] / total) + self.gamma / K
-        return Decision(greedy, self.gamma)
+        sharpened_softmax(scores, self.alpha, out)
+        for k in range(out.size):
+            out[k] = (1.0 - self.gamma) * out[k] + self.gamma / out.size
+        return Decision(argmax(scores), self.gamma)
 
     def label_probabilities(self, state: Any, scores: Floats, out: Floats) -> None:
         """``softmax(alpha scores)``, those of its loss."""
@@ -189,10 +176,10 @@ class PNewtron(NewtonStep):
     500
     """
 
-    gamma: float = 0.05
-    alpha: float = 10.0
-    beta: float = 0.01
-    radius: float = 1.0
+    gamma: Share = 0.05
+    alpha: Positive = 10.0
+    beta: Positive = 0.01
+    radius: Positive = 1.0
 
     @property
     def name(self) -> str:
@@ -241,10 +228,10 @@ class Newtron(NewtonStep):
     500
     """
 
-    gamma: float = 0.05
-    alpha: float = 10.0
-    beta: float = 0.01
-    radius: float = 1.0
+    gamma: Share = 0.05
+    alpha: Positive = 10.0
+    beta: Positive = 0.01
+    radius: Positive = 1.0
 
     def declare(self) -> Layout:
         """``W = scale * V`` with ``V = -A^-1 b``, and A^-1."""

@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from gappletron.base.checks import number
 from gappletron.kernel.numerics import Row, add_outer, dot, squared_length, squared_norm
-from gappletron.kernel.pieces import Piece, compiled, helper
+from gappletron.kernel.pieces import NotNegative, Piece, Positive, PositiveOrInfinite, compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
 
@@ -128,10 +127,7 @@ class AdaptiveOGD(Optimizer):
     AdaptiveOGD(scale=1.0)
     """
 
-    scale: float = 1.0
-
-    def check(self) -> None:
-        number(self.scale, "AdaptiveOGD's scale", above=0.0)
+    scale: Positive = 1.0
 
     def declare(self) -> Layout:
         """W, and the sum of the squared gradient norms."""
@@ -235,10 +231,7 @@ class ProjectedOGD(InBall):
     ProjectedOGD(radius=3.0)
     """
 
-    radius: float = 1.0
-
-    def check(self) -> None:
-        number(self.radius, "ProjectedOGD's radius", above=0.0)
+    radius: Positive = 1.0
 
     def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
         squared = weight * weight * squared_length(direction, x) * x.squared
@@ -278,12 +271,8 @@ class FixedOGD(InBall):
     FixedOGD(rate=0.1, radius=inf)
     """
 
-    rate: float = 0.1
-    radius: float = math.inf
-
-    def check(self) -> None:
-        number(self.rate, "FixedOGD's rate", above=0.0)
-        number(self.radius, "FixedOGD's radius", above=0.0, finite=False)
+    rate: Positive = 0.1
+    radius: PositiveOrInfinite = math.inf
 
     def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
         move(state, x, direction, -self.rate * weight)
@@ -307,12 +296,8 @@ class AdaGrad(Optimizer):
     AdaGrad(rate=0.5, clip=inf)
     """
 
-    rate: float = 1.0
-    clip: float = math.inf
-
-    def check(self) -> None:
-        number(self.rate, "AdaGrad's rate", above=0.0)
-        number(self.clip, "AdaGrad's clip", above=0.0, finite=False)
+    rate: Positive = 1.0
+    clip: PositiveOrInfinite = math.inf
 
     def declare(self) -> Layout:
         """W, and the sum of the squared gradients, coordinate by coordinate."""
@@ -370,10 +355,7 @@ class ScaleFreeFTRL(InBall):
     (True, 10.25)
     """
 
-    radius: float = math.inf
-
-    def check(self) -> None:
-        number(self.radius, "ScaleFreeFTRL's radius", above=0.0, finite=False)
+    radius: PositiveOrInfinite = math.inf
 
     def declare(self) -> Layout:
         """As the others, but V is the sum of the gradients, so the scale is negative after the first."""
@@ -435,12 +417,8 @@ class ConfidenceWeighted(Optimizer):
     ConfidenceWeighted(noise=0.03, shrink=0.3)
     """
 
-    noise: float = 0.03
-    shrink: float = 0.3
-
-    def check(self) -> None:
-        number(self.noise, "ConfidenceWeighted's noise", above=0.0)
-        number(self.shrink, "ConfidenceWeighted's shrink", least=0.0)
+    noise: Positive = 0.03
+    shrink: NotNegative = 0.3
 
     def declare(self) -> Layout:
         """W, the variances S, and the squared norms of the rows that were learned from: their sum and their number."""

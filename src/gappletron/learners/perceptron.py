@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from gappletron.base.checks import number
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import Row, argmax, bounded_step, margin, rival
+from gappletron.kernel.pieces import Positive, PositiveOrInfinite
 from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.learners.linear import FullInformation, Linear, exchange
@@ -55,12 +55,9 @@ class PassiveAggressive(FullInformation):
     PassiveAggressive(C=0.01)
     """
 
-    C: float = math.inf
+    C: PositiveOrInfinite = math.inf
 
     reference = "Crammer, Dekel, Keshet, Shalev-Shwartz, Singer: Online passive-aggressive algorithms (2006)"
-
-    def check(self) -> None:
-        number(self.C, "PassiveAggressive's C", above=0.0, finite=False)
 
     def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         if played.label >= 0:
@@ -94,16 +91,13 @@ class LabelEfficientPerceptron(Linear):
     True
     """
 
-    b: float = 1.0
+    b: Positive = 1.0
 
     setting = "label efficient"
     teachable = False  # it learns only where it drew the query
     reference = (
         "Cesa-Bianchi, Gentile, Zaniboni: Worst-case analysis of selective sampling for linear classification (2006)"
     )
-
-    def check(self) -> None:
-        number(self.b, "LabelEfficientPerceptron's b", above=0.0)
 
     def refusal(self, graph: FeedbackGraph) -> str | None:
         if graph.visible[graph.n_classes :].all(axis=1).any():

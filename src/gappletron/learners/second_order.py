@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gappletron.base.checks import number
 from gappletron.graphs.graph import Plan
 from gappletron.kernel.numerics import Row, bounded_step, hinge_direction, rival
-from gappletron.kernel.pieces import helper
+from gappletron.kernel.pieces import Positive, helper
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.learners.full_matrix import inner, is_sound, scaled_identity, shorten, solve, take_step
 from gappletron.learners.learner import Learner, Round
@@ -37,12 +36,9 @@ class SecondOrderPerceptronDiag(FullInformation):
     True
     """
 
-    a: float = 1.0
+    a: Positive = 1.0
 
     reference = "Cesa-Bianchi, Conconi, Gentile: A second-order Perceptron algorithm (2005)"
-
-    def check(self) -> None:
-        number(self.a, "SecondOrderPerceptronDiag's a", above=0.0)
 
     def declare(self) -> Layout:
         """``W = theta / A``, theta, and the diagonal of A."""
@@ -75,12 +71,9 @@ class SecondOrderPerceptron(FullInformation):
     True
     """
 
-    a: float = 1.0
+    a: Positive = 1.0
 
     reference = "Cesa-Bianchi, Conconi, Gentile: A second-order Perceptron algorithm (2005)"
-
-    def check(self) -> None:
-        number(self.a, "SecondOrderPerceptron's a", above=0.0)
 
     def declare(self) -> Layout:
         """``W = A^-1 theta``, and A^-1."""
@@ -121,12 +114,9 @@ class Arow(FullInformation):
     True
     """
 
-    r: float = 1.0
+    r: Positive = 1.0
 
     reference = "Crammer, Kulesza, Dredze: Adaptive regularization of weight vectors (2009)"
-
-    def check(self) -> None:
-        number(self.r, "Arow's r", above=0.0)
 
     def declare(self) -> Layout:
         """The means W, and their variances S."""

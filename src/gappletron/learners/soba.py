@@ -6,10 +6,9 @@ import math
 from abc import abstractmethod
 from typing import Any
 
-from gappletron.base.checks import number
 from gappletron.graphs.graph import Plan
 from gappletron.kernel.numerics import Row, argmax, hinge_direction, margin, rival
-from gappletron.kernel.pieces import Piece, compiled, helper
+from gappletron.kernel.pieces import Piece, Positive, Share, compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
 from gappletron.learners.full_matrix import inner, is_sound, scaled_identity, shorten, solve, take_step
@@ -39,10 +38,7 @@ class FixedRate(Rate):
     FixedRate(gamma=0.1)
     """
 
-    gamma: float = 0.05
-
-    def check(self) -> None:
-        number(self.gamma, "FixedRate's gamma", least=0.0, most=1.0)
+    gamma: Share = 0.05
 
     def rate_in_round(self, classes: int, volume: float, t: int) -> float:
         return self.gamma
@@ -85,12 +81,9 @@ class SobaFamily(BanditFeedback, abstract=True):
     """What both SOBAs share: greedy predictions mixed with uniform exploration at a rate, and the squared hinge."""
 
     rate: Rate
-    a: float
+    a: Positive
 
     reference = "Beygelzimer, Orabona, Zhang: Efficient online bandit multiclass learning with O~(sqrt T) regret (2017)"
-
-    def check(self) -> None:
-        number(self.a, f"{type(self).__name__}'s a", above=0.0)
 
     @property
     def has_gamma(self) -> bool:
@@ -147,7 +140,7 @@ class SobaDiag(SobaFamily):
     """
 
     rate: Rate = AdaptiveRate()
-    a: float = 1.0
+    a: Positive = 1.0
 
     def declare(self) -> Layout:
         """``W = theta/A`` entry by entry, theta (`sums`), A (`precision`), and the books."""
@@ -203,7 +196,7 @@ class Soba(SobaFamily):
     """
 
     rate: Rate = AdaptiveRate()
-    a: float = 1.0
+    a: Positive = 1.0
 
     def declare(self) -> Layout:
         """``W = A^-1 theta``, A^-1, and the books."""

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import number
 from gappletron.graphs.graph import FeedbackGraph, Plan
-from gappletron.kernel.pieces import helper
+from gappletron.kernel.pieces import NotNegative, helper
 from gappletron.kernel.state import Field, Layout
 from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.rule import Exploration, mix_in_dominating
@@ -63,10 +62,7 @@ class TopUp(Decaying):
     TopUp(gamma=1.0)
     """
 
-    gamma: float = 1.0
-
-    def check(self) -> None:
-        number(self.gamma, "TopUp's gamma", least=0.0)
+    gamma: NotNegative = 1.0
 
     def table(self, graph: FeedbackGraph) -> TopUpTable:
         return profiles(graph)
@@ -140,10 +136,7 @@ class Paper(Decaying):
     Paper(gamma=2.0)
     """
 
-    gamma: float = 1.0
-
-    def check(self) -> None:
-        number(self.gamma, "Paper's gamma", least=0.0)
+    gamma: NotNegative = 1.0
 
     def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
         rate = exploration_rate(state, plan, greedy, self.gamma)

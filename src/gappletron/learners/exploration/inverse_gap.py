@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import number
 from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan
-from gappletron.kernel.pieces import helper
+from gappletron.kernel.pieces import NotNegative, helper
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.rule import Exploration, Outlook
@@ -47,12 +46,9 @@ class InverseGap(Exploration):
     InverseGap(scale=2.4)
     """
 
-    scale: float = 2.4
+    scale: NotNegative = 2.4
 
     needs_estimates = True
-
-    def check(self) -> None:
-        number(self.scale, "InverseGap's scale", least=0.0)
 
     def declare(self) -> Layout:
         """n; and for one round V, the gaps of the classes, and what the actions cost more than y*."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from gappletron.base.checks import number
 from gappletron.graphs.graph import FeedbackGraph, Plan
-from gappletron.kernel.pieces import seldom
+from gappletron.kernel.pieces import NotNegative, seldom
 from gappletron.kernel.state import Layout, Scratch
 from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.barrier import work_space
@@ -35,13 +34,10 @@ class Optimised(Exploration):
     True
     """
 
-    caution: float = 0.1
+    caution: NotNegative = 0.1
 
     needs_stability = True
     uses_costs = True
-
-    def check(self) -> None:
-        number(self.caution, "Optimised's caution", least=0.0)
 
     def declare(self) -> Layout:
         """The losses and stabilities of the labels, and room for computing them and p."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gappletron.base.checks import number
 from gappletron.graphs.graph import Plan
+from gappletron.kernel.pieces import NotNegative, Share
 from gappletron.kernel.state import Field, Layout
 from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.rule import Exploration, mix_in_dominating
@@ -33,10 +33,7 @@ class EpsilonGreedy(Exploration):
     EpsilonGreedy(epsilon=0.05)
     """
 
-    epsilon: float = 0.05
-
-    def check(self) -> None:
-        number(self.epsilon, "EpsilonGreedy's epsilon", least=0.0, most=1.0)
+    epsilon: Share = 0.05
 
     def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
         share = 0.0 if plan.graph.revealing[greedy] else self.epsilon
@@ -52,10 +49,7 @@ class BurnIn(Exploration):
     BurnIn(rounds=30.0)
     """
 
-    rounds: float = 100.0
-
-    def check(self) -> None:
-        number(self.rounds, "BurnIn's rounds", least=0.0)
+    rounds: NotNegative = 100.0
 
     def declare(self) -> Layout:
         return {"played": Field(dtype="int64", least=0)}

@@ -6,8 +6,8 @@ import functools
 import math
 from typing import Any
 
-from gappletron.base.checks import number
 from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.kernel.pieces import NotNegative
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.barrier import work_space
@@ -30,12 +30,9 @@ class SquareCB(Exploration):
     SquareCB(scale=10.0)
     """
 
-    scale: float = 10.0
+    scale: NotNegative = 10.0
 
     needs_estimates = True
-
-    def check(self) -> None:
-        number(self.scale, "SquareCB's scale", least=0.0)
 
     def declare(self) -> Layout:
         """The rounds so far; and for one round gamma_t times the costs, and room for solving the program."""
