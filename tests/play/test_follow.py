@@ -89,12 +89,11 @@ def test_a_given_greedy_class_stands_for_the_own_one():
 def test_the_record_of_a_turn_that_follows():
     with interpreted():
         player = Player("auto", FeedbackGraph.bandit(3), 2)
-        other = Player("auto", FeedbackGraph.bandit(3), 2).act([1.0, 0.5])
-        assert not other.is_following
-        before = other.nbytes
+        plain = copy.copy(player).act([1.0, 0.5])
         turn = player.follow([1.0, 0.5], 1, [0.1, 0.8, 0.1])
+    assert not plain.is_following
     assert turn.is_following
-    assert turn.nbytes == before + 8 * 3
+    assert turn.nbytes == plain.nbytes + 8 * 3
     # what a file needs to restore it
     x = turn.x
     assert (x.indices.tolist(), x.values[0]) == ([0, 1, 2], 1.0)

@@ -312,14 +312,16 @@ def note_scale(scales: Floats, scale: float) -> None:
 def begin_costs(watched: Any) -> None:
     """Begin to keep costs apart. So far a cost was a mistake: what is known of one is known of the other."""
     watched.costly[0] = 1
-    for array in (watched.wealth, watched.logs):
-        array[:, 2 * POLICY_COST :] = array[:, : 2 * POLICY_COST]
-    for array in (watched.losses, watched.loss_logs, watched.opened, watched.sums):
-        array[:, POLICY_COST:] = array[:, :POLICY_COST]
-    watched.waiting[:, POLICY_COST:] = watched.waiting[:, :POLICY_COST]
+    for array in (watched.wealth, watched.logs, watched.losses, watched.loss_logs, watched.opened, watched.sums):
+        half = array.shape[1] // 2
+        for slot in range(SLOTS):
+            for q in range(half):
+                for j in range(array.shape[2]):
+                    array[slot, half + q, j] = array[slot, q, j]
     for slot in range(SLOTS):
-        if watched.counts[slot, DECIDED] > 0:
-            for who in range(2):
+        for who in range(2):
+            watched.waiting[slot, POLICY_COST + who] = watched.waiting[slot, who]
+            if watched.counts[slot, DECIDED] > 0:
                 note_scale(watched.scales[slot, who], 1.0)
 
 
@@ -554,7 +556,8 @@ def halve(watched: Any) -> None:
     kept = 0
     for point in range(watched.drawn[0]):
         if watched.curve[point, 0] % stride == 0.0:
-            watched.curve[kept] = watched.curve[point]
+            for column in range(watched.curve.shape[1]):
+                watched.curve[kept, column] = watched.curve[point, column]
             kept += 1
     watched.drawn[0] = kept
     watched.drawn[1] += 1
@@ -574,15 +577,22 @@ def end_block(watched: Any, at: int, alpha: float) -> None:
         logs[slot] = 0.0
         wealth[slot] = 1.0
     for sums in (watched.opened, watched.sums):
-        sums[OLDER] += sums[slot]
-        sums[slot] = 0.0
+        for q in range(4):
+            drain(sums[slot, q], sums[OLDER, q])
     for counts in (watched.waiting, watched.due, watched.counts):
-        counts[OLDER] += counts[slot]
-        counts[slot] = 0
+        drain(counts[slot], counts[OLDER])
     for who in range(2):
         for i in range(2):
             note_scale(watched.scales[OLDER, who], watched.scales[slot, who, i])
             watched.scales[slot, who, i] = 0.0
+
+
+@helper
+def drain(source: Any, target: Any) -> None:
+    """Move all that one array holds to another."""
+    for i in range(source.size):
+        target[i] += source[i]
+        source[i] = 0
 
 
 @helper
