@@ -19,7 +19,6 @@ from gappletron.base.errors import Damaged, UserError
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.online import events
 from gappletron.online.events import Event
-from gappletron.online.saved import FORMAT
 from gappletron.online.store import Log, read_store
 from gappletron.play.limits import Limits
 from gappletron.play.saved import graph_from
@@ -236,6 +235,8 @@ class Summary:
 
 def summary(folder: str | os.PathLike[str]) -> Summary:
     """Count what a journal holds; another process may be writing to it."""
+    from gappletron.online.saved import FORMAT
+
     reader = read_store(folder)
     found = Summary(reader.nbytes, len(reader.snapshots()))
     for at in reversed(reader.snapshots()):
