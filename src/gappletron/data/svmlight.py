@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import array
 import functools
 import math
-import operator
 import os
 import re
 import sys
@@ -32,6 +30,8 @@ from gappletron.data.stream import (
     largest_norm,
     make_chunk,
 )
+from gappletron.data.svmlight_parser import Rows, has_room, make_rows, parse, powers
+from gappletron.kernel.compiling import specialise
 
 
 class Scan(NamedTuple):
@@ -47,16 +47,17 @@ class Parsed(NamedTuple):
     """Some consecutive rows, the numbers that are their labels, and the lines they came from."""
 
     chunk: Chunk  # its labels mean nothing
-    labels: list[float]
-    lines: list[int]
-    largest: int  # index in the block of text, counted from 1
+    labels: NDArray[np.float64]
+    lines: NDArray[np.int64]
+    largest: int  # index, counted from 1
+    last_line: int  # of the text that was parsed
 
 
 class SvmlightFile(FileStream):
     """The rows of an svmlight file, ``label index:value index:value ...`` with indices from 1, one round each.
 
     The file may be compressed by gzip or zstd, whatever its name. It is read as scikit-learn reads it with
-    ``zero_based=False``, but in bounded memory; nan, inf, digits with underscores and indices below 1 are
+    ``zero_based=False``, but faster and in bounded memory; nan, inf, digits with underscores and indices below 1 are
     errors. Zeros are left out.
 
     What is not given here is found by one scan of the file when it is first needed (see :meth:`scan`): the features are
@@ -149,8 +150,8 @@ class SvmlightFile(FileStream):
             return self._scan
         if self._pipe:
             raise UserError(f"{self.name} is a pipe and cannot be scanned: give the features, the classes and max_norm")
-        rows, largest, norm = 0, 1, 0.0
-        found: set[float] = set()
+        rows, largest, norm = 0, 0, 0.0
+        found = np.empty(0)
         for part in self._parse(self._features or MOST_FEATURES, progress):
             rows += len(part.labels)
             largest = max(largest, part.largest)
@@ -160,11 +161,11 @@ class SvmlightFile(FileStream):
                 if wrong is not None:
                     raise UserError(wrong)
             else:
-                found.update(part.labels)
+                found = np.union1d(found, part.labels[_find_positions(found, part.labels) < 0])
             self._check_most(found, f"by line {part.lines[-1]}")
         if self._classes is None and len(found) == 1:
-            raise self._only_label(_name_class(found.pop()))
-        self._scan = Scan(rows, largest, tuple(sorted(found)), norm)
+            raise self._only_label(_name_class(float(found[0])))
+        self._scan = Scan(int(rows), int(max(largest, 1)), tuple(found.tolist()), norm)
         return self._scan
 
     def chunks(self) -> Iterator[Chunk]:
@@ -199,120 +200,113 @@ class SvmlightFile(FileStream):
 
     def _positions(self, part: Parsed) -> tuple[NDArray[np.int64], str | None]:
         """Return the labels as positions in the classes, up to the first that is none, and what is wrong with it."""
-        found = [self._places.get(label, -1) for label in part.labels]
+        numbers, places = self._numbers
+        ranks = _find_positions(numbers, part.labels)
+        unknown = np.flatnonzero(ranks < 0)
         wrong = None
-        if -1 in found:
-            row = found.index(-1)
-            found = found[:row]
+        if len(unknown):
+            row = int(unknown[0])
+            ranks = ranks[:row]
             cure = (
                 "add it to classes or drop the line"
                 if self._classes is not None
                 else "it was not there when the file was scanned, open the file again"
             )
+            name = _name_class(float(part.labels[row]))
             wrong = (
-                f"{self.name}, line {part.lines[row]}: the label {_name_class(part.labels[row])!r} is not among the "
-                f"classes {listing(self.classes)}: {cure}"
+                f"{self.name}, line {part.lines[row]}: the label {name!r} is not among the classes "
+                f"{listing(self.classes)}: {cure}"
             )
-        return np.array(found, np.int64), wrong
+        return places[ranks], wrong
 
     @functools.cached_property
-    def _places(self) -> dict[float, int]:
-        """The position of each class, by the number that it has in the file."""
-        return {_read_class(name): position for position, name in enumerate(self.classes)}
+    def _numbers(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """The numbers that the classes have in the file, increasing, and the position of each among the classes."""
+        if self._classes is None:
+            found = np.array(self.scan().labels)
+            return found, np.arange(len(found))
+        numbers = np.array([_read_class(name) for name in self._classes])
+        order = np.argsort(numbers)
+        return numbers[order], order
 
     def _parse(self, most: int, progress: Progress = None) -> Iterator[Parsed]:
         """Yield the rows of the file, some at a time, or raise a UserError that says where the file is wrong.
 
-        Indices above `most` are wrong. The rows before a wrong line come first.
+        Indices above `most` are wrong.
         """
-        number = count = 0
+        lines = count = 0
+        rows = make_rows(0)
         with self._source.blocks(progress) as blocks:
             for block in sources.read_lines(blocks, self.name):
-                labels, lines, ends, wrong = [], [], [0], None
-                indices, values = array.array("i"), array.array("d")
-                for number, line in enumerate(block.split(b"\n")[:-1], number + 1):  # noqa: B020 - it goes on
-                    tokens = line.partition(b"#")[0].split()
-                    row = _read_row(tokens, most) if tokens else None
-                    if b"\0" in line or (tokens and row is None):
-                        wrong = self._explain_line(line, number)
-                        break
-                    if row is not None:
-                        labels.append(row[0])
-                        lines.append(number)
-                        indices.extend(row[1])
-                        values.extend(row[2])
-                        ends.append(len(values))
-                count += len(labels)
-                places = np.array(indices)
-                rows = drop_zeros(np.array(ends), places - np.int32(1), np.array(values))
-                chunk, largest = make_chunk(*rows, np.zeros(len(labels), np.int64)), int(places.max(initial=0))
-                for start in range(0, len(labels), CHUNK):
-                    stop = start + CHUNK
-                    yield Parsed(chunk.part(start, stop), labels[start:stop], lines[start:stop], largest)
+                if not has_room(rows, len(block)):
+                    rows = make_rows(2 * len(block))
+                part, wrong = self._parse_block(block, lines, most, rows)
+                lines, count = part.last_line, count + len(part.labels)
+                for start in range(0, len(part.labels), CHUNK):
+                    chunk, stop = part.chunk.part(start, start + CHUNK), start + CHUNK
+                    yield part._replace(chunk=chunk, labels=part.labels[start:stop], lines=part.lines[start:stop])
                 if wrong is not None:
                     raise UserError(wrong)
         if count == 0:
             raise UserError(f"{self.name} has no rows: a stream needs at least one line such as '1 3:0.5'")
 
-    def _explain_line(self, line: bytes, number: int) -> str:
-        """Return what is wrong with a line."""
-        tokens = line.partition(b"#")[0].split()
-        if number == 1 and not (tokens and not _find_fault(tokens[0])):
-            look = looks_like(line)
-            if look and not re.search(rb"\d:[-+.\d]", line):
+    def _parse_block(self, block: bytes, lines: int, most: int, rows: Rows) -> tuple[Parsed, str | None]:
+        """Return copies of the rows of whole lines, up to the first that is wrong, and what is wrong with it.
+
+        Errors are handed around as texts: a frame that holds the error it raised, and with it these large arrays, would
+        wait for the garbage collector.
+        """
+        arguments = (np.frombuffer(block, np.uint8), lines, rows, most, powers())
+        count, doubtful, largest, last, line, token = specialise(parse, *arguments)(*arguments)
+        wrong = None if token < 0 else self._explain_token(block, last, line, token)
+        count, reason = _read_doubtful(block, rows, count, doubtful)
+        if reason is not None:
+            wrong = f"{self.name}, line {rows.lines[count]}: {reason}"
+        entries = rows.indptr[count]
+        part = rows.indptr[: count + 1].copy(), rows.indices[:entries].copy(), rows.values[:entries].copy()
+        chunk = make_chunk(*(drop_zeros(*part) if doubtful else part), np.zeros(count, np.int64))
+        return Parsed(chunk, rows.labels[:count].copy(), rows.lines[:count].copy(), largest, last), wrong
+
+    def _explain_token(self, block: bytes, number: int, line: int, token: int) -> str:
+        """Return what is wrong with the token that the parser stopped at, in the line that begins at `line`."""
+        before = block[line:token].split()
+        rest = re.split(rb"[ \t\n\v\f\r#]", block[token : token + 4096], maxsplit=1)[0]
+        if number == 1 and not before:
+            look = looks_like(block)
+            if look and not re.search(rb"\d:[-+.\d]", block.split(b"\n")[0]):
                 return f"{self.name} is not an svmlight file, and {look}"
-        reason = "there is a NUL byte, so this is not text: give an svmlight file, plain or gzipped"
-        if b"\0" not in line:
-            reason = self._explain(*tokens)
+        previous = before[-1].partition(b":")[0].lstrip(b"+0") if len(before) > 1 else b""
+        reason = self._explain(
+            rest.decode("ascii", "backslashreplace"), int(previous) if previous.isdigit() else 0, not before
+        )
         return f"{self.name}, line {number}: {reason}"
 
-    def _explain(self, label: bytes, *pairs: bytes) -> str:  # noqa: PLR0911 - a list of reasons
-        """Return what is wrong with the first token of a line that is wrong, and the cure."""
-        if fault := _find_fault(label):
-            return f"the label {_show(label)} {fault}: a line begins with its label, a finite number"
-        previous = 0
-        for token in pairs[1:] if pairs[0].startswith(b"qid") and b":" in pairs[0] else pairs:
-            shown = _show(token)
-            pair = re.fullmatch(rb"([+-]?[0-9]+):(.*)", token, re.DOTALL)
-            if pair is None:
-                return f"{shown} is not index:value: write for example 3:0.5"
-            index, value = pair.groups()
-            digits = index.lstrip(b"+-0")
-            if index.startswith(b"-") or not digits:
-                return f"{shown} has an index below 1: count the features from 1"
-            if len(digits) > 10 or int(digits) > MOST_FEATURES:
-                return f"{shown} has an index above {MOST_FEATURES}: renumber or hash the features"
-            if self._features is not None and int(digits) > self._features:
-                return f"{shown} has an index above the {self._features} features given: raise features or omit it"
-            if self._scan is not None and int(digits) > self._scan.features:
-                return (
-                    f"{shown} has an index above the {self._scan.features} found when the file was scanned: "
-                    "the file has changed, open it again"
-                )
-            if int(digits) <= previous:
-                return f"{shown} comes after index {previous}: sort the indices of a line, each of them once"
-            if fault := _find_fault(value):
-                return f"{shown} has a value that {fault}: give a finite number"
-            previous = int(digits)
-        return "an index has thousands of zeros in front: leave them out"
-
-
-def _read_row(tokens: list[bytes], most: int) -> tuple[float, list[int], list[float]] | None:
-    """Return the label, the indices and the values of a line; None where it is wrong."""
-    is_query = len(tokens) > 1 and tokens[1].startswith(b"qid") and b":" in tokens[1]
-    rest = tokens[2 if is_query else 1 :]
-    try:
-        label = float(tokens[0])
-        pairs = [token.split(b":") for token in rest]
-        indices = [int(index) for index, _ in pairs]
-        values = [float(value) for _, value in pairs]
-    except ValueError:
-        return None
-    is_sorted = all(map(operator.lt, [0, *indices], [*indices, most + 1]))
-    is_finite = math.isfinite(label) and all(map(math.isfinite, values))
-    if not is_sorted or not is_finite or b"_" in b"".join([tokens[0], *rest]):  # Python takes 1_0 for a number
-        return None
-    return label, indices, values
+    def _explain(self, token: str, previous: int, first: bool) -> str:  # noqa: PLR0911 - a list of reasons
+        """Return what is wrong with a token that the parser refused, and the cure."""
+        shown = repr(shorten(token))
+        if "\0" in token:
+            return "there is a NUL byte, so this is not text: give an svmlight file, plain or gzipped"
+        if first:
+            return f"the label {shown} {_find_fault(token)}: a line begins with its label, a finite number"
+        pair = re.fullmatch(r"([+-]?[0-9]+):(.*)", token, re.DOTALL)
+        if pair is None:
+            return f"{shown} is not index:value: write for example 3:0.5"
+        index, value = pair.groups()
+        digits = index.lstrip("+-0")
+        if index.startswith("-") or not digits:
+            return f"{shown} has an index below 1: count the features from 1"
+        if len(digits) > 10 or int(digits) > MOST_FEATURES:
+            return f"{shown} has an index above {MOST_FEATURES}: renumber or hash the features"
+        if self._features is not None and int(digits) > self._features:
+            return f"{shown} has an index above the {self._features} features given: raise features or omit it"
+        if self._scan is not None and int(digits) > self._scan.features:
+            return (
+                f"{shown} has an index above the {self._scan.features} found when the file was scanned: "
+                "the file has changed, open it again"
+            )
+        if int(digits) <= previous:
+            return f"{shown} comes after index {previous}: sort the indices of a line, each of them once"
+        return f"{shown} has a value that {_find_fault(value)}: give a finite number"
 
 
 # -------------------------------------------------------------------------------------------------------------- classes
@@ -345,20 +339,36 @@ def _read_classes(classes: Iterable[Any]) -> tuple[Label, ...]:
     return labels(_name_classes(_read_class(item) for item in plain_names(classes)), "class")
 
 
-def _show(token: bytes) -> str:
-    return repr(shorten(token.decode("ascii", "backslashreplace")))
+def _find_positions(numbers: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return where each number stands in the increasing `numbers`, -1 if it does not."""
+    if len(numbers) == 0:
+        return np.full(len(wanted), -1, np.int64)
+    places = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
+    return np.where(numbers[places] == wanted, places, -1)
 
 
-def _find_fault(text: bytes) -> str:
-    """Return why a text is not a finite number; nothing where it is one."""
-    if text.lower().lstrip(b"+-") in (b"inf", b"infinity"):
+def _find_fault(text: str) -> str:
+    """Return why a text is not a finite number."""
+    bare = text.lower().lstrip("+-")
+    if bare == "nan":
+        return "is not a number"
+    if bare in ("inf", "infinity"):
         return "is infinite"
     try:
-        value = float(text)
+        return "is too large for a double" if math.isinf(float(text)) else "is not a valid number"
     except ValueError:
         return "is not a number"
-    if math.isinf(value):
-        return "is too large for a double"
-    if math.isnan(value):
-        return "is not a number"
-    return "is not a valid number" if b"_" in text else ""
+
+
+def _read_doubtful(block: bytes, rows: Rows, count: int, doubtful: int) -> tuple[int, str | None]:
+    """Read the doubtful numbers with Python's float; return how many rows are good, and what is wrong with the next."""
+    for slot, start, stop in rows.doubtful[:doubtful].tolist():
+        value = float(block[start:stop])
+        row = -1 - slot if slot < 0 else int(np.searchsorted(rows.indptr[1 : count + 1], slot, side="right"))
+        if math.isinf(value):
+            return row, f"{shorten(block[start:stop].decode())!r} is too large for a double: give a finite number"
+        if slot < 0:
+            rows.labels[row] = value
+        else:
+            rows.values[slot] = value
+    return count, None
