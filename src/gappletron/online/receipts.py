@@ -261,7 +261,7 @@ class Receipts:
             self._note_expired(self._select(EXPIRED))
             self.pending = OrderedDict((receipt.serial, receipt) for receipt in self._select(WAITING))
             self.nbytes = sum(receipt.turn.record.nbytes for receipt in self.pending.values())
-            self._end_change()
+            self.is_settled = len(self.pending) <= self.limit and self.nbytes <= self.limit_bytes
 
     def begin(self, receipt: Receipt) -> None:
         """Hold a receipt whose round is about to be played."""
@@ -274,16 +274,12 @@ class Receipts:
         for receipt in receipts:
             self.pending[receipt.serial] = receipt
             self.nbytes += receipt.turn.record.nbytes
-        self._end_change()
+        self.is_settled = len(self.pending) <= self.limit and self.nbytes <= self.limit_bytes
 
     def remove(self, receipt: Receipt) -> None:
         """Let a receipt wait no more; its record has said so before, after `is_settled` was set to False."""
         self.pending.pop(receipt.serial, None)
         self.nbytes -= receipt.turn.record.nbytes
-        self._end_change()
-
-    def _end_change(self) -> None:
-        """Say that what was coming or going has arrived; where too many wait, the oldest have yet to go."""
         self.is_settled = len(self.pending) <= self.limit and self.nbytes <= self.limit_bytes
 
     def expire(self, receipt: Receipt) -> None:

@@ -56,15 +56,17 @@ class Seat:
     """What rounds on one graph need: the learner's plan, the desk, and both with the state as one argument."""
 
     def __init__(self, engine: Engine, graph: FeedbackGraph, plan: Plan) -> None:
-        self._engine, self._classes, self.plan = engine, graph.n_classes, plan
+        # Not the engine itself: a cycle would keep large states in memory until the garbage collector comes.
+        self._packs = engine.learner, engine.state, graph.n_classes, engine.interpreted
+        self.plan = plan
         self.desk: Desk = engine.desk._replace(sight=engine.watch.sight(graph), bounds=engine.limits.bounds(graph))
 
     @functools.cached_property
     def pack(self) -> Packed:
         """The learner, its state, the plan and the desk, for single rounds."""
-        engine = self._engine
-        with in_mode(engine.interpreted):
-            return packed(engine.learner, engine.state.view(self._classes), self.plan, self.desk)
+        learner, state, classes, interpreted = self._packs
+        with in_mode(interpreted):
+            return packed(learner, state.view(classes), self.plan, self.desk)
 
 
 class Engine:
@@ -135,7 +137,7 @@ class Engine:
         self.needs_time = not (isinstance(self.watch, NoWatch) and isinstance(self.desk.limits, NoLimits))
         """Whether anything depends on the time of a round."""
         self._kernels: dict[Any, Any] = {}
-        self._other_seat = functools.lru_cache(MOST_SEATS)(self._new_seat)
+        self._seats: dict[FeedbackGraph, Seat] = {}
         self.own = Seat(self, graph, self.learner.plan(graph))
         self.act: Any = None
         self.learn: Any = None
@@ -143,7 +145,14 @@ class Engine:
 
     def seat(self, graph: FeedbackGraph) -> Seat:
         """Return what rounds on a graph need; that of the last 64 graphs is kept."""
-        return self.own if graph is self.graph else self._other_seat(graph)
+        if graph is self.graph:
+            return self.own
+        if graph not in self._seats:
+            seat = self._new_seat(graph)
+            if len(self._seats) == MOST_SEATS:
+                del self._seats[next(iter(self._seats))]
+            self._seats[graph] = seat
+        return self._seats[graph]
 
     def _new_seat(self, graph: FeedbackGraph) -> Seat:
         """Return what rounds need on a graph other than the player's own."""
