@@ -546,7 +546,7 @@ def graph_file(tmp_path, document):
         (["--optimizer", "fixed-ogd:rate=-1"], "above 0"),
         (["--normalize", "l2"], "there is no normalization 'l2'"),
         (["--gamma", "1", "--tuning", "theory"], "--gamma and --tuning were both given"),
-        ([*GAPSMH, "--gamma", "nan"], "gamma must be a number"),
+        ([*GAPSMH, "--gamma", "nan"], "gamma must be finite"),
         ([*GAPSMH, "--gamma", "inf"], "finite"),
         ([*GAPSMH, "--gamma=-1"], "at least 0"),
         (["--rounds", "0"], "rounds must be at least 1"),

@@ -88,8 +88,6 @@ def label(value: Any, name: str) -> Label:
     """
     numpy = sys.modules.get("numpy")  # a NumPy scalar exists only where NumPy was imported, which takes its time
     plain = value.item() if numpy is not None and isinstance(value, numpy.generic) else value
-    if type(plain) is int and not -(2**63) <= plain < 2**63:
-        raise UserError(f"{name}: a whole number that is a name must fit in 64 bits: write it as a string instead")
     if plain is None or type(plain) in (str, int, bool):
         return plain
     raise UserError(f"{name} {reprlib.repr(value)} is a {type(plain).__name__}: names may be str, int, bool or None")

@@ -27,7 +27,7 @@ class Positions:
         """Return the position of a name, or raise a UserError that may begin with where the name stands."""
         place = self.places.get((type(name), name)) if type(name) in (str, int) else None
         if place is None:  # not found at once: another type, or a name that there is not
-            plain = label(name, f"{where}: {self.kind}" if where else self.kind)
+            plain = check_label(name, f"{where}: {self.kind}" if where else self.kind)
             place = self.places.get((type(plain), plain))
             if place is None:
                 # Not kept in a variable: a frame that holds its error waits for the garbage collector.
@@ -37,9 +37,17 @@ class Positions:
         return place
 
 
+def check_label(value: Any, name: str) -> Label:
+    """Return a plain label that fits in a file."""
+    plain = label(value, name)
+    if type(plain) is int and not -(2**63) <= plain < 2**63:
+        raise UserError(f"{name}: a whole number that is a name must fit in 64 bits: write it as a string instead")
+    return plain
+
+
 def check_labels(values: Iterable[Any], what: str, name: str) -> tuple[Label, ...]:
     """Return distinct labels in the order given; `what` is the list, `name` one of them."""
-    return labels(check_list(values, what), name)
+    return labels([check_label(value, name) for value in check_list(values, what)], name)
 
 
 def check_list(values: object, what: str) -> list[Any]:
