@@ -1045,6 +1045,25 @@ def test_a_round_that_could_not_be_logged_stops_the_model(tmp_path, monkeypatch)
     assert Online.from_journal(tmp_path / "journal").rounds == 40
 
 
+def test_a_model_with_a_round_that_was_not_logged_stores_no_snapshot(tmp_path, monkeypatch):
+    model = opened(tmp_path / "journal", durability="os")
+    model.act_many([np.ones(5)] * 40)
+
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(transitions, "pack_decisions", fail)
+    with pytest.raises(MemoryError):
+        model.act_many([np.ones(5)] * 40)
+    with pytest.raises(UserError, match="was made and not logged"):
+        model.close()
+    first, last = (Online.from_journal(tmp_path / "journal", replay=replay) for replay in ("first", "last"))
+    assert first.rounds == last.rounds == 40
+    with opened(tmp_path / "journal") as again:
+        again.act(np.ones(5))
+        assert again.rounds == 41
+
+
 def test_a_handler_that_closes_in_the_middle_of_a_write_is_refused(tmp_path, monkeypatch):
     model = opened(tmp_path / "journal")
     errors = []

@@ -12,6 +12,7 @@ import os
 import pickle
 import re
 import resource
+import threading
 import types
 import zipfile
 
@@ -29,6 +30,7 @@ from gappletron import (
     Gappletron,
     Online,
     Paper,
+    Player,
     Receipt,
     SmoothHinge,
     TopUp,
@@ -1249,3 +1251,31 @@ class Compass(Exploration):
 def test_a_state_that_is_not_made_of_arrays_is_refused(plain):
     with pytest.raises(UserError, match=r"the state declares exploration.direction = 'north': declare a Field"):
         a_model(learner=Gappletron(exploration=Compass()))
+
+
+def test_an_overdue_receipt_is_refused_also_without_a_journal(monkeypatch):
+    with interpreted():
+        model = Online("gapsmh", FeedbackGraph.bandit(3), features=2, pending_age=10.0)
+        monkeypatch.setattr("time.time", lambda: 1000.0)
+        receipt = model.act([1.0, 0.5])
+        monkeypatch.setattr("time.time", lambda: 1011.0)
+        with pytest.raises(UserError, match="has expired"):
+            model.learn(receipt, receipt.action)
+
+
+def test_two_models_that_are_compared_with_each_other_do_not_wait_for_ever():
+    with interpreted():
+        first, second = (Online("gapsmh", FeedbackGraph.bandit(3), features=2) for _ in range(2))
+    pairs = [(first, second), (second, first)]
+    threads = [threading.Thread(target=lambda a=a, b=b: [a.differences(b) for _ in range(60)]) for a, b in pairs]
+    for thread in threads:
+        thread.daemon = True
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_an_unknown_kind_of_rows_is_refused():
+    with pytest.raises(UserError, match="did you mean 'records'"):
+        Player("gapsmh", FeedbackGraph.bandit(3), 2, rows="record")

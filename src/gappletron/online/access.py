@@ -78,14 +78,13 @@ class Access:
     def settle(self) -> None:
         """Bring to its end what a signal handler has interrupted; at the beginning of every change."""
         journal, receipts = self.journal, self.contents.receipts
-        is_aging = False
+        is_outside = self._held_by is None  # a block of hold() has begun with it, and must not be refused in its middle
         if journal is not None:
             journal.settle()
             journal.refuse_gap()
-            if self._held_by is None:  # a block of hold() has begun with it, and must not be refused in its middle
+            if is_outside:
                 journal.check()
-                is_aging = receipts.age is not None
-        if is_aging or not receipts.is_settled:
+        if (is_outside and receipts.age is not None) or not receipts.is_settled:
             self._settle_receipts()
 
     def _settle_receipts(self) -> None:
@@ -168,6 +167,7 @@ class Access:
         with self.lock:
             contents, journal = self.contents, self.journal
             assert journal is not None
+            journal.refuse_gap()  # a snapshot of what was not logged would not fit the log
             if not contents.receipts.is_settled:
                 self._settle_receipts()
             self.publish()
@@ -207,7 +207,8 @@ def changing(method: Callable[Concatenate[M, P], T]) -> Callable[Concatenate[M, 
         with access.lock:
             access.is_changing = True
             try:
-                if access.journal is not None or not access.contents.receipts.is_settled:
+                receipts = access.contents.receipts
+                if access.journal is not None or not receipts.is_settled or receipts.age is not None:
                     access.settle()
                 result = method(self, *args, **kwargs)
                 if access.journal is not None:

@@ -517,16 +517,17 @@ class Online:
         """Read what :meth:`save` wrote; `pieces` are the classes of your own that the learner is made of."""
         return cls._of(Access(saved.read(path, FORMAT, functools.partial(Contents.build, pieces))))
 
-    @looking
     def differences(self, other: Online) -> list[str]:
         """The names of the parts of the state in which another model differs, bit for bit; none where they are equal.
 
         The times of waiting receipts and the names of sessions are not compared.
         """
-        with other._access.lock:
-            theirs = other._contents.compare()
-        ours = self._contents.compare()
+        theirs, ours = other._compare(), self._compare()  # one after the other: two locks at once could wait for ever
         return [name for name in dict.fromkeys([*ours, *theirs]) if ours.get(name) != theirs.get(name)]
+
+    @looking
+    def _compare(self) -> dict[str, Any]:
+        return self._contents.compare()
 
     @looking
     def __getstate__(self) -> dict[str, Any]:

@@ -105,11 +105,13 @@ def learn_many(
     """Take in much feedback in one call of compiled code; signals must be held back."""
     serials, labels = [receipt.serial for receipt, _ in feedback], [label for _, label in feedback]
     entry = Entry(pack_feedbacks(serials, now, labels), len(serials))
-    model.player.learn_many([receipt.turn for receipt, _ in feedback], labels)
-    if journal is not None:
-        journal.add(entry)
-    for receipt, _ in feedback:
-        model.receipts.remove(receipt)
+    model.receipts.is_settled = False
+    with contextlib.nullcontext() if journal is None else journal.noting_gaps():
+        model.player.learn_many([receipt.turn for receipt, _ in feedback], labels)
+        if journal is not None:
+            journal.add(entry)
+        for receipt, _ in feedback:
+            model.receipts.remove(receipt)
 
 
 def forget(model: Contents, receipt: Receipt, now: float, journal: Journal | None = None) -> None:

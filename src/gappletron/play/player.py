@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
+from gappletron.base.text import unknown
 from gappletron.data.normalization import find_normalization
 from gappletron.data.prepared import Prepared, prepare_rows, prepare_vector
 from gappletron.data.stream import MOST_FEATURES, Chunk
@@ -87,6 +88,8 @@ class Player:
                 f"{graph!r} is not a FeedbackGraph: make one, for example FeedbackGraph.bandit(['a', 'b', 'c'])"
             )
         check_can_play(made, graph)
+        if rows not in ("vectors", *AUTO):
+            raise unknown(rows, "kind of rows", ["vectors", *AUTO])
         normalize, bias = AUTO.get(rows, (made.default_normalize, made.default_bias))
         bias = bias if chosen.bias == "auto" else bool(chosen.bias)
         width = whole(features, "features", least=1, most=MOST_FEATURES) + bias

@@ -323,7 +323,8 @@ class HostedModel:
         """What is wrong with storing what the model does, in one sentence: a commit that failed, or its journal."""
         if self.commits.failure is not None:
             return self.commits.failure
-        return None if self.model.trouble is None else self.model.trouble.sentence
+        trouble = self.model.trouble  # once: a snapshot in the background may end it
+        return None if trouble is None else trouble.sentence
 
     @property
     def is_storing(self) -> bool:
