@@ -105,7 +105,7 @@ def time_rounds(
     checked, nanoseconds, ratios = prepare(chunk), [], []
     for repeat in range(repeats + 1):
         player = Player(learner, graph, features, seed=repeat, monitor=watch)
-        player._engine.compile_chunks(Counts())
+        player.engine.compile_chunks(Counts())
         bare, own = seconds(floor), seconds(lambda: player.advance(checked))  # noqa: B023 - called at once
         if repeat:
             nanoseconds.append(own / len(chunk.labels) * 1e9)

@@ -1154,7 +1154,7 @@ def chunk_of(X, y):
 
 def broken(player):
     """What does not hold of a player's state that must hold after any accepted input; None where all is well."""
-    state, learner = player._engine.state, player.learner
+    state, learner = player.engine.state, player.learner
     wrong = state.problem()
     if wrong is not None:
         return wrong

@@ -346,7 +346,7 @@ def test_code_with_a_piece_from_outside_is_not_cached(tmp_path, monkeypatch):
     from gappletron.play.rounds import decide
 
     graph, x = FeedbackGraph.bandit(2), row_of([1.0], 2)
-    desk = gappletron.Player("gapsmh", graph, 1)._engine.own.desk
+    desk = gappletron.Player("gapsmh", graph, 1).engine.own.desk
     ours, theirs = Gappletron(), Gappletron(make_loss(1.0)())
     kernels = [
         specialise(decide, learner, state_of(learner, 1, 2).tuple, learner.plan(graph), x, desk)

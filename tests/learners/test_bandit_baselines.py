@@ -86,7 +86,7 @@ def run_bulk(learner, graph, X, y, seed, kind=np.asarray):
     runs = Runs(learner, stream, graph, seed=seed, losses=is_interpreted(), curve="every", jobs=1)
     for _ in runs:
         pass
-    return runs.histories()[0], runs.weights(), runs._runs[0].player._engine.state
+    return runs.histories()[0], runs.weights(), runs._runs[0].player.engine.state
 
 
 def assert_agrees_with_reference(learner, graph, X, y, seed=3):

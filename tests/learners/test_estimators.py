@@ -376,7 +376,7 @@ def test_feedback_that_shows_nothing_is_not_counted():
             receipt = model.act(row)
             queries += receipt.action == graph.actions[3]
             model.learn(receipt, graph.classes[label] if receipt.reveals else UNSEEN)
-        assert model._player._engine.state.arrays["exploration.informed"][0] == queries
+        assert model._player.engine.state.arrays["exploration.informed"][0] == queries
         assert 0 < queries < 60
 
 

@@ -169,7 +169,7 @@ def assert_equal_on_extreme_rows(name, graph):
         if number < 4:
             with interpreted():
                 plain.advance(chunk)
-            assert player._engine.state == plain._engine.state
+            assert player.engine.state == plain.engine.state
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_other_actions(name):

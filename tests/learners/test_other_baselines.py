@@ -218,7 +218,7 @@ def test_arow_keeps_the_variances_of_its_transcription():
         for row, label in zip(X, y, strict=True):
             model.learn(model.act(row), label)
     np.testing.assert_allclose(
-        model._player._engine.state.arrays["variances"].T, reference.arow(X, y, 3, 0.5)[2], rtol=1e-9
+        model._player.engine.state.arrays["variances"].T, reference.arow(X, y, 3, 0.5)[2], rtol=1e-9
     )
 
 
@@ -517,7 +517,7 @@ def test_second_order_perceptrons_are_direct_solutions(K, d, a):
         model, zs = in_flight(SecondOrderPerceptron(a), FeedbackGraph.full(K), X, y, rng)
         A = a * np.eye(K * d) + zs.T @ zs
         np.testing.assert_allclose(model.weights.T.ravel(), np.linalg.solve(A, zs.sum(axis=0)), rtol=1e-9, atol=1e-9)
-        inverse = model._player._engine.state.arrays["inverse"]
+        inverse = model._player.engine.state.arrays["inverse"]
         assert (inverse == inverse.transpose(2, 3, 0, 1)).all()
         by_class = inverse.transpose(1, 0, 3, 2).reshape(K * d, K * d)
         np.testing.assert_allclose(by_class @ A, np.eye(K * d), atol=1e-9)

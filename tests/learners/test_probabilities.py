@@ -36,13 +36,13 @@ def test_probabilities_are_probabilities_and_looking_changes_nothing(name):
             player = Player(name, graph, FEATURES, seed=1)
             np.testing.assert_allclose(player.predict_proba(X), 1 / graph.n_classes)
             played(player, X, y)
-            before = {field: array.copy() for field, array in player._engine.state.arrays.items()}
+            before = {field: array.copy() for field, array in player.engine.state.arrays.items()}
             found = player.predict_proba(X)
             assert found.shape == (60, graph.n_classes)
             assert (found >= 0).all()
             np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
             np.testing.assert_array_equal(found.argmax(axis=1), player.predict_many(X))
-            for field, array in player._engine.state.arrays.items():
+            for field, array in player.engine.state.arrays.items():
                 assert array.tobytes() == before[field].tobytes()
 
 

@@ -215,7 +215,7 @@ def test_all_kinds_compiled_are_interpreted():
         with interpreted():
             plain = Player("squarecb-g", graph, 5, seed=2)
             plain.advance(chunk_of(X, y))
-        assert compiled._engine.state == plain._engine.state
+        assert compiled.engine.state == plain.engine.state
 
 
 def test_with_other_estimators():

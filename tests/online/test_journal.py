@@ -969,7 +969,7 @@ def test_repair_keeps_what_is_whole_behind_the_damage(tmp_path, at):
 
 def test_calls_that_are_refused_leave_the_journal_as_it_is(tmp_path):
     model = Online.open(tmp_path / "journal", "auto", GRAPH, durability="os", feature_limit=3000, normalize=None)
-    assert type(model._player._engine.normalization).__name__ == "AsGiven"
+    assert type(model._player.engine.normalization).__name__ == "AsGiven"
     other = FeedbackGraph.full(["ham", "spam"])
     for call, words in [
         (lambda: model.act({2000: 1.0}, graph=other), "has other classes"),  # the model has grown by then

@@ -239,7 +239,7 @@ def test_predict_is_the_first_argmax(seed):
     with interpreted():
         model = a_model()
     W = rng.integers(-1, 2, (FEATURES, 4)).astype(float)
-    model._player._engine.state.arrays["optimizer.weights"][...] = W
+    model._player.engine.state.arrays["optimizer.weights"][...] = W
     x = rng.integers(-1, 2, FEATURES)
     scores = (x @ W).tolist()
     assert model.predict(x) == scores.index(max(scores))
@@ -743,7 +743,7 @@ def test_pieces_of_ones_own_must_be_named(folder, plain):
     assert loaded_content(loaded, folder) == content(model, folder)
     anew = {"sessions": None}
     assert content(train(loaded, seed=7), folder) | anew == content(train(model, seed=7), folder) | anew
-    assert loaded._player._engine.state.arrays["exploration.tosses"].tolist() == [40]
+    assert loaded._player.engine.state.arrays["exploration.tosses"].tolist() == [40]
 
 
 # ------------------------------------------------------------------------------------------------------------ bad files

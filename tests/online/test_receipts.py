@@ -75,7 +75,7 @@ def test_a_copy_is_another_model_with_the_same_bits(copied):
         learned(running, 10)
         waiting = running.act(X)
         twin = copied(running)
-        assert twin._player._engine.state == running._player._engine.state
+        assert twin._player.engine.state == running._player.engine.state
         before = running.weights.copy()
         twin.learn(waiting.id, waiting.action)
         learned(twin, 5)
@@ -194,7 +194,7 @@ def test_a_receipt_keeps_the_graph_of_its_round_also_in_a_file(tmp_path):
         with pytest.raises(UserError, match="does not reveal the label"):
             copy.learn(plain.id, next(name for name in GRAPH.classes if name != plain.action))
         copy.learn(plain.id, UNSEEN)
-    assert running._player._engine.state == copy._player._engine.state
+    assert running._player.engine.state == copy._player.engine.state
 
 
 def test_receipts_of_before_a_class_was_added(tmp_path):
@@ -209,7 +209,7 @@ def test_receipts_of_before_a_class_was_added(tmp_path):
         copy.learn(early[0].id, UNSEEN)
         copy.learn(early[1].id, early[1].action)
         copy.learn(late.id, late.action)
-    assert running._player._engine.state == copy._player._engine.state
+    assert running._player.engine.state == copy._player.engine.state
     assert running.predict(X) == copy.predict(X)
 
 

@@ -217,7 +217,7 @@ def test_a_handler_that_changes_the_model_in_the_middle_of_a_call_is_refused(cha
 
 def state_bits(model):
     """The state of the learner, and which receipts wait."""
-    arrays = {name: array.tobytes() for name, array in model._player._engine.state.arrays.items()}
+    arrays = {name: array.tobytes() for name, array in model._player.engine.state.arrays.items()}
     return arrays, [receipt.serial for receipt in model.pending]
 
 

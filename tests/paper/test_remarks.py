@@ -159,12 +159,12 @@ def test_perceptrons_first_on_separable_and_on_any_data():
         player = Player(learner, FeedbackGraph.bandit(3), 3, seed=0)
         for chunk in UnitVectors(3, 0.0, 400).chunks():
             player.advance(chunk)
-        assert 0 < player._engine.state.tuple.updates[0] <= 9
+        assert 0 < player.engine.state.tuple.updates[0] <= 9
         noisy = Player(learner, FeedbackGraph.bandit(3), 3, seed=0)
         for chunk in UnitVectors(3, 0.3, 400).chunks():
             noisy.advance(chunk)
-        assert noisy._engine.state.tuple.updates[0] == 10  # one more than the budget, then Gappletron plays
-        assert noisy._engine.state.tuple.then.exploration.blind[0] > 0
+        assert noisy.engine.state.tuple.updates[0] == 10  # one more than the budget, then Gappletron plays
+        assert noisy.engine.state.tuple.then.exploration.blind[0] > 0
     assert perceptrons_bound(3, 9.0) == 20.0
     assert "bandit" in learner.refusal(FeedbackGraph.full(3))
 

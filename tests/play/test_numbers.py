@@ -146,7 +146,7 @@ def test_full_matrices_stay_positive_definite_and_go_on_learning(name, size):
         player = Player(name, graph, 3, seed=1)
         X = np.clip(size * rng.normal(size=(40, 3)), -LARGEST_VALUE, LARGEST_VALUE)
         player.advance(chunk_of(X, rng.integers(0, graph.n_classes, 40)))
-        inverse = player._engine.state.arrays["inverse"].reshape(3 * graph.n_classes, -1)
+        inverse = player.engine.state.arrays["inverse"].reshape(3 * graph.n_classes, -1)
         eigenvalues = np.linalg.eigvalsh(inverse)
         assert eigenvalues.min() > -1e-12 * eigenvalues.max()
         assert broken(player) is None
@@ -169,15 +169,15 @@ SPOILED = {
 def test_a_step_that_rounding_errors_decide_is_left_out(spoil):
     with interpreted():
         player = Player("second-order-perceptron", FULL, 2)
-        inverse = player._engine.state.arrays["inverse"]
+        inverse = player.engine.state.arrays["inverse"]
         matrix = inverse.reshape(4, 4).copy()
-        spoil(matrix, player._engine.state.arrays["weights"])
+        spoil(matrix, player.engine.state.arrays["weights"])
         inverse[...] = matrix.reshape(inverse.shape)
-        before = {name: array.tobytes() for name, array in player._engine.state.arrays.items()}
+        before = {name: array.tobytes() for name, array in player.engine.state.arrays.items()}
         x = [7e5 if matrix[0, 0] < 1 else 10.0, 0.0]
         turn = player.act(x)
         player.learn(turn, 1 - turn.greedy)
-        assert before == {name: array.tobytes() for name, array in player._engine.state.arrays.items()}
+        assert before == {name: array.tobytes() for name, array in player.engine.state.arrays.items()}
 
 
 def test_late_feedback_does_not_make_passive_aggressive_diverge():
@@ -200,7 +200,7 @@ def test_an_action_that_is_almost_never_drawn(name):
         player = Player(name, BANDIT, 2)
         p = np.array([1e-310, 1.0, 0.0])
         played = Round(np.array([0.1, 0.3, 0.2]), p, 1, 0, 0)
-        state, plan = player._engine.state.tuple, player._engine.own.plan
+        state, plan = player.engine.state.tuple, player.engine.own.plan
         for values in ([1.0, 1.0], [LARGEST_VALUE, 1e-300]):
             x = row_of(values, 3)
             player.learner.recall(state, x, played)
@@ -241,10 +241,10 @@ def saved(player):
 @pytest.mark.parametrize("name", names())
 def test_a_state_that_is_not_finite_is_neither_saved_nor_loaded(name, tmp_path):
     with interpreted():
-        for field in played(name, playable(name)[0])._engine.state.arrays:
+        for field in played(name, playable(name)[0]).engine.state.arrays:
             for value in (math.nan, math.inf, -math.inf):
                 player = played(name, playable(name)[0])
-                array = player._engine.state.arrays[field]
+                array = player.engine.state.arrays[field]
                 if array.dtype.kind != "f":
                     continue
                 array.flat[0] = value
@@ -290,7 +290,7 @@ def test_online_refuses_them_too_in_one_sentence(tmp_path):
             with pytest.raises(UserError, match=rf"wrong.npz': .*optimizer.{field}' (is|has) .*load an older copy$"):
                 Online.load(tmp_path / "wrong.npz")
         before = (tmp_path / "model.npz").read_bytes()
-        model._player._engine.state.arrays["optimizer.weights"][0, 0] = math.inf
+        model._player.engine.state.arrays["optimizer.weights"][0, 0] = math.inf
         with pytest.raises(UserError, match=r"cannot be saved, since 'optimizer.weights' is not finite: go on from"):
             model.save(tmp_path / "model.npz")
         assert (tmp_path / "model.npz").read_bytes() == before

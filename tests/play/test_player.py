@@ -47,7 +47,7 @@ def one_by_one(player: Player, X: np.ndarray, y: np.ndarray, graphs=None) -> lis
 def same(first: Player, second: Player) -> bool:
     """The same bits in the state and in the random generator."""
     return (
-        first._engine.state == second._engine.state
+        first.engine.state == second.engine.state
         and first._draws.state_at(first.rounds) == second._draws.state_at(second.rounds)
         and first.rounds == second.rounds
         and first.graph == second.graph
@@ -186,7 +186,7 @@ def test_where_the_formula_does_not_know_K_a_late_class_equals_one_that_was_ther
             there, added = Player(name, larger, FEATURES, seed=2), Player(name, graph, FEATURES, seed=2)
             quiet = never_predicts(there, 3, X[:30], y[:30])
             one_by_one(added, X[:30], y[:30])
-            if not quiet or there._engine.state.arrays["weights"][:, 3].any():
+            if not quiet or there.engine.state.arrays["weights"][:, 3].any():
                 continue
             equal += 1
             added.add_class("new", **told)
@@ -224,7 +224,7 @@ def test_a_class_added_while_running_keeps_what_was_learned_and_waits_to_be_lear
             y[60:][np.random.default_rng(1).random(30) < 0.4] = K
             one_by_one(player, X[41:], y[41:])
             assert np.isfinite(player.weights).all()
-            for array in player._engine.state.arrays.values():
+            for array in player.engine.state.arrays.values():
                 assert np.isfinite(array).all()
 
 
@@ -232,9 +232,9 @@ def test_exp3_gives_a_new_class_the_smallest_loss():
     with interpreted():
         player = Player("exp3-g", FeedbackGraph.bandit(3), 1, seed=1)
         one_by_one(player, np.zeros((50, 1)), np.zeros(50, int))
-        losses = player._engine.state.arrays["losses"].copy()
+        losses = player.engine.state.arrays["losses"].copy()
         player.add_class("new")
-        assert player._engine.state.arrays["losses"].tolist() == [*losses, losses.min()]
+        assert player.engine.state.arrays["losses"].tolist() == [*losses, losses.min()]
 
 
 def test_padding_is_never_touched(name):
@@ -244,8 +244,8 @@ def test_padding_is_never_touched(name):
             X, y = small_stream(np.random.default_rng(3), 60, FEATURES, graph.n_classes)
             player = Player(name, graph, FEATURES, seed=1)
             one_by_one(player, X, y)
-            for field, array in player._engine.state._padded.items():
-                declared = player._engine.state._fields[field]
+            for field, array in player.engine.state._padded.items():
+                declared = player.engine.state._fields[field]
                 if declared.axes[-1] == "classes":
                     assert (array[..., graph.n_classes :] == declared.fill).all()
 
@@ -256,8 +256,8 @@ def test_padding_is_never_touched_compiled():
         X, y = small_stream(np.random.default_rng(3), 400, FEATURES, 5)
         player = Player(name, graph, FEATURES, seed=1)
         player.advance(chunk_of(graph, X, y))
-        for field, array in player._engine.state._padded.items():
-            if player._engine.state._fields[field].axes == ("features", "classes"):
+        for field, array in player.engine.state._padded.items():
+            if player.engine.state._fields[field].axes == ("features", "classes"):
                 assert array.shape[1] == 8
                 assert not array[:, 5:].any()
 
@@ -388,7 +388,7 @@ def test_what_is_derived_from_at_most_64_graphs_is_kept():
         player = Player("gapsmh", graphs[0], 2)
         for graph in graphs:
             player.act([1.0, 0.0], graph)
-        assert len(player._engine._seats) <= 64
+        assert len(player.engine._seats) <= 64
 
 
 # -------------------------------------------------------------------------------------------------- saving in between
@@ -451,7 +451,7 @@ def test_late_turns_keep_the_inverse_of_a_full_matrix_an_inverse(name):
             one_by_one(player, X[14:], y[14:])
             for turn, label in zip(waiting, y[8:14], strict=True):
                 player.learn(turn, int(label) if graph.visible[turn.action, label] else -1)
-            inverse = player._engine.state.arrays["inverse"].reshape(8, 8)
+            inverse = player.engine.state.arrays["inverse"].reshape(8, 8)
             assert (inverse == inverse.T).all()
             assert np.linalg.eigvalsh(inverse).min() > 0.0
 
@@ -506,7 +506,7 @@ def test_a_class_that_cannot_be_added_leaves_the_player_as_it_was():
         one_by_one(plain, X, y)
         plain.advance(chunk_of(plain.graph, X, y))
     assert same(player, plain)
-    assert not player._engine.state._padded["weights"][:, 4:].any()
+    assert not player.engine.state._padded["weights"][:, 4:].any()
 
 
 def test_a_table_of_another_type_is_refused():

@@ -30,7 +30,7 @@ def chunk_of(graph: FeedbackGraph, X: np.ndarray, y: np.ndarray):
 
 
 def same_state(first: Player, second: Player) -> bool:
-    return first._engine.state == second._engine.state and first._engine.scales == second._engine.scales
+    return first.engine.state == second.engine.state and first.engine.scales == second.engine.scales
 
 
 def full_graphs(name: str) -> list[FeedbackGraph]:

@@ -202,8 +202,8 @@ def describe_run(run: gp.History, player: gp.Player) -> dict[str, Any]:
     return {
         "learner": run.name,
         "parameters": to_json(encode_piece(run.learner)),
-        "normalization": encode_piece(player._engine.normalization),
-        "bias": player._engine.bias,
+        "normalization": encode_piece(player.engine.normalization),
+        "bias": player.engine.bias,
         **{name: getattr(run, name) for name in RUN_NUMBERS},
         **({"cost": run.cost, "mean_cost": run.mean_cost} if run.has_costs else {}),
         "confusion": run.confusion.tolist(),

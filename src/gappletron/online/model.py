@@ -84,7 +84,7 @@ class Online:
         """Be the model that this gives access to; machine code is made now rather than in a round."""
         self._access, self._contents = access, access.contents
         self._player, self._receipts = access.contents.player, access.contents.receipts
-        self._player._engine.compile_rounds()
+        self._player.engine.compile_rounds()
 
     @classmethod
     def _of(cls, access: Access) -> Online:
@@ -366,7 +366,7 @@ class Online:
         graph = self.graph.with_class(name, reveals, revealed_by, costs)
         version = 0 if self._access.journal is None else self._access.journal.version_of(graph)
         self._access.change(events.Added(version, time.time()), {version: graph})
-        self._player._engine.compile_rounds()
+        self._player.engine.compile_rounds()
 
     @changing
     def grow(self, features: int) -> None:
@@ -384,7 +384,7 @@ class Online:
         """
         limits = self.limits.changed(min_propensity, budget)
         self._access.change(events.Limited(limits.to_dict(), time.time()))
-        self._player._engine.compile_rounds()
+        self._player.engine.compile_rounds()
 
     # ---------------------------------------------------------------------------------------------- journal
 

@@ -39,15 +39,15 @@ def decide(
     :param followed: the action and the probabilities of another's decision, which the model takes over.
     """
     player, receipts = model.player, model.receipts
-    if player._engine.needs_time:
-        player._engine.now[0] = now
+    if player.engine.needs_time:
+        player.engine.now[0] = now
     if player.feature_limit is not None and vector.indices.size:
         player.check_graph(graph)  # nothing grows for a call that is refused
         _make_room(model, vector.indices.item(-1), journal)
     action, probabilities = (None, None) if followed is None else followed
     played = False
     while not played:  # again where a signal handler has played a round in between
-        serial = player._engine.clock.item(PLAYED)
+        serial = player.engine.clock.item(PLAYED)
         turn = player.new_turn(vector, graph, probabilities)
         receipt = Receipt(receipts.session.name, serial, turn, now)
         receipts.begin(receipt)
@@ -76,8 +76,8 @@ def decide_many(
 ) -> list[Receipt]:
     """Play many rounds in one call of compiled code; signals must be held back."""
     player, receipts = model.player, model.receipts
-    if player._engine.needs_time:
-        player._engine.now[0] = now
+    if player.engine.needs_time:
+        player.engine.now[0] = now
     here = player.check_graph(graph)
     version = 0 if journal is None else journal.version_of(here)
     turns = player.draw_many(rows, here)

@@ -221,7 +221,7 @@ def _make_player(task: Task) -> tuple[Player, Counts | Losses]:
 
 def _is_compiled(task: Task) -> bool:
     player, record = _make_player(task)
-    return player._engine.can_load_chunks(record)
+    return player.engine.can_load_chunks(record)
 
 
 def choose_loops(tasks: Iterable[Task]) -> list[Task]:
@@ -241,7 +241,7 @@ def prepare(tasks: Iterable[Task], notify: Callable[[int, int], None]) -> None:
     for done, task in enumerate(loops):
         notify(done, len(loops))
         player, record = _make_player(task)
-        player._engine.compile_chunks(record)
+        player.engine.compile_chunks(record)
     notify(len(loops), len(loops))
 
 

@@ -94,7 +94,8 @@ class Player:
         bias = bias if chosen.bias == "auto" else bool(chosen.bias)
         width = whole(features, "features", least=1, most=MOST_FEATURES) + bias
         normalization = find_normalization(chosen.normalize, normalize)
-        self._engine = Engine(made, graph, width, normalization, bias, watch_of(chosen.monitor), chosen.limits)
+        self.engine = Engine(made, graph, width, normalization, bias, watch_of(chosen.monitor), chosen.limits)
+        """What compiled rounds work on: the states, and the machine code."""
         self._draws = Draws.seeded(chosen.seed, whole(repeat, "repeat"))
         self.checker = Checker()
         self.feature_limit: int | None = None
@@ -104,7 +105,7 @@ class Player:
         """For copies and pickles: what the player is, without machine code and addresses."""
         header, arrays = player_files.describe(self)
         return {
-            "mode": self._engine.interpreted,
+            "mode": self.engine.interpreted,
             "header": header,
             "arrays": {name: array.copy() for name, array in arrays.items()},
             "graph": self.graph,
@@ -123,27 +124,27 @@ class Player:
     @property
     def learner(self) -> Learner:
         """The learner with all its numbers."""
-        return self._engine.learner
+        return self.engine.learner
 
     @property
     def graph(self) -> FeedbackGraph:
         """The feedback graph of rounds for which no other is given."""
-        return self._engine.graph
+        return self.engine.graph
 
     @property
     def watch(self) -> Watching:
         """What is written down of every round."""
-        return self._engine.watch
+        return self.engine.watch
 
     @property
     def limits(self) -> Limits:
         """The limits on the exploration."""
-        return self._engine.limits
+        return self.engine.limits
 
     @property
     def rounds(self) -> int:
         """The number of rounds played so far."""
-        return self._engine.rounds
+        return self.engine.rounds
 
     @property
     def now(self) -> float:
@@ -151,57 +152,57 @@ class Player:
 
         Nothing here reads a clock: whoever acts sets it.
         """
-        return self._engine.now.item(0)
+        return self.engine.now.item(0)
 
     @now.setter
     def now(self, seconds: float) -> None:
         is_plain = type(seconds) is float and 0.0 <= seconds < math.inf  # every decision of a server sets it
-        self._engine.now[0] = seconds if is_plain else number(seconds, "now", least=0.0)
+        self.engine.now[0] = seconds if is_plain else number(seconds, "now", least=0.0)
 
     @property
     def spent(self) -> float | None:
         """What exploration has cost so far; None without a budget."""
-        return None if self.limits.budget is None else float(self._engine.limited.tuple.spending.spent[1])
+        return None if self.limits.budget is None else float(self.engine.limited.tuple.spending.spent[1])
 
     def spent_until(self, now: float) -> float | None:
         """Return what exploration has cost so far in the budget's window of the next round, which comes at this time;
         None without a budget.
         """
-        return self.limits.spent_in_window(self._engine.limited.tuple, self.rounds, now)
+        return self.limits.spent_in_window(self.engine.limited.tuple, self.rounds, now)
 
     def begin_watch(self, watch: Watching | bool = True) -> None:
         """Watch the rounds from now on, where none were watched so far."""
         if not isinstance(self.watch, NoWatch):
             raise UserError("the player is watched already: a watch lasts as long as its player")
-        with self._changed_engine() as engine:
+        with self._change_engine() as engine:
             engine.begin_watch(watch_of(watch))
 
     @contextlib.contextmanager
-    def _changed_engine(self) -> Iterator[Engine]:
+    def _change_engine(self) -> Iterator[Engine]:
         """Return a copy of the engine to be changed, which takes its place unless there is an error; signals wait."""
         with held_back():
-            engine = copy.copy(self._engine)
+            engine = copy.copy(self.engine)
             yield engine
-            self._engine = engine
+            self.engine = engine
 
     def watched(self) -> State:
         """Return a copy of what the watch has written down, for :class:`gappletron.Monitor`."""
-        return self._engine.watched.resized(self._engine.watched.sizes)
+        return self.engine.watched.resized(self.engine.watched.sizes)
 
     @property
     def features(self) -> int:
         """The number of features, without the bias."""
-        return self._engine.state.sizes.features - self._engine.bias
+        return self.engine.state.sizes.features - self.engine.bias
 
     @property
     def width(self) -> int:
         """The number of features that the learner sees, with the bias."""
-        return self._engine.state.sizes.features
+        return self.engine.state.sizes.features
 
     @property
     def weights(self) -> Floats:
         """W as a matrix of features x classes; with a bias, its weights are the first row."""
-        return self.learner.weights(self._engine.state.tuple)[:, : self.graph.n_classes].copy()
+        return self.learner.weights(self.engine.state.tuple)[:, : self.graph.n_classes].copy()
 
     # ----------------------------------------------------------------------------------------------------------- chunks
 
@@ -218,7 +219,7 @@ class Player:
         :param tally: where mistakes, labels seen and so on are added up; its confusion table has the size of the graph.
         :param graphs: the graph of each round, where it is not the player's own.
         """
-        engine, checked = self._engine, chunks.check(self, chunk)
+        engine, checked = self.engine, chunks.check(self, chunk)
         tally = engine.new_tally() if tally is None else chunks.check_tally(self, tally)
         rounds = len(checked.chunk.labels)
         stretches = [(0, rounds, self.graph)] if graphs is None else chunks.find_stretches(self, graphs, rounds)
@@ -247,7 +248,7 @@ class Player:
         cannot be taught, and say so.
         """
         self._check_teachable()
-        engine, checked = self._engine, chunks.check(self, chunk)
+        engine, checked = self.engine, chunks.check(self, chunk)
         indptr, indices, values, labels = checked.chunk
         observed = chunks.check_propensities(propensity, len(labels))
         rows = Rows(indptr, indices, values, labels, checked.squared, np.zeros(0), engine.room(indptr))
@@ -284,7 +285,7 @@ class Player:
 
     def check_graph(self, graph: FeedbackGraph | None) -> FeedbackGraph:
         """Return the graph of one round: the player's own, or another over the same classes and actions."""
-        own = self._engine.graph
+        own = self.engine.graph
         if graph is None or graph is own:
             return own
         if not isinstance(graph, FeedbackGraph):
@@ -324,7 +325,7 @@ class Player:
         here = self.check_graph(graph)
         if self.feature_limit is not None and vector.indices.size:
             self.make_room(vector.indices.item(-1))
-        engine = self._engine
+        engine = self.engine
         entries = vector.values.size + engine.bias
         record = np.zeros(engine.bare_size + entries + (entries + 1) // 2)
         if given is not None:
@@ -339,7 +340,7 @@ class Player:
         The state and the turn's record change in one call of compiled code: where a signal handler raises, the status
         of the turn tells whether the round was played.
         """
-        engine = self._engine
+        engine = self.engine
         seat = engine.own if turn.graph is engine.graph else engine.seat(turn.graph)
         played: bool
         if action is None:
@@ -362,7 +363,7 @@ class Player:
         if self.feature_limit is not None:
             ends = rows.indptr[1:][np.diff(rows.indptr) > 0]
             self.make_room(*rows.indices[ends - 1].tolist())
-        engine, n = self._engine, rows.squared.size
+        engine, n = self.engine, rows.squared.size
         ends = np.zeros(n + 1, np.int64)
         np.cumsum(engine.bare_size + row_size(np.diff(rows.indptr) + int(engine.bias)), out=ends[1:])
         records = np.zeros(ends[-1])
@@ -404,7 +405,7 @@ class Player:
         teaches what it could teach then.
         """
         label = self._check_label(turn, label)
-        engine = self._engine
+        engine = self.engine
         if engine.learn is None:
             engine.compile_rounds()
         seat = engine.own if turn.graph is engine.graph else engine.seat(turn.graph)
@@ -416,7 +417,7 @@ class Player:
             label = whole(label, "the position of a label", least=-1)
         if not -1 <= label < turn.graph.n_classes:
             raise UserError(f"{label} is not the position of a label: expected -1 to {turn.graph.n_classes - 1}")
-        if turn.features > self._engine.state.sizes.features:
+        if turn.features > self.engine.state.sizes.features:
             raise UserError("the turn has more features than this player: learn from the turns that its act() returned")
         return label
 
@@ -436,7 +437,7 @@ class Player:
         ends = np.zeros(len(turns) + 1, np.int64)
         np.cumsum([turn.record.size for turn in turns], out=ends[1:])
         records = np.concatenate([np.zeros(0), *(turn.record for turn in turns)])
-        self._engine.call(learn_rows, self._engine.own.pack, ends, records, np.array(given, np.int64))
+        self.engine.call(learn_rows, self.engine.own.pack, ends, records, np.array(given, np.int64))
         for turn, (start, stop) in zip(turns, itertools.pairwise(ends.tolist()), strict=True):
             turn.record[:] = records[start:stop]
 
@@ -449,18 +450,18 @@ class Player:
         :param graph: as that of :meth:`act`; it matters to learners that use its costs.
         """
         vector = x if isinstance(x, Vector) else self.checker.vector(x, self.features)
-        rows = self._engine.scale(prepare_vector(vector))
-        return int(self._engine.score(rows, self.check_graph(graph))[1][0])
+        rows = self.engine.scale(prepare_vector(vector))
+        return int(self.engine.score(rows, self.check_graph(graph))[1][0])
 
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> NDArray[np.int64]:
         """Return the greedy class of every row of a dense array or a sparse matrix."""
         here = self.check_graph(graph)
-        parts = [self._engine.score(rows, here)[1] for rows in self._batches(X)]
+        parts = [self.engine.score(rows, here)[1] for rows in self._batches(X)]
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def scores(self, X: Any) -> Floats:
         """Return the scores of every row, n x K; most learners predict the class with the largest."""
-        parts = [self._engine.score(rows, self.graph)[0] for rows in self._batches(X)]
+        parts = [self.engine.score(rows, self.graph)[0] for rows in self._batches(X)]
         return np.concatenate([np.zeros((0, self.graph.n_classes)), *parts])
 
     def predict_proba(self, X: Any) -> Floats:
@@ -472,17 +473,17 @@ class Player:
 
         The probabilities of the actions, which are drawn from, are :meth:`probabilities`.
         """
-        parts = [self._engine.label_probabilities(rows) for rows in self._batches(X)]
+        parts = [self.engine.label_probabilities(rows) for rows in self._batches(X)]
         return np.concatenate([np.zeros((0, self.graph.n_classes)), *parts])
 
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """Return the probability of every action, n x N: what each row would meet if it came next."""
         here = self.check_graph(graph)
-        parts = [self._engine.action_probabilities(rows, here) for rows in self._batches(X)]
+        parts = [self.engine.action_probabilities(rows, here) for rows in self._batches(X)]
         return np.concatenate([np.zeros((0, self.graph.n_actions)), *parts])
 
     def _batches(self, X: Any) -> Iterable[Rows]:
-        return map(self._engine.scale, prepare_rows(X, self.features, self.feature_limit is not None))
+        return map(self.engine.scale, prepare_rows(X, self.features, self.feature_limit is not None))
 
     # ---------------------------------------------------------------------------------------------------------- growing
 
@@ -490,7 +491,7 @@ class Player:
         """Give the state more features; what was learned stays, and the new ones start as if they had been there."""
         wanted = whole(features, "features", least=self.features, most=MOST_FEATURES)
         if wanted > self.features:
-            with self._changed_engine() as engine:
+            with self._change_engine() as engine:
                 engine.grow(wanted + engine.bias)
 
     def add_class(
@@ -512,14 +513,14 @@ class Player:
         if not self.graph.may_precede(graph):
             raise UserError(f"the graph {graph.name!r} does not continue the player's own: use its with_class")
         check_can_play(self.learner, graph)
-        with self._changed_engine() as engine:
+        with self._change_engine() as engine:
             engine.extend(graph)
 
     def set_limits(self, limits: Limits) -> None:
         """Go on with other limits on the exploration. A budget starts with nothing spent, unless it is the same."""
         limits.bounds(self.graph)  # an error where the graph cannot keep to them
         if limits != self.limits:
-            with self._changed_engine() as engine:
+            with self._change_engine() as engine:
                 engine.set_limits(limits)
 
     # ----------------------------------------------------------------------------------------------- saving and loading

@@ -33,7 +33,7 @@ def describe(player: Any) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
     A state that the learner's fields do not allow, such as one with NaN, is a UserError.
     """
-    engine = player._engine
+    engine = player.engine
     for state in engine.states.values():
         problem = state.problem()
         if problem is not None:
@@ -85,7 +85,7 @@ def restore(
     check_saved(watch, parts["watch"], rounds)
     check_shapes(limits.piece().declare(), Sizes(1, 1, 1), parts["limits"])
     player.__init__(learner, graph, features, normalize=normalization, bias=bias, monitor=watch, **vars(limits))
-    engine = player._engine
+    engine = player.engine
     for prefix, state in engine.states.items():
         state.load(parts[prefix])
     engine.clock[PLAYED] = rounds

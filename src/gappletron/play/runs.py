@@ -141,7 +141,7 @@ class Runs:
             for repeat in self.repeats
         ]
         for run in self._runs:  # or loaded from the cache, before anything is timed
-            run.player._engine.compile_chunks(run.record)
+            run.player.engine.compile_chunks(run.record)
         self._has_costs = self.graph.has_costs
         self._begun = False
 
@@ -241,7 +241,7 @@ class _Run:
     @property
     def nbytes(self) -> int:
         """The memory of the state and of the totals."""
-        return self.player._engine.nbytes + sum(array.nbytes for array in self.tally)
+        return self.player.engine.nbytes + sum(array.nbytes for array in self.tally)
 
     def add_class(self, name: Label) -> None:
         """Let the player have one class more; a preset's graph stays that preset."""
