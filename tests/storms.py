@@ -605,7 +605,7 @@ def killed_saves(kills, seed):
     """Kill a process that plays and saves a model, again and again, at random moments; the number of rounds at the end.
 
     After each kill the file loads and is at least as new as the last save that the process told of, and the next
-    process goes on from there. What was half-written is removed by the next save.
+    process goes on from there. What was half-written is removed by a save that comes an hour later.
     """
     rng = np.random.default_rng(seed)
     told, left = 0, 0
@@ -625,6 +625,8 @@ def killed_saves(kills, seed):
                 assert Online.load(path).rounds >= told
             left += sum(name.suffix == ".part" for name in Path(folder).iterdir())
         model = Online.load(path)
+        for part in Path(folder).glob(".*.part"):  # as if they had been left behind two hours ago
+            os.utime(part, (time.time() - 7200.0,) * 2)
         model.save(path)
         assert list(Path(folder).iterdir()) == [path]
     return {"rounds": model.rounds, "half-written": left}

@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -110,8 +110,10 @@ def sweep_view(check: Callable[[], None]) -> Iterator[View]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    shown: dict[str, Any] = {"console": console(stderr=True), "disable": not sys.stderr.isatty()}
-    with Progress(*columns, speed_estimate_period=120.0, **shown) as bars:
+    is_shown = sys.stderr.isatty()
+    out = console(stderr=True)
+    out.quiet = not is_shown  # older versions of rich end with an empty line, also where nothing is shown
+    with Progress(*columns, speed_estimate_period=120.0, console=out, disable=not is_shown) as bars:
         yield SweepView(bars, check)
 
 
