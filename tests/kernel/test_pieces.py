@@ -423,7 +423,8 @@ def test_inlined_code_finds_its_python_objects():
     assert (ran.returncode, ran.stdout) == (0, "the score is 1.5\n3.0\n"), ran.stderr
 
 
-def test_what_is_inlined_has_no_machine_code_of_its_own():
+def test_what_is_inlined_has_no_machine_code_of_its_own(tmp_path, monkeypatch):
+    import numba
     from numba.core.registry import cpu_target
 
     from gappletron.kernel.compiling import specialise
@@ -431,6 +432,7 @@ def test_what_is_inlined_has_no_machine_code_of_its_own():
     def twice(loss, scores, greedy, y):
         return 2.0 * loss.value(scores, greedy, y)
 
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))  # code from a cache has no parts to look at
     arguments = SmoothHinge(), np.array([0.5, 1.5]), 0, 1
     kernel = specialise(twice, *arguments)
     assert kernel(*arguments) == 2.0 * SmoothHinge().value(*arguments[1:])
